@@ -159,7 +159,7 @@ def _branch(repository: Repository, event: str) -> str | None:
     if not target and event == "post-rewrite":
         from gitckpt.git.worktree import operation
 
-        target = operation.branch(repository)
+        target = operation.apply_branch(repository)
     return target.removeprefix("refs/heads/") if target.startswith("refs/heads/") else None
 
 

@@ -61,7 +61,7 @@ def open_store(*, to_capture: bool = False, any_git: bool = False) -> Store:
 
         ahead = PrivateIndex(repository)
         ahead.open()
-        ahead.look_ahead()
+        ahead.start_status()
     from gitckpt.store.checkpoints import Checkpoints
     from gitckpt.store.error_log import Listener
     from gitckpt.store.store import Store

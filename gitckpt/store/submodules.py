@@ -60,7 +60,7 @@ def capture(
     """Capture submodules, recursively; failed ones stay omitted, with the reason."""
     captured: list[Submodule] = []
     failed: dict[bytes, str] = {}
-    texts = {modules.unquoted(entry.path): entry.path for entry in files.omitted}
+    texts = {modules.unquote(entry.path): entry.path for entry in files.omitted}
     # Embedded repositories that the index does not know are omitted with a slash at the end.
     texts |= {path: quoted(path) for path in paths if path + b"/" in texts}
     for path in sorted(path for path in paths if path in texts):
@@ -77,10 +77,10 @@ def capture(
         is_dirty = inside.dirty or any(submodule.dirty for submodule in inside.submodules)
         captured.append(Submodule(texts[path], checkpoint.id, checkpoint.git_sha, dirty=is_dirty))
     captured_paths = {submodule.path for submodule in captured}
-    captured_paths |= {quoted(modules.unquoted(path) + b"/") for path in captured_paths}
+    captured_paths |= {quoted(modules.unquote(path) + b"/") for path in captured_paths}
     omitted = []
     for entry in files.omitted:
-        problem = failed.get(modules.unquoted(entry.path))
+        problem = failed.get(modules.unquote(entry.path))
         if problem is not None:
             reason = f"a submodule that could not be captured: {problem}"
             omitted.append(replace(entry, reason=reason, dirty=None))
@@ -101,7 +101,7 @@ def _differs(store: AnyCheckpoints, old_entry: Submodule, new_entry: Submodule) 
     if old_entry.git_sha != new_entry.git_sha:
         return True
     # Different checkpoints may differ in the branch alone.
-    repository = modules.seen_from(store.repository, modules.unquoted(new_entry.path))
+    repository = modules.seen_from(store.repository, modules.unquote(new_entry.path))
     if repository is None:
         return True
     with store.seen_from(repository, "plumbing") as inner:
@@ -119,10 +119,10 @@ def _differs(store: AnyCheckpoints, old_entry: Submodule, new_entry: Submodule) 
 def of_tree(store: AnyCheckpoints, tree: str, but: Collection[str] = ()) -> tuple[Submodule, ...]:
     """Return the submodules of a tree or commit at their commits; log failures."""
     repository = store.repository
-    if not tree or repository.worktree is None or not modules.are_there(repository):
+    if not tree or repository.worktree is None or not modules.may_exist(repository):
         return ()
     submodules = []
-    for path, oid in modules.of_tree(repository, tree):
+    for path, oid in modules.submodules_of(repository, tree):
         name = quoted(path)
         submodule = modules.seen_from(repository, path) if name not in but else None
         if submodule is None:
@@ -176,7 +176,7 @@ def _find_or_record(
 
 def named_by(entries: Iterable[CheckpointInfo]) -> dict[str, bytes]:
     lines = (line.partition(" ") for entry in entries for line in entry.submodules.split("\0"))
-    return {checkpoint: modules.unquoted(path) for checkpoint, _, path in lines if checkpoint}
+    return {checkpoint: modules.unquote(path) for checkpoint, _, path in lines if checkpoint}
 
 
 def way_to_make(path: bytes) -> str:
@@ -195,7 +195,7 @@ def way_to_fetch(path: bytes, checkpoint_id: str) -> str:
 def problem(repository: Repository, path: bytes, checkpoint_id: str) -> str | None:
     """Return what is wrong with a submodule checkpoint, in one clause, or None."""
     ref = ref_names.CHECKPOINTS + checkpoint_id
-    submodule = modules.holding(repository, path, ref)
+    submodule = modules.find(repository, path, ref)
     if submodule is None:
         return f"no repository of it has the checkpoint {checkpoint_id}"
     with contextlib.closing(submodule):
@@ -213,7 +213,7 @@ def problem(repository: Repository, path: bytes, checkpoint_id: str) -> str | No
         except CkptError as error:
             return error.message
     for entry in files.submodules:
-        if inner := problem(submodule, modules.unquoted(entry.path), entry.checkpoint):
+        if inner := problem(submodule, modules.unquote(entry.path), entry.checkpoint):
             return f"within it, {inner}"
     return None
 
@@ -246,7 +246,7 @@ def removal(
 
 
 def sweep(store: AnyCheckpoints) -> None:
-    if not modules.are_there(store.repository):
+    if not modules.may_exist(store.repository):
         return
 
     def clear(inner: AnyCheckpoints) -> None:
@@ -285,7 +285,7 @@ def bring(store: AnyCheckpoints, source: Repository, to: Repository) -> None:
 
 def bring_all(store: AnyCheckpoints, source: Repository, to: Repository) -> None:
     bring(store, source, to)
-    for _, inner_source, inner_target in modules.within(source, to):
+    for _, inner_source, inner_target in modules.nested_pairs(source, to):
         with contextlib.closing(inner_source):
             if inner_target is not None:
                 bring(store, inner_source, inner_target)

@@ -292,7 +292,7 @@ def _was_made_here(repository: Repository, path: str) -> bool:
     # The settings may name a root that holds other directories too.
     if os.path.basename(os.path.dirname(os.path.dirname(path))) == private_dirs.PRIVATE:
         return os.path.isdir(path)
-    git_dir = administration.named_by(path)
+    git_dir = administration.git_dir_of(path)
     return git_dir is not None and administration.is_ours(repository, git_dir)
 
 

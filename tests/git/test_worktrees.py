@@ -119,7 +119,7 @@ def test_only_one_of_us_at_a_time(main_checkout: Checkout, repository: Repositor
         order.append("the other")
 
     other = threading.Thread(target=look)
-    with administration.turn(repository) as alone:
+    with administration.lock_worktrees(repository) as alone:
         assert alone
         other.start()
         other.join(0.2)
@@ -152,7 +152,7 @@ class TestFilesOfAWorktree:
         die_at_rename(".git", lambda: administration.repair(there, str(path)))
         assert [name for name in os.listdir(path) if name.startswith("..git")] == []
         administration.repair(there, str(path))
-        assert administration.named_by(str(path)) == str(moved / ".git/worktrees/linked")
+        assert administration.git_dir_of(str(path)) == str(moved / ".git/worktrees/linked")
 
     def test_on_another_file_system_it_lies_beside_it(
         self, repository: Repository, tmp_path: Path

@@ -1,7 +1,4 @@
-"""Find out what git converts: line ends, filters, encodings and `$Id$`.
-
-The attribute files alone tell, without a process, whether nothing is converted.
-"""
+"""Find out what git converts: line ends, filters, encodings and `$Id$`."""
 
 from __future__ import annotations
 
@@ -10,16 +7,15 @@ import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from gitckpt.git import config
-from gitckpt.git.command import nul_ended, setting_options
+from gitckpt.git.command import Git, nul_ended, setting_options
 from gitckpt.git.files import regular
 from gitckpt.git.objects.encoding import object_hash
 from gitckpt.git.process import git_executable
+from gitckpt.git.repository import Repository
 from gitckpt.model.values import dataclass
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from gitckpt.git.command import Git
-    from gitckpt.git.repository import Repository
     from gitckpt.git.worktree.index import PrivateIndex
 
 # The settings that `Configured.of` reads, as a regular expression on their names.
@@ -41,7 +37,7 @@ _CONVERTING = re.compile(
     re.MULTILINE,
 )
 
-_ASKED = ("text", "crlf", "eol", "filter", "ident", "working-tree-encoding")
+_ATTRIBUTES = ("text", "crlf", "eol", "filter", "ident", "working-tree-encoding")
 _AS_IS = {"filemode": True, "symlinks": True, "ignorecase": False, "precomposeunicode": False}
 _COMMANDS = ("clean", "smudge", "process")
 
@@ -108,7 +104,7 @@ class Treatment:
     gives_crlf: bool = False  # LF may come back as CRLF
 
     def may_change(self, data: bytes) -> bool:
-        """Return whether content may come back changed: True means: compare it."""
+        """Return whether checkout may change content: if so, it must be compared."""
         if self.is_rewritten:
             return True
         if not self.is_text or (self.is_guessed and b"\0" in data):
@@ -124,11 +120,11 @@ class AttributeRules:
     configured: Configured
     sources: tuple[tuple[str, bytes], ...]  # path and content of the attribute files
 
-    def digest(self, besides: Iterable[bytes]) -> str:
+    def digest(self, extra: Iterable[bytes]) -> str:
         parts = [repr(self.configured).encode("utf-8", "surrogateescape")]
         for path, content in self.sources:
             parts += [os.fsencode(path), content]
-        data = b"\0".join(b"%d %s" % (len(part), part) for part in [*parts, *besides])
+        data = b"\0".join(b"%d %s" % (len(part), part) for part in [*parts, *extra])
         return object_hash("sha1", data).hexdigest()
 
 
@@ -138,14 +134,12 @@ def rules(
     directories: Iterable[bytes],
     unseen: Iterable[bytes],
 ) -> AttributeRules | None:
-    """Return the rules for conversions, or None if nothing is converted.
-
-    `directories`, relative to the top, may have attribute files; so may `unseen`, paths in the
-    index without a file.
-    """
+    """Return the rules for conversions, or None if nothing is converted."""
+    # `directories`, relative to the top, may have attribute files; so may `unseen`, paths in the
+    # index without a file.
     top = repository.worktree or ""
     inside = [os.path.join(top, os.fsdecode(path), os.fsdecode(FILE)) for path in directories]
-    paths = [*_outside(repository, configured), *sorted(inside)]
+    paths = [*_files_outside(repository, configured), *sorted(inside)]
     sources = [(path, content) for path in paths if (content := _content(path)) is not None]
     is_unseen = any(os.path.basename(path) == FILE for path in unseen)
     if configured.tree and "\n" not in configured.tree:
@@ -159,11 +153,9 @@ def rules(
 
 
 def settings(repository: Repository, configured: Configured) -> bytes:
-    """Return the conversion settings outside the worktree; b"" if nothing converts.
-
-    Filters are left out: LFS is usually configured for all repositories at once.
-    """
-    contents = map(_content, _outside(repository, configured))
+    """Return the conversion settings outside the worktree; b"" if nothing converts."""
+    # Without filters: LFS is usually configured for all repositories at once.
+    contents = map(_content, _files_outside(repository, configured))
     sources = [content for content in contents if content and _CONVERTING.search(content)]
     if configured.tree:
         sources.append(os.fsencode(configured.tree))
@@ -180,9 +172,9 @@ def line_end_options(settings: bytes) -> tuple[str, ...]:
     return setting_options(*_LINE_ENDS.get(first, _LINE_ENDS[""]))
 
 
-def have_same_attributes(settings: bytes, others: bytes) -> bool:
+def have_same_attributes(settings: bytes, other_settings: bytes) -> bool:
     mark = _DIGEST.encode()
-    return settings.partition(mark)[2] == others.partition(mark)[2]
+    return settings.partition(mark)[2] == other_settings.partition(mark)[2]
 
 
 def treatments(
@@ -190,17 +182,17 @@ def treatments(
 ) -> dict[bytes, Treatment]:
     if not paths:
         return {}
-    fields = index.git("check-attr", "-z", "--stdin", *_ASKED, data=nul_ended(paths)).split(b"\0")
+    words = ("check-attr", "-z", "--stdin", *_ATTRIBUTES)
+    fields = index.git(*words, data=nul_ended(paths)).split(b"\0")
     cache: dict[tuple[bytes, ...], Treatment] = {}
     by_path = {}
-    width = 3 * len(_ASKED)
+    width = 3 * len(_ATTRIBUTES)
     for start in range(0, len(fields) - 1, width):
         values = tuple(fields[start + 2 : start + width : 3])
-        treatment = cache.get(values)
-        if treatment is None:
-            settings = dict(zip(_ASKED, map(os.fsdecode, values), strict=True))
-            treatment = cache[values] = _treatment(settings, configured)
-        by_path[fields[start]] = treatment
+        if values not in cache:
+            settings = dict(zip(_ATTRIBUTES, map(os.fsdecode, values), strict=True))
+            cache[values] = _treatment(settings, configured)
+        by_path[fields[start]] = cache[values]
     return by_path
 
 
@@ -210,19 +202,19 @@ def _treatment(settings: Mapping[str, str], configured: Configured) -> Treatment
     eol = settings["eol"] if settings["eol"] in ("lf", "crlf") else ""
     is_named = text not in ("unset", "unspecified", "auto") or (text == "unspecified" and bool(eol))
     is_guessed = text == "auto" or (text == "unspecified" and not eol and bool(configured.autocrlf))
-    otherwise = configured.line_ends != "" or os.linesep == "\r\n"
-    encoding = settings["working-tree-encoding"] not in ("unset", "unspecified")
+    is_crlf_default = configured.line_ends != "" or os.linesep == "\r\n"
+    has_encoding = settings["working-tree-encoding"] not in ("unset", "unspecified")
     return Treatment(
         driver=driver[0] if driver is not None else "",
         is_required=driver is not None and driver[1],
-        is_rewritten=driver is not None or encoding or settings["ident"] == "set",
+        is_rewritten=driver is not None or has_encoding or settings["ident"] == "set",
         is_text=is_named or is_guessed,
         is_guessed=is_guessed,
-        gives_crlf=eol == "crlf" or (not eol and otherwise),
+        gives_crlf=eol == "crlf" or (not eol and is_crlf_default),
     )
 
 
-def _outside(repository: Repository, configured: Configured) -> list[str]:
+def _files_outside(repository: Repository, configured: Configured) -> list[str]:
     # gitattributes(5)
     users = os.path.expanduser(configured.attributes or f"{config.user_dir()}/attributes")
     places = ("", *os.environ.get("PATH", "").split(os.pathsep))
@@ -238,9 +230,8 @@ def _outside(repository: Repository, configured: Configured) -> list[str]:
 
 
 def filter_names(git: Git | PrivateIndex, paths: Collection[bytes]) -> dict[bytes, str]:
-    """Return the filter attribute of each path."""
-    done = git.run("check-attr", "-z", "--stdin", "filter", data=nul_ended(paths))
-    fields = done.out.split(b"\0")
+    output = git.run("check-attr", "-z", "--stdin", "filter", data=nul_ended(paths)).out
+    fields = output.split(b"\0")
     return {path: os.fsdecode(name) for path, name in zip(fields[::3], fields[2::3], strict=False)}
 
 

@@ -1,7 +1,4 @@
-"""Check a snapshot before use: it may have been fetched.
-
-Its trees must be as git writes them, and their paths within fixed limits.
-"""
+"""Check the trees of a snapshot, which may have been fetched, before use."""
 
 from __future__ import annotations
 
@@ -22,9 +19,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Self
 
-    Sieve = Callable[[list[str]], list[str]]
-
-
 # Limits of a snapshot.
 
 HINT = "it was not made by gitckpt: git ckpt list, and git ckpt remove with its id"
@@ -32,10 +26,10 @@ HINT = "it was not made by gitckpt: git ckpt list, and git ckpt remove with its 
 _DIRECTORIES = (b"files", b"index", b"operation", b"raw", b"run", b"auto-merge")
 _LISTS = (b"flags", b"directories", b"modes", b"sparse", b"conversion")
 
-_MOST = budget.OPERATION
+_LIMITS = budget.OPERATION
 # Beyond this, an operation in progress is neither kept nor restored.
 OPERATION = (
-    f"more than {_MOST.count:,} files, {_MOST.depth} nested directories, "
+    f"more than {_LIMITS.count:,} files, {_LIMITS.depth} nested directories, "
     f"or {budget.OPERATION_SIZE:,} bytes"
 )
 
@@ -47,23 +41,23 @@ class UnsoundSnapshot(WorktreeError):
 def require(repository: Repository, snapshot: str | None, commit: str) -> None:
     """Raise `UnsoundSnapshot` if a snapshot is too large or has a malformed tree.
 
-    What HEAD already has is not checked. Without a `snapshot` (oid of its tree), the `commit` has
-    the files; "" for none.
+    Trees of HEAD are not checked. Without a `snapshot` (oid of its tree), `commit` has the files;
+    "" for no commit.
     """
     head = repository.cat_file.info("HEAD^{tree}")
-    whole, base = Expansion(repository, budget.SNAPSHOT), head[0] if head is not None else ""
+    expansion, base = Expansion(repository, budget.SNAPSHOT), head[0] if head is not None else ""
     if snapshot is None:
         parts = {b"": (DIRECTORY, base_tree(repository, commit))}
     else:
-        parts = whole.entries(snapshot)
+        parts = expansion.entries(snapshot)
         if repository.cat_file.info(snapshot) is not None:
             require_shape(parts, snapshot)
-    stages = whole.entries(parts.pop(b"index")[1]) if b"index" in parts else {}
+    stages = expansion.entries(parts.pop(b"index")[1]) if b"index" in parts else {}
     trees = [oid for mode, oid in (*parts.values(), *stages.values()) if mode == DIRECTORY]
-    is_beyond = any(whole.is_beyond(base, tree) for tree in trees)
-    if whole.flaw:
+    is_beyond = any(expansion.is_beyond(base, tree) for tree in trees)
+    if expansion.flaw:
         root = f"the snapshot {snapshot}" if snapshot else f"the commit {commit}"
-        raise UnsoundSnapshot(f"{whole.flaw}: {root} leads to it", hint=HINT)
+        raise UnsoundSnapshot(f"{expansion.flaw}: {root} leads to it", hint=HINT)
     if is_beyond:
         limit = f"more than {budget.SNAPSHOT.count:,} paths, or too many nested directories"
         raise UnsoundSnapshot(f"the tree {snapshot or commit} holds {limit}", hint=HINT)
@@ -83,9 +77,9 @@ def require_shape(parts: Entries, snapshot: str) -> None:
 def is_too_much(operation: Mapping[str, bytes]) -> bool:
     directories = {os.path.dirname(name) for name in operation}
     count = len(operation) + sum(name.count("/") + 1 for name in directories)  # an upper bound
-    is_deep = any(name.count("/") > budget.OPERATION.depth for name in operation)
+    is_deep = any(name.count("/") > _LIMITS.depth for name in operation)
     size = sum(map(len, operation.values()))
-    return is_deep or count > budget.OPERATION.count or size > budget.OPERATION_SIZE
+    return is_deep or count > _LIMITS.count or size > budget.OPERATION_SIZE
 
 
 def base_tree(repository: Repository, commit: str) -> str:
@@ -100,16 +94,14 @@ _LARGEST = 64 << 20
 
 _TREE = DIRECTORY.zfill(6)
 
+_Filter = Callable[[list[str]], list[str]]
+
 
 class Census:
-    """Trees with everything below them; missing objects count as nothing.
+    """Trees with everything below them; missing objects count as nothing."""
 
-    `there` returns which of some trees may be read: a partial clone would fetch missing ones.
-    """
-
-    def __init__(
-        self, repository: Repository, roots: Iterable[str], there: Sieve = lambda trees: trees
-    ) -> None:
+    def __init__(self, repository: Repository, roots: Iterable[str], readable: _Filter) -> None:
+        # `readable` returns which trees may be read: a partial clone would fetch missing ones.
         self._repository = repository
         self._flaws: dict[str, str] = {}
         self._below: dict[str, tuple[int, tuple[str, ...]]] = {}
@@ -117,7 +109,7 @@ class Census:
         self._names: dict[str, str] = {}  # one string per oid, however many trees name it
         level = list(dict.fromkeys(roots))
         while level:
-            level = there([oid for oid in dict.fromkeys(level) if oid not in self._below])
+            level = readable([oid for oid in dict.fromkeys(level) if oid not in self._below])
             trees = repository.cat_file.contents(level, _LARGEST)
             level = [
                 child
@@ -185,10 +177,7 @@ _ENDINGS = (".pack", ".rev", ".idx")
 
 
 class Quarantine:
-    """A directory for new objects of git commands; deleted at the end.
-
-    Call git with `options` before the command name, and with `environment`.
-    """
+    """A temporary object directory for git calls with its options and environment."""
 
     def __init__(self, repository: Repository) -> None:
         self._repository = repository
@@ -217,8 +206,8 @@ class Quarantine:
             if len(fan) == 2
             for name in os.listdir(os.path.join(self._path, fan))
         ]
-        made = os.listdir(pack)
-        indexes = [name for name in made if name.endswith(".idx")]
+        names = os.listdir(pack)
+        indexes = [name for name in names if name.endswith(".idx")]
         if oids or len(indexes) > 1:
             for name in indexes:
                 oids += graph.listed_in(self._repository, os.path.join(pack, name), deadline)
@@ -227,17 +216,17 @@ class Quarantine:
             words = (*self.options, "pack-objects", "-q", "--window=0", base)
             data = "".join(f"{oid}\n" for oid in dict.fromkeys(oids)).encode("ascii")
             self._repository.git.run(*words, data=data, env=self.environment, deadline=deadline)
-            for name in made:
+            for name in names:
                 os.unlink(os.path.join(pack, name))
             for name in os.listdir(self._path):
                 if name.startswith("one-"):
                     os.replace(f"{self._path}/{name}", os.path.join(pack, f"pack{name[3:]}"))
-            made = os.listdir(pack)
+            names = os.listdir(pack)
         target = os.path.join(self._objects, "pack")
         try:
             os.makedirs(target, exist_ok=True)
-            fsync.flush(os.path.join(pack, name) for name in made)
-            for name in (name for ending in _ENDINGS for name in made if name.endswith(ending)):
+            fsync.flush(os.path.join(pack, name) for name in names)
+            for name in (name for ending in _ENDINGS for name in names if name.endswith(ending)):
                 os.replace(os.path.join(pack, name), os.path.join(target, name))
             fsync.flush([target])
         except OSError as error:

@@ -1,8 +1,7 @@
-"""Write files that git would not convert as blobs and trees, without running git.
+"""Write files that git does not convert as blobs and trees, without running git.
 
 `update-index` and `write-tree` read and write the whole index twice: with 40,000 entries, they take
-20 ms each for 20 changed files, and this takes 5. Whatever git converts, refuses or stores
-differently than the file system has it is left to git.
+20 ms each for 20 changed files, and this takes 5.
 """
 
 from __future__ import annotations
@@ -11,6 +10,7 @@ import os
 import re
 import stat
 
+from gitckpt.git.contents.exact_files import with_parents
 from gitckpt.git.files import regular
 from gitckpt.git.fsync import object_path
 from gitckpt.git.objects import encoding
@@ -35,7 +35,7 @@ _REFUSABLE = re.compile(rb"[^ -~]|(^|/)\.git|[~:\\]", re.IGNORECASE)
 
 
 class _NotPlain(Exception):
-    """Something that git must look at."""
+    """A file or tree that only git can write."""
 
 
 class TreeWriter:
@@ -53,26 +53,29 @@ class TreeWriter:
         return frozenset(self._items)
 
     def tree(
-        self, base: str, gone: Collection[bytes], paths: Collection[bytes], new: Collection[bytes]
+        self,
+        base: str,
+        removed: Collection[bytes],
+        paths: Collection[bytes],
+        new: Collection[bytes],
     ) -> str | None:
-        """Write the files as a tree; return None and write nothing if git must do it.
+        """Write the tree `base` with changed files; return None if git must do it.
 
-        `gone` and `paths` are files that `base` has no more, or with other content; `new` are those
-        of `paths` that no index lists: git may refuse their names.
+        `removed` and `paths` are the deleted and the changed files; no index lists the `new` ones.
         """
         if any(_REFUSABLE.search(path) for path in new) or any(b"\n" in path for path in paths):
             return None
         try:
             entries = self._read(paths)
-            root = self._edited(base, {**dict.fromkeys(gone), **entries})
+            root = self._edited(base, {**dict.fromkeys(removed), **entries})
         except (_NotPlain, encoding.MalformedTree, OSError):
             return None
-        if self._is_something_damaged():
+        if self._has_damaged_blob():
             return None
         self._objects.write(list(self._items.values()), flushed=False)
         return root
 
-    def _is_something_damaged(self) -> bool:
+    def _has_damaged_blob(self) -> bool:
         # A damaged blob is for git and `repair`, which report it. Trees are not checked: git reads
         # the new copy instead of a damaged one in a pack.
         packed = []
@@ -105,29 +108,24 @@ class TreeWriter:
             entries[path] = (mode, self._put("blob", data))
         return entries
 
-    def _require_no_link(self, directory: bytes, known: set[bytes]) -> None:
+    def _require_no_link(self, directory: bytes, plain_directories: set[bytes]) -> None:
         # What lies behind a link is not in this worktree.
-        while directory not in known:
+        while directory not in plain_directories:
             if not stat.S_ISDIR(os.lstat(os.path.join(self._top, directory)).st_mode):
                 raise _NotPlain(directory)
-            known.add(directory)
+            plain_directories.add(directory)
             directory = os.path.dirname(directory)
 
     def _edited(self, base: str, changes: Edits) -> str:
         names: dict[bytes, set[bytes]] = {b"": set()}
-        for path in changes:
-            rest = path
-            while rest:
-                above, _, name = rest.rpartition(b"/")
-                if name in names.setdefault(above, set()):
-                    break
-                names[above].add(name)
-                rest = above
+        for path in with_parents(changes.keys()):
+            directory, _, name = path.rpartition(b"/")
+            names.setdefault(directory, set()).add(name)
         trees: dict[bytes, Listed] = {}
         level = {b"": base}
         while level:
-            read = self._objects.read(list(level.values()), _LARGEST)
-            for (directory, oid), item in zip(level.items(), read, strict=True):
+            items = self._objects.read(list(level.values()), _LARGEST)
+            for (directory, oid), item in zip(level.items(), items, strict=True):
                 if item is None or item[0] != "tree":
                     raise _NotPlain(oid)
                 trees[directory] = listed(item[1], self._format)

@@ -65,7 +65,7 @@ class Read:
     refused: list[Refused] = field(default_factory=list)
 
 
-def read_in(
+def add_files(
     index: PrivateIndex, paths: list[bytes], settings: Sequence[str], env: Mapping[str, str] | None
 ) -> Read:
     """Read files into an index, in smaller parts if they change; remove missing ones."""
@@ -78,7 +78,7 @@ def read_in(
         off = setting_options(*(f"filter.{name}.process=" for name in sorted(disabled)))
         words = (*settings, *off, "-c", "core.safecrlf=warn", *_READ)
         try:
-            output = index.run(*words, data=nul_ended(part), env=env)
+            complaint = index.run(*words, data=nul_ended(part), env=env).complaint
         except GitError as error:
             if administration.met_change(error):
                 index.unlock()
@@ -89,29 +89,27 @@ def read_in(
                 parts += [part[start : start + size] for start in range(0, len(part), size)]
                 continue
             refused = refused_path(error, part)
-            if refused is None and administration.has_hung_up(error):
-                broken = _not_starting(index, part) - disabled
-                if broken:
-                    disabled |= broken
-                    parts.append(part)
-                    continue
+            may_retry = refused is None and administration.has_hung_up(error)
+            broken = _broken_process_filters(index, part) - disabled if may_retry else set()
             may_refresh = refused is None and not is_refreshed
-            if may_refresh and administration.failing_filters(index.repository, error):
-                index.look_at_young()  # git has run the filter on another file
+            if broken:
+                disabled |= broken
+            elif may_refresh and administration.failing_filters(index.repository, error):
+                index.refresh_young()  # git has run the filter on another file
                 is_refreshed = True
-                parts.append(part)
-                continue
             # A full disk is no reason to leave a file out.
-            if refused is None or is_unstorable(error):
+            elif refused is None or is_unstorable(error):
                 raise
-            result.refused.append(Refused(refused, cause(error), _failed_filter(error.stderr)))
+            else:
+                result.refused.append(Refused(refused, cause(error), _failed_filter(error.stderr)))
             parts.append([path for path in part if path != refused])
-        else:
-            result.converted += converted(output.complaint, part)
-            misnamed = passed_over(output.complaint, part)
-            result.refused += [
-                Refused(path, "git does not take this name", is_name=True) for path in misnamed
-            ]
+            continue
+        # git warns about changed line ends (`core.safecrlf`), and ignores files with unsafe names.
+        result.converted += _matching_paths(_CONVERTED, complaint, part)
+        result.refused += [
+            Refused(path, "git does not take this name", is_name=True)
+            for path in _matching_paths(_PASSED_OVER, complaint, part)
+        ]
     return result
 
 
@@ -122,17 +120,14 @@ def _failed_filter(complaint: str) -> str:
     return ""
 
 
-def _not_starting(index: PrivateIndex, paths: Sequence[bytes]) -> set[str]:
+def _broken_process_filters(index: PrivateIndex, paths: Sequence[bytes]) -> set[str]:
     examples = {name: path for path, name in filter_names(index, paths).items()}
-    broken = set()
-    for name in examples.keys() & administration.process_filters(index.repository):
-        complaint = _cleaned(index, examples[name], b"\n").complaint
-        if any(words in complaint for words in _NOT_STARTED):
-            broken.add(name)
-    return broken
+    names = examples.keys() & administration.process_filters(index.repository)
+    complaints = {name: _clean(index, examples[name], b"\n").complaint for name in names}
+    return {name for name in names if any(text in complaints[name] for text in _NOT_STARTED)}
 
 
-def _cleaned(index: PrivateIndex, path: bytes, data: bytes) -> Completed:
+def _clean(index: PrivateIndex, path: bytes, data: bytes) -> Completed:
     words = ("hash-object", "--stdin", f"--path={os.fsdecode(path)}")
     return index.run(*words, data=data, ok=(0, 1, 128))
 
@@ -140,7 +135,7 @@ def _cleaned(index: PrivateIndex, path: bytes, data: bytes) -> Completed:
 def filter_works(index: PrivateIndex, path: bytes, oid: str) -> bool:
     """Return whether a file's clean filter accepts its blob; False for an empty one."""
     (blob,) = index.repository.cat_file.contents([oid])
-    return blob is not None and bool(blob[2]) and _cleaned(index, path, blob[2]).code == 0
+    return blob is not None and bool(blob[2]) and _clean(index, path, blob[2]).code == 0
 
 
 def refused_path(error: GitError, paths: Iterable[bytes]) -> bytes | None:
@@ -167,16 +162,8 @@ def cause(error: GitError) -> str:
     return "it gave no reason"
 
 
-def converted(complaint: str, paths: Sequence[bytes]) -> list[bytes]:
-    """Return the paths that git warned about for changed line ends (`core.safecrlf`)."""
-    return _named(_CONVERTED, complaint, paths)
-
-
-def passed_over(complaint: str, paths: Sequence[bytes]) -> list[bytes]:
-    """Return the paths that `git update-index` ignored, as their names are unsafe."""
-    return _named(_PASSED_OVER, complaint, paths)
-
-
-def _named(sentence: re.Pattern[str], complaint: str, paths: Sequence[bytes]) -> list[bytes]:
+def _matching_paths(
+    sentence: re.Pattern[str], complaint: str, paths: Sequence[bytes]
+) -> list[bytes]:
     names = set(sentence.findall(complaint))
     return [path for path in paths if path.decode("utf-8", "replace") in names] if names else []

@@ -1,18 +1,25 @@
-"""Track files that are there as git stores them because a required filter failed.
+"""Record files left with the bytes of their blobs because a filter failed.
 
-A record in the administrative directory names them: nothing else tells them from files that a user
-changed. An entry counts only while the file has the bytes of its blob.
+Nothing else tells them from files that a user changed. An entry of the record, which is in the
+administrative directory, counts only while the file has the bytes of its blob.
+
+For an unlocked file of git-annex, a blob has a pointer, which its filter writes into the worktree;
+a hook, which gitckpt's git calls do not run, then writes the content from `.git/annex/objects`.
 """
 
 from __future__ import annotations
 
+import hashlib
 import os
 import re
+import shutil
 import stat
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 
+from gitckpt.git import config
 from gitckpt.git.command import nul_ended
-from gitckpt.git.contents.attributes import filter_names
+from gitckpt.git.contents import exact_files
+from gitckpt.git.contents.attributes import ANNEX, filter_names
 from gitckpt.git.files import atomic, private_dirs
 from gitckpt.git.objects.encoding import object_id
 from gitckpt.git.process import GitError
@@ -25,7 +32,7 @@ from gitckpt.model.errors import WorktreeError
 FILE = "ckpt-unfiltered"
 
 # The oid of the blob whose bytes the file has, and the filter that failed, by path.
-HeldBack = dict[bytes, tuple[str, str]]
+FilesByPath = dict[bytes, tuple[str, str]]
 
 _FAILED = re.compile(r"^fatal: (?=.* failed$)(.*): smudge filter (.*) failed$", re.MULTILINE)
 # Lets the filter of LFS go on after a missing content; other filters must be started again.
@@ -40,41 +47,42 @@ _LARGEST = 512 << 20  # bytes: git, too, holds in memory what it gives to a filt
 _PAST = 10_000_000_000
 
 
-def failing(repository: Repository, error: GitError) -> set[str]:
+def failing_smudge_filters(repository: Repository, error: GitError) -> set[str]:
     # git also reads other files if they are as young as the index.
     match = _FAILED.search(error.stderr)
     return {match[2]} if match else failing_filters(repository, error)
 
 
-def behind(repository: Repository, oids: Mapping[bytes, str], names: Collection[str]) -> HeldBack:
+def select_filtered(
+    repository: Repository, oids: Mapping[bytes, str], names: Collection[str]
+) -> FilesByPath:
     """Return the files of `oids` (by path) to which one of the filters applies."""
-    if not oids or not names:
-        return {}
-    drivers = filter_names(repository.git, oids)
+    drivers = filter_names(repository.git, oids) if oids and names else {}
     return {path: (oid, drivers[path]) for path, oid in oids.items() if drivers.get(path) in names}
 
 
-def held(repository: Repository) -> HeldBack:
-    """Return the files of a worktree that are there as git stores them."""
-    return still(repository, _load(repository))
+def load_record(repository: Repository) -> FilesByPath:
+    """Return the recorded files that still have the bytes of their blobs."""
+    return select_unfiltered(repository, _read_record(repository))
 
 
-def still(repository: Repository, files: HeldBack, top: bytes | None = None) -> HeldBack:
-    """Return the non-empty files whose bytes are those of their blobs."""
-    top = os.fsencode(repository.worktree or "") if top is None else top
+def select_unfiltered(
+    repository: Repository, files: FilesByPath, top: bytes | None = None
+) -> FilesByPath:
+    """Return the non-empty files below `top` that have the bytes of their blobs."""
+    top = _top(repository) if top is None else top
     return {
         path: (oid, driver)
         for path, (oid, driver) in files.items()
-        if _has(os.path.join(top, path), oid, repository.object_format)
+        if _has_content(os.path.join(top, path), oid, repository.object_format)
     }
 
 
-def _without(files: HeldBack, paths: Collection[bytes]) -> HeldBack:
+def _omit(files: FilesByPath, paths: Collection[bytes]) -> FilesByPath:
     return {path: files[path] for path in files if path not in paths}
 
 
-def note(repository: Repository, files: HeldBack) -> None:
-    """Replace the record of files that are, or may be, there as git stores them."""
+def save_record(repository: Repository, files: FilesByPath) -> None:
     path = os.path.join(repository.git_dir, FILE)
     if not files:
         if os.path.lexists(path):
@@ -87,13 +95,13 @@ def note(repository: Repository, files: HeldBack) -> None:
 
 
 def forget(repository: Repository, paths: Collection[bytes]) -> None:
-    recorded = _load(repository)
-    remaining = _without(recorded, paths)
+    recorded = _read_record(repository)
+    remaining = _omit(recorded, paths)
     if len(remaining) < len(recorded):
-        note(repository, remaining)
+        save_record(repository, remaining)
 
 
-def accept(index: PrivateIndex, files: HeldBack) -> None:
+def add_unfiltered(index: PrivateIndex, files: FilesByPath) -> None:
     """Add files to an index with the bytes they have, with their filters off."""
     if files:
         options = filters_off({driver for _, driver in files.values()})
@@ -101,53 +109,51 @@ def accept(index: PrivateIndex, files: HeldBack) -> None:
         index.git(*options, *words, data=nul_ended(files))
 
 
-def complete(repository: Repository, files: HeldBack) -> HeldBack:
-    """Write files of `held` again; return those whose filter still fails.
-
-    They are first written to a scratch directory, and stay as they are if the filter fails.
-    """
+def complete(repository: Repository, files: FilesByPath) -> FilesByPath:
+    """Write files through their filters; return those whose filter still fails."""
     if not files:
         return {}
-    top = os.fsencode(repository.worktree or "")
+    top = _top(repository)
     scratch = os.fsencode(repository.scratch("unfiltered"))
-    still_failing: HeldBack = {}
+    still_failing: FilesByPath = {}
     try:
         with PrivateIndex(repository) as index:
             index.git("read-tree", "--empty")
+            modes = {path: os.lstat(os.path.join(top, path)).st_mode for path in files}
             index.put(
-                b"%s %s 0\t%s" % (_mode(os.path.join(top, path)), oid.encode("ascii"), path)
+                b"100%d %s 0\t%s" % (755 if modes[path] & 0o100 else 644, oid.encode(), path)
                 for path, (oid, _) in files.items()
             )
             for driver in sorted({driver for _, driver in files.values()}):
-                some = {path: files[path] for path in sorted(files) if files[path][1] == driver}
-                failed, is_doubtful = _write_beside(index, scratch, list(some))
-                still_failing |= {path: some[path] for path in failed}
+                group = {path: files[path] for path in sorted(files) if files[path][1] == driver}
+                failed, is_doubtful = _write_to_scratch(index, scratch, list(group))
+                still_failing |= {path: group[path] for path in failed}
                 if is_doubtful:
-                    still_failing |= still(repository, some, scratch)
-        for path in still(repository, _without(files, still_failing)):
+                    still_failing |= select_unfiltered(repository, group, scratch)
+        for path in select_unfiltered(repository, _omit(files, still_failing)):
             move(os.path.join(scratch, path), os.path.join(top, path))
     finally:
         private_dirs.discard(os.fsdecode(scratch))
-    note(repository, _without(held(repository), files) | still_failing)
+    save_record(repository, _omit(load_record(repository), files) | still_failing)
     return still_failing
 
 
-def complete_in_place(repository: Repository) -> list[bytes]:
+def complete_recorded(repository: Repository) -> list[bytes]:
     """Complete all recorded files and update the index; return those that still fail."""
-    files = held(repository)
-    return completed(repository, files) if files else []
+    files = load_record(repository)
+    return complete_and_stage(repository, files) if files else []
 
 
-def completed(repository: Repository, files: HeldBack) -> list[bytes]:
+def complete_and_stage(repository: Repository, files: FilesByPath) -> list[bytes]:
     still_failing = complete(repository, files)
     if len(still_failing) < len(files):
         with PrivateIndex(repository) as index:
-            settle(index, _without(files, still_failing), {})
+            update_index(index, _omit(files, still_failing), {})
             index.install()
     return sorted(still_failing)
 
 
-def _write_beside(
+def _write_to_scratch(
     index: PrivateIndex, directory: bytes, paths: list[bytes]
 ) -> tuple[set[bytes], bool]:
     """Return the files whose filter failed, and whether git complained about others."""
@@ -162,16 +168,15 @@ def _write_beside(
             if has_hung_up(error):
                 return failed.union(paths), False
             match = _FAILED.search(error.stderr)
-            shown = [path.decode("utf-8", "replace") for path in paths]
-            if match is None or match[1] not in shown:
+            names = [path.decode("utf-8", "replace") for path in paths]
+            if match is None or match[1] not in names:
                 raise
-            position = shown.index(match[1])
+            position = names.index(match[1])
         failed.add(paths[position])
         in_a_row = 1 if position else in_a_row + 1
         paths = paths[position + 1 :]
         if in_a_row == _ENOUGH:
-            failed.update(paths)
-            break
+            return failed.union(paths), False
     return failed, False
 
 
@@ -179,22 +184,19 @@ def move(source: bytes, target: bytes) -> None:
     try:
         os.replace(source, target)
     except OSError:  # another file system
-        import shutil
-
         shutil.copy(source, target)
 
 
 def write(
     repository: Repository,
-    wanted: Callable[[], Mapping[bytes, str]],
+    find_oids: Callable[[], Mapping[bytes, str]],
     attempt: Callable[[list[str]], object],
-    again: Callable[[], object] = lambda: None,
-) -> tuple[HeldBack, HeldBack]:
-    """Let git write files; if a required filter fails, write them as git stores them.
+    reset: Callable[[], object] = lambda: None,
+) -> tuple[FilesByPath, FilesByPath]:
+    """Let git write files; those whose required filter fails get the bytes of blobs.
 
-    `wanted` returns the files, oids by path; `attempt` writes them with the given git options;
-    `again` is called before another attempt. Returns, for `settle`, the files that were written as
-    stored, and those of them that stay so.
+    `find_oids` returns the files; `attempt` writes them with the given git options, and `reset`
+    prepares another attempt. Return the files written without filter, and those that stay so.
     """
     names: set[str] = set()
     while True:
@@ -202,46 +204,45 @@ def write(
             attempt(filters_off(names))
             break
         except GitError as error:
-            more = failing(repository, error) - names
-            if not more:
+            new_names = failing_smudge_filters(repository, error) - names
+            if not new_names:
                 raise
-            names |= more
-            again()
+            names |= new_names
+            reset()
             # Before the attempt: it may be killed.
-            note(repository, _load(repository) | behind(repository, wanted(), names))
+            files = select_filtered(repository, find_oids(), names)
+            save_record(repository, _read_record(repository) | files)
     if not names:
         return {}, {}
-    written = still(repository, behind(repository, wanted(), names))
-    note(repository, held(repository) | written)
-    still_failing = complete(repository, written)
+    unfiltered = select_unfiltered(repository, select_filtered(repository, find_oids(), names))
+    save_record(repository, load_record(repository) | unfiltered)
+    still_failing = complete(repository, unfiltered)
     for path in still_failing:
-        full_path = os.path.join(os.fsencode(repository.worktree or ""), path)
+        full_path = os.path.join(_top(repository), path)
         status = os.lstat(full_path)
         os.utime(full_path, ns=(status.st_atime_ns, status.st_mtime_ns - _PAST))
-    return written, still_failing
+    return unfiltered, still_failing
 
 
-def settle(index: PrivateIndex, written: HeldBack, left: HeldBack) -> None:
+def update_index(index: PrivateIndex, unfiltered: FilesByPath, still_failing: FilesByPath) -> None:
     """Update the index for files that `write` returned, unless their blobs changed."""
     staged = {path: oid for path, _, oid, stage, _ in index.entries() if stage == 0}
-    same = {path: entry for path, entry in written.items() if staged.get(path) == entry[0]}
-    done = _without(same, left)
-    if done:  # a refresh would trust the recorded sizes
-        index.git("update-index", "-z", "--stdin", data=nul_ended(done))
-    accept(index, _without(same, done))
+    files = {path: entry for path, entry in unfiltered.items() if staged.get(path) == entry[0]}
+    completed = _omit(files, still_failing)
+    if completed:  # a refresh would trust the recorded sizes
+        index.git("update-index", "-z", "--stdin", data=nul_ended(completed))
+    add_unfiltered(index, _omit(files, completed))
 
 
-def failure(paths: Collection[bytes], again: str) -> WorktreeError:
-    """Return the error for files that are there only as git stores them."""
+def failure(paths: Collection[bytes], command: str) -> WorktreeError:
     names = first_of([path.decode("utf-8", "replace") for path in paths])
-    count = "1 file is there only as git stores it"
-    if len(paths) > 1:
-        count = f"{len(paths)} files are there only as git stores them"
-    message = f"{count}, because a filter fails: {names}"
-    return WorktreeError(message, hint=f"once the filter works, and has what it needs: {again}")
+    subject = f"{len(paths)} files are there only as git stores them"
+    subject = subject if len(paths) > 1 else "1 file is there only as git stores it"
+    message = f"{subject}, because a filter fails: {names}"
+    return WorktreeError(message, hint=f"once the filter works, and has what it needs: {command}")
 
 
-def _load(repository: Repository) -> HeldBack:
+def _read_record(repository: Repository) -> FilesByPath:
     try:
         with open(os.path.join(repository.git_dir, FILE), encoding="utf-8") as file:
             import json
@@ -252,16 +253,93 @@ def _load(repository: Repository) -> HeldBack:
         return {}
 
 
-def _has(path: bytes, oid: str, object_format: str) -> bool:
+def _has_content(path: bytes, oid: str, object_format: str) -> bool:
+    if not 0 < _size(path) <= _LARGEST:
+        return False
     try:
-        status = os.lstat(path)
-        if not stat.S_ISREG(status.st_mode) or not 0 < status.st_size <= _LARGEST:
-            return False
         with open(path, "rb") as file:
             return object_id("blob", file.read(), object_format) == oid
     except OSError:
         return False
 
 
-def _mode(path: bytes) -> bytes:
-    return b"100755" if os.lstat(path).st_mode & 0o100 else b"100644"
+def _top(repository: Repository) -> bytes:
+    return os.fsencode(repository.worktree or "")
+
+
+# Unlocked files of git-annex.
+
+_POINTER = re.compile(rb"/annex/objects/([A-Z0-9_]+(?:-[a-zA-Z][0-9]+)*--[^\x00-\x1f/]+)(?:\n|\Z)")
+_LETTERS = "0123456789zqjxkmvwgpfZQJXKMVWGPF"
+_LARGEST_POINTER = 32 << 10  # bytes: the largest file that git-annex takes for a pointer
+
+
+def uses_annex(repository: Repository) -> bool:
+    return bool(config.read(repository, rf"^filter\.{ANNEX}\."))
+
+
+def annexed_files(repository: Repository, files: Mapping[bytes, tuple[str, int]]) -> set[bytes]:
+    """Return the files (oid and size by path) whose content git-annex has here."""
+    blobs = repository.cat_file.contents([oid for oid, _ in files.values()], _LARGEST_POINTER)
+    pointers = (blob[2] if blob is not None and blob[1] == "blob" else None for blob in blobs)
+    sources = _annex_contents(repository, files, pointers)
+    return {path for path, source in sources.items() if _size(source) == files[path][1]}
+
+
+def populate_annexed(index: PrivateIndex, blobs: Mapping[bytes, str]) -> None:
+    """Replace pointers by their contents where git-annex has these here."""
+    repository = index.repository
+    top = _top(repository)
+    small = [path for path in blobs if 0 < _size(os.path.join(top, path)) <= _LARGEST_POINTER]
+    sources = _annex_contents(repository, small, exact_files.read_files(repository, small))
+    pointers = select_unfiltered(repository, {path: (blobs[path], ANNEX) for path in sources})
+    scratch = repository.scratch("unfiltered")
+    try:
+        for path in pointers:
+            full_path = os.path.join(top, path)
+            shutil.copyfile(sources[path], scratch)
+            os.chmod(scratch, stat.S_IMODE(os.lstat(full_path).st_mode))
+            move(os.fsencode(scratch), full_path)
+    except OSError as error:
+        raise WorktreeError(f"cannot write a file of git-annex: {error}") from None
+    finally:
+        private_dirs.discard(scratch)
+    exact_files.refresh(index, pointers.keys())
+
+
+def _annex_contents(
+    repository: Repository, paths: Iterable[bytes], pointers: Iterable[bytes | None]
+) -> dict[bytes, bytes]:
+    sources = {}
+    for path, pointer in zip(paths, pointers, strict=True):
+        match = _POINTER.match(pointer or b"")
+        source = _annex_content(repository, match[1]) if match else None
+        if source is not None:
+            sources[path] = source
+    return sources
+
+
+def _annex_content(repository: Repository, key: bytes) -> bytes | None:
+    # https://git-annex.branchable.com/internals/hashing/: two letters, or three digits in bare
+    # repositories.
+    # Computed without git-annex, which writes into the worktree before it answers.
+    digest = hashlib.md5(key, usedforsecurity=False).digest()
+    number = int.from_bytes(digest[:4], "little")
+    mixed = [_LETTERS[number >> (6 * index) & 31] for index in range(4)]
+    name = key.replace(b"&", b"&a").replace(b"%", b"&s").replace(b":", b"&c")
+    top = os.path.join(os.fsencode(repository.common_dir), b"annex", b"objects")
+    lower = digest.hex()
+    for first, second in ((mixed[1] + mixed[0], mixed[3] + mixed[2]), (lower[:3], lower[3:6])):
+        path = os.path.join(top, first.encode(), second.encode(), name, name)
+        if _size(path) >= 0:
+            return path
+    return None
+
+
+def _size(path: bytes) -> int:
+    """Return the size of a regular file; -1 if it is missing or not regular."""
+    try:
+        status = os.lstat(path)
+    except OSError:
+        return -1
+    return status.st_size if stat.S_ISREG(status.st_mode) else -1

@@ -1,8 +1,7 @@
 """Read and change the administrative directories of linked worktrees.
 
-Only `call` and code that holds `turn` change them. git takes no lock: a command that looks at all
-worktrees fails if another process has half made or removed one ("failed to read …/commondir:
-Success", "Invalid path …"). This happens one time in ten when eight runs start at once.
+Changes hold `lock_worktrees`. git takes no lock: a command that reads all worktrees fails if
+another process has half made or removed one, one time in ten when eight runs start at once.
 """
 
 from __future__ import annotations
@@ -57,8 +56,8 @@ def has_hung_up(error: GitError) -> bool:
 
 def failing_filters(repository: Repository, error: GitError) -> set[str]:
     lines = error.stderr.splitlines()
-    named = {line.partition(_FAILING)[2].rpartition(_FAILED)[0] for line in lines} - {""}
-    return named or (process_filters(repository) if has_hung_up(error) else set())
+    names = {line.partition(_FAILING)[2].rpartition(_FAILED)[0] for line in lines} - {""}
+    return names or (process_filters(repository) if has_hung_up(error) else set())
 
 
 def process_filters(repository: Repository) -> set[str]:
@@ -77,50 +76,48 @@ class IndexGone(BusyError):
 
 
 class IndexWatch:
-    """A context for git calls that detects the deletion of a private index.
+    """A context for git calls that detects the deletion of a private index."""
 
-    git takes a missing index for an empty one: a tree of it would lack all files.
-    """
+    # git takes a missing index for an empty one: a tree of it would lack all files.
 
     def __init__(self, path: str) -> None:
-        self._path = path
-        self._place = -1
-        self._is_there = False
+        self._path, self._directory = path, os.path.dirname(path)
+        self._fd = -1
+        self._exists = False
 
     def __enter__(self) -> None:
-        self._look()
+        self._check()
 
     def __exit__(self, _: object, error: object, trace: object) -> None:
         if error is None or isinstance(error, Exception):
-            self._look()
+            self._check()
 
     def begin(self) -> None:
         """Watch the index that is written now, in the directory that exists now."""
         self.end()
-        flags = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
         try:
-            self._place = os.open(os.path.dirname(self._path), flags)
+            self._fd = os.open(self._directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         except FileNotFoundError:
             raise self.failure() from None
 
     def end(self) -> None:
-        self._is_there = False
-        place, self._place = self._place, -1
-        if place >= 0:
-            os.close(place)
+        self._exists = False
+        fd, self._fd = self._fd, -1
+        if fd >= 0:
+            os.close(fd)
 
-    def _look(self) -> None:
-        is_there, directory = os.path.exists(self._path), os.path.dirname(self._path)
+    def _check(self) -> None:
+        exists = os.path.exists(self._path)
         try:
-            is_same = self._place < 0 or os.path.samestat(os.fstat(self._place), os.stat(directory))
+            is_same = self._fd < 0 or os.path.samestat(os.fstat(self._fd), os.stat(self._directory))
         except FileNotFoundError:
             is_same = False
-        if (self._is_there and not is_there) or not is_same:
+        if (self._exists and not exists) or not is_same:
             raise self.failure()
-        self._is_there = is_there
+        self._exists = exists
 
     def failure(self) -> IndexGone:
-        message = f"{os.path.dirname(self._path)} was deleted while git read the files"
+        message = f"{self._directory} was deleted while git read the files"
         return IndexGone(message, hint="run the command again")
 
 
@@ -144,24 +141,21 @@ AWAY = "ckpt-file"
 
 def call(repository: Repository, *arguments: str, options: tuple[str, ...] = ()) -> Completed:
     """Run `git worktree` under the lock; retry while other processes change worktrees."""
-    with turn(repository):
-        tries = _TRIES
-        while True:
+    with lock_worktrees(repository):
+        for _ in range(_TRIES - 1):
             try:
                 return repository.git.run(*options, "worktree", *arguments)
             except GitError as error:
-                tries -= 1
-                if not tries or error.code < 0 or not _is_in_motion(repository):
+                if error.code < 0 or not _is_in_motion(repository):
                     raise
             time.sleep(_PAUSE)
+        return repository.git.run(*options, "worktree", *arguments)
 
 
 def forget(repository: Repository, git_dir: str) -> None:
-    """Delete the administrative directory of a worktree whose directory is gone.
-
-    `git worktree remove --force --force` would also delete mounts in it.
-    """
-    with turn(repository):
+    """Delete the administrative directory of a worktree whose directory is gone."""
+    # `git worktree remove --force --force` would also delete mounts in it.
+    with lock_worktrees(repository):
         try:
             private_dirs.remove(git_dir)
         except FileNotFoundError:
@@ -171,29 +165,26 @@ def forget(repository: Repository, git_dir: str) -> None:
             message = f"cannot delete {git_dir}: {error.filename}: {error.strerror}"
             raise WorktreeError(message, hint=hint) from None
         with contextlib.suppress(OSError):
-            os.rmdir(administration(repository))  # as git does: only where it is empty
+            os.rmdir(worktrees_dir(repository))  # as git does: only where it is empty
 
 
 def repair(repository: Repository, path: str) -> None:
-    """Reconnect a linked worktree and its administrative directory.
-
-    In a copy of a repository, `git worktree repair` would take all worktrees of the original.
-    """
-    with turn(repository):
-        named = named_by(path)
-        git_dir = os.path.join(administration(repository), os.path.basename(named or ""))
+    # In a copy of a repository, `git worktree repair` would take all worktrees of the original.
+    with lock_worktrees(repository):
+        old_git_dir = git_dir_of(path)
+        git_dir = os.path.join(worktrees_dir(repository), os.path.basename(old_git_dir or ""))
         is_lost = lacks_commondir(repository, git_dir)
         if _is_linked(repository, path) and not is_lost:
             return
         words = ["worktree", "repair", path]
-        if named is None or not os.path.isdir(git_dir):
+        if old_git_dir is None or not os.path.isdir(git_dir):
             raise GitError(words, 1, f"{path}: git keeps no worktree of that name")
         dot_git = os.path.join(os.path.realpath(path), ".git")
         try:
             if is_lost:
                 atomic.write(os.path.join(git_dir, COMMONDIR), b"../..\n")
-            if not is_ours(repository, named):
-                _name_in(dot_git, os.path.realpath(git_dir))
+            if not is_ours(repository, old_git_dir):
+                _point_dot_git_to(dot_git, os.path.realpath(git_dir))
             # In a place that maintenance cleans after a kill: this file is rarely written again.
             target, scratch = os.path.join(git_dir, "gitdir"), os.path.join(git_dir, SCRATCH)
             atomic.write_own(target, os.fsencode(f"{dot_git}\n"), flushed=True, scratch=scratch)
@@ -203,7 +194,7 @@ def repair(repository: Repository, path: str) -> None:
             raise GitError(words, 1, reason) from None
 
 
-def _name_in(dot_git: str, git_dir: str) -> None:
+def _point_dot_git_to(dot_git: str, git_dir: str) -> None:
     # git-annex makes `.git` a link.
     scratch = os.path.join(git_dir, AWAY)
     if os.path.islink(dot_git) and os.lstat(dot_git).st_dev == os.lstat(git_dir).st_dev:
@@ -215,25 +206,25 @@ def _name_in(dot_git: str, git_dir: str) -> None:
 
 
 def _is_linked(repository: Repository, path: str) -> bool:
-    git_dir = named_by(path)
+    git_dir = git_dir_of(path)
     if git_dir is None or not is_ours(repository, git_dir):
         return False
-    named = content(os.path.join(git_dir, "gitdir"))
-    return bool(named) and _is_same(os.path.join(git_dir, named), os.path.join(path, ".git"))
+    dot_git = read_line(os.path.join(git_dir, "gitdir"))
+    return bool(dot_git) and _is_same(os.path.join(git_dir, dot_git), os.path.join(path, ".git"))
 
 
-def _is_same(path: str, other: str) -> bool:
-    return os.path.realpath(path) == os.path.realpath(other)
+def _is_same(first: str, second: str) -> bool:
+    return os.path.realpath(first) == os.path.realpath(second)
 
 
-def turn(repository: Repository) -> Lock:
+def lock_worktrees(repository: Repository) -> Lock:
     return Lock(os.path.join(repository.make_private_dir(), _LOCK), _PATIENCE)
 
 
 def _is_in_motion(repository: Repository) -> bool:
-    places = (administration(repository), *_directories(repository))
+    directories = (worktrees_dir(repository), *git_dirs(repository))
     try:
-        return any(os.stat(place).st_mtime > time.time() - _MOTION for place in places)
+        return any(os.stat(path).st_mtime > time.time() - _MOTION for path in directories)
     except FileNotFoundError:
         return True  # removed since it was listed
 
@@ -264,67 +255,67 @@ def write_file(repository: Repository, path: str, data: bytes) -> None:
 
 def seen_from(repository: Repository, path: str) -> Repository | None:
     """Return the repository as seen from a linked worktree, whatever `GIT_DIR` says."""
-    git_dir = named_by(path)
+    git_dir = git_dir_of(path)
     if git_dir is None or not is_ours(repository, git_dir) or not os.path.isdir(git_dir):
         return None
     return Repository(git_dir, path, repository.object_format)
 
 
-def named_by(path: str) -> str | None:
-    """Return the directory, maybe missing, that `.git` of a worktree names, if any."""
+def git_dir_of(path: str) -> str | None:
+    """Return the git directory, maybe missing, that `.git` of a worktree names."""
     dot_git = os.path.join(path, ".git")
     if os.path.islink(dot_git):  # made by git-annex
         return os.path.normpath(os.path.join(path, os.readlink(dot_git)))
-    named = content(dot_git).removeprefix("gitdir: ")
-    return os.path.normpath(os.path.join(path, named)) if named else None
+    git_dir = read_line(dot_git).removeprefix("gitdir: ")
+    return os.path.normpath(os.path.join(path, git_dir)) if git_dir else None
 
 
 def flush(repository: Repository, path: str) -> None:
     """Flush git's files of a worktree to disk, which git does not do."""
-    git_dir = named_by(path)
+    git_dir = git_dir_of(path)
     if git_dir is None:
         return
-    kept = []
+    paths = []
     # Operations in progress and reftables have subdirectories.
-    for place, names, files in os.walk(git_dir):
+    for directory, names, file_names in os.walk(git_dir):
         # Submodules are not flushed, as files are not.
         names[:] = [name for name in names if name != "modules"]
         # Git's fsmonitor daemon has a socket there.
-        inside = [os.path.join(place, name) for name in files]
-        kept += [file for file in inside if os.path.isfile(file) and not os.path.islink(file)]
-        kept.append(place)
-    places = [administration(repository), repository.common_dir, path, os.path.dirname(path)]
-    fsync.flush([*kept, os.path.join(path, ".git"), *places])
+        files = [os.path.join(directory, name) for name in file_names]
+        paths += [file for file in files if os.path.isfile(file) and not os.path.islink(file)]
+        paths.append(directory)
+    parents = [worktrees_dir(repository), repository.common_dir, path, os.path.dirname(path)]
+    fsync.flush([*paths, os.path.join(path, ".git"), *parents])
 
 
 def is_ours(repository: Repository, git_dir: str) -> bool:
-    return _is_same(os.path.dirname(git_dir), administration(repository))
+    return _is_same(os.path.dirname(git_dir), worktrees_dir(repository))
 
 
-def elsewhere(repository: Repository, path: str) -> str | None:
+def foreign_repository(repository: Repository, path: str) -> str | None:
     """Return the git directory of another existing repository that owns a worktree."""
-    git_dir = named_by(path)
+    git_dir = git_dir_of(path)
     if git_dir is None or is_ours(repository, git_dir):
         return None
-    is_there = os.path.isfile(os.path.join(git_dir, COMMONDIR))
-    return os.path.dirname(os.path.dirname(git_dir)) if is_there else None
+    exists = os.path.isfile(os.path.join(git_dir, COMMONDIR))
+    return os.path.dirname(os.path.dirname(git_dir)) if exists else None
 
 
-def administration(repository: Repository) -> str:
+def worktrees_dir(repository: Repository) -> str:
     return os.path.join(repository.common_dir, "worktrees")
 
 
 def lock_reason(git_dir: str) -> str | None:
     """Return why a worktree is locked ("" without a reason); None if it is not locked."""
     path = os.path.join(git_dir, "locked")
-    return content(path) if os.path.exists(path) else None
+    return read_line(path) if os.path.exists(path) else None
 
 
 def lacks_commondir(repository: Repository, git_dir: str) -> bool:
     # git writes it before HEAD, and refuses to do anything without it.
-    named = content(os.path.join(git_dir, COMMONDIR))
-    is_known = bool(named) and _is_same(os.path.join(git_dir, named), repository.common_dir)
-    return not is_known and os.path.lexists(os.path.join(git_dir, "HEAD"))
+    common_dir = read_line(os.path.join(git_dir, COMMONDIR))
+    is_right = common_dir and _is_same(os.path.join(git_dir, common_dir), repository.common_dir)
+    return not is_right and os.path.lexists(os.path.join(git_dir, "HEAD"))
 
 
 def lacks_head(git_dir: str) -> bool:
@@ -332,9 +323,9 @@ def lacks_head(git_dir: str) -> bool:
     if has_no_head(git_dir):
         return True
     path = os.path.join(git_dir, "HEAD")
-    head = content(path)
-    is_whole = head.startswith("ref: refs/") or ids.is_oid(head)
-    return not is_whole and os.path.isfile(path) and not os.path.islink(path)
+    head = read_line(path)
+    is_valid = head.startswith("ref: refs/") or ids.is_oid(head)
+    return not is_valid and os.path.isfile(path) and not os.path.islink(path)
 
 
 def has_no_head(git_dir: str) -> bool:
@@ -362,56 +353,55 @@ def write_head(repository: Repository, git_dir: str, value: str) -> None:
 def registered(repository: Repository) -> list[tuple[str, str]]:
     return [
         (git_dir, os.path.dirname(os.path.normpath(os.path.join(git_dir, dot_git))))
-        for git_dir in _directories(repository)
-        if (dot_git := content(os.path.join(git_dir, "gitdir")))
+        for git_dir in git_dirs(repository)
+        if (dot_git := read_line(os.path.join(git_dir, "gitdir")))
     ]
 
 
-def unfinished(repository: Repository) -> list[str]:
-    """Return git directories of worktrees that `git worktree add` has not finished."""
-    return [git_dir for git_dir in _directories(repository) if not content(f"{git_dir}/gitdir")]
+def unfinished_git_dirs(repository: Repository) -> list[str]:
+    return [git_dir for git_dir in git_dirs(repository) if not read_line(f"{git_dir}/gitdir")]
 
 
-def _directories(repository: Repository) -> list[str]:
-    place = administration(repository)
-    return [os.path.join(place, name) for name in names_in(place)]
+def git_dirs(repository: Repository) -> list[str]:
+    directory = worktrees_dir(repository)
+    return [os.path.join(directory, name) for name in names_in(directory)]
 
 
-def moved_to(repository: Repository, git_dir: str, path: str, *more: str) -> str | None:
+def find_moved(repository: Repository, git_dir: str, path: str, *parents: str) -> str | None:
     """Find a moved worktree beside its old path, or in or beside the main worktree."""
     top = main_worktree(repository)
     around = [top, os.path.dirname(top)] if top is not None else []
-    for place in (os.path.dirname(path), *more, *around):
-        for name in names_in(place):
-            path = os.path.join(place, name)
-            named = named_by(path)
-            if named is not None and _is_same(named, git_dir):
-                return path
+    for parent in (os.path.dirname(path), *parents, *around):
+        for candidate in (os.path.join(parent, name) for name in names_in(parent)):
+            if _is_same(git_dir_of(candidate) or "/", git_dir):
+                return candidate
     return None
 
 
-def went_along(repository: Repository, git_dir: str, path: str) -> bool:
+def may_have_moved_along(repository: Repository, git_dir: str, path: str) -> bool:
     """Return whether a worktree may have moved with its repository, in or beside it."""
-    return any(_is_left(place, git_dir) for place, _ in _along(repository, git_dir, path))
+    return any(
+        _lost_git_dir(place, git_dir) for place, _ in _moved_places(repository, git_dir, path)
+    )
 
 
-def left_by(repository: Repository, git_dir: str, path: str) -> str | None:
+def find_left_behind(repository: Repository, git_dir: str, path: str) -> str | None:
     """Find a worktree whose repository was moved, with or without it."""
-    if _is_left(path, git_dir):
+    if _lost_git_dir(path, git_dir):
         return path
-    for place, old in _along(repository, git_dir, path):
-        if named_by(place) == old and not os.path.isdir(old):
+    for place, old in _moved_places(repository, git_dir, path):
+        if git_dir_of(place) == old and not os.path.isdir(old):
             return place
     return None
 
 
-def _is_left(place: str, git_dir: str) -> bool:
-    named = named_by(place)
-    is_lost = named is not None and not os.path.isdir(named)
-    return is_lost and os.path.basename(named or "") == os.path.basename(git_dir)
+def _lost_git_dir(path: str, git_dir: str) -> bool:
+    old_git_dir = git_dir_of(path) or "/"
+    is_same_name = os.path.basename(old_git_dir) == os.path.basename(git_dir)
+    return is_same_name and not os.path.isdir(old_git_dir)
 
 
-def _along(repository: Repository, git_dir: str, path: str) -> list[tuple[str, str]]:
+def _moved_places(repository: Repository, git_dir: str, path: str) -> list[tuple[str, str]]:
     """Return possible places of a worktree that moved along, with its old `git_dir`."""
     top = main_worktree(repository) or repository.common_dir
     parts = path.split(os.sep)
@@ -425,7 +415,7 @@ def _along(repository: Repository, git_dir: str, path: str) -> list[tuple[str, s
     ]
 
 
-def content(path: str) -> str:
+def read_line(path: str) -> str:
     """Return the line in a small file of git; "" if missing or damaged by the disk."""
     data = read_or_empty(path).removesuffix(b"\n")
     return "" if b"\0" in data else os.fsdecode(data)

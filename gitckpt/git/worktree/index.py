@@ -1,7 +1,4 @@
-"""Work on a private copy of a worktree's index instead of the user's.
-
-The copy has the time stamp of the original, so that git reads only files that may have changed.
-"""
+"""Work on a private copy of a worktree's index instead of the user's."""
 
 from __future__ import annotations
 
@@ -9,7 +6,7 @@ import contextlib
 import os
 import re
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from gitckpt.git import config
 from gitckpt.git.command import NO_HOOKS, nul_ended
@@ -18,7 +15,7 @@ from gitckpt.git.files.refs_stat import content_mark
 from gitckpt.git.filesystem import copied_within
 from gitckpt.git.objects.diff import leaves
 from gitckpt.git.objects.encoding import FILES, GITLINK, object_hash, object_id, oid_size
-from gitckpt.git.process import DeadlinePassed, GitError
+from gitckpt.git.process import Child, Completed, DeadlinePassed, GitError
 from gitckpt.git.refs import LockHeld
 from gitckpt.git.repository import Repository
 from gitckpt.git.worktree import administration
@@ -26,16 +23,13 @@ from gitckpt.model.errors import BusyError, WorktreeError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable
-    from typing import BinaryIO, Self, TypeAlias
+    from typing import BinaryIO, Self
 
     from gitckpt.git.command import Codes, Env
-    from gitckpt.git.process import Child, Completed
 
-    # Path, mode, oid, stage, and git's tag: H; S for skip-worktree, M for a conflict;
-    # lower case for assume-unchanged.
-    IndexEntry: TypeAlias = tuple[bytes, bytes, str, int, bytes]
-
+# Path, mode, oid, stage, and git's tag: H; S for skip-worktree, M for a conflict;
+# lower case for assume-unchanged.
+IndexEntry = tuple[bytes, bytes, str, int, bytes]
 
 # Without extensions of the user's index: a split index would leave shared files behind, the
 # untracked cache and a file system monitor would have to be trusted, and git 2.39 lists a file many
@@ -52,7 +46,7 @@ _PLAIN = (
 _WORKERS = f"checkout.workers={max(8, os.cpu_count() or 1)}"
 PARALLEL = ("-c", _WORKERS, "-c", "checkout.thresholdForParallelism=100")
 
-_LOOK = (
+_STATUS = (
     *("status", "--porcelain=v2", "--branch", "-z", "--untracked-files=all"),
     *("--no-renames", "--no-ahead-behind", "--ignore-submodules=none"),
 )
@@ -75,7 +69,7 @@ class PrivateIndex:
         self.deadline = deadline
         self.is_rebuilt = False
         self.opened = 0
-        self._look: Child | None = None
+        self._status: Child | None = None
         self._origin: BinaryIO | None = None
         self.path = repository.scratch("index")
         self._watch = administration.IndexWatch(self.path)
@@ -95,7 +89,7 @@ class PrivateIndex:
         self.close()
 
     def open(self) -> None:
-        if self._look is not None:
+        if self._status is not None:
             return
         top = self.repository.worktree
         if top is not None and not os.path.isdir(top):  # it may have been deleted or moved
@@ -103,7 +97,7 @@ class PrivateIndex:
             message = f"cannot look at the files of {top}: it is {state}"
             raise WorktreeError(message, hint="if a run belongs to it: git ckpt resume")
         try:
-            self.opened = _clock(self.repository)
+            self.opened = _file_system_time(self.repository)
         except FileNotFoundError:
             raise self._watch.failure() from None
         try:
@@ -114,39 +108,39 @@ class PrivateIndex:
 
     def close(self) -> None:
         self._stop_status()
-        self._close_origin()
+        if self._origin is not None:
+            self._origin.close()
+            self._origin = None
         self._watch.end()
         with contextlib.suppress(FileNotFoundError):
             os.unlink(self.path)
         self.unlock()
 
-    def look(self, *options: str) -> Child:
+    def status(self, *options: str) -> Child:
         """Return a running `git status`, for `finish`. With options, start a new one."""
         if options:
             self._stop_status()
-        child, self._look = self._look, None
-        return child or self.start(*options, *_LOOK)
+        child, self._status = self._status, None
+        return child or self.start(*options, *_STATUS)
 
-    def look_ahead(self) -> None:
-        self._look = self.start(*_LOOK)
+    def start_status(self) -> None:
+        self._status = self.start(*_STATUS)
 
     def _stop_status(self) -> None:
-        child, self._look = self._look, None
+        child, self._status = self._status, None
         if child is not None:
             child.kill_group()
 
     def copy_from(self, path: str) -> None:
         """Start again as a copy of another index, or empty if it is missing."""
-        self._stop_status()
-        self._close_origin()
+        self.close()
         if not os.path.exists(path):
-            self.close()
             return
         try:
             origin = self._origin = open(path, "rb")  # noqa: SIM115 - held until the copy is gone
             self._watch.begin()
             with self._watch:
-                _copy(origin, self.path)
+                _copy_index(origin, self.path)
         except OSError as error:
             # The file has a random name: retries must report the same message.
             place = os.path.dirname(self.path)
@@ -174,10 +168,8 @@ class PrivateIndex:
             os.unlink(f"{self.path}.lock")
 
     def edit(self, *args: str, data: bytes = b"", ok: Sequence[int] = (0,)) -> Completed:
-        """Run a git command that writes this index and stores no file.
-
-        git then compares files as young as the index before: failing filters are switched off.
-        """
+        """Run a git command that writes this index and stores no file."""
+        # git then compares files as young as the index before: failing filters are switched off.
         try:
             return self.run(*args, data=data, ok=ok)
         except GitError as error:
@@ -216,7 +208,7 @@ class PrivateIndex:
     def refresh(self) -> None:
         self.edit("update-index", "-q", "--refresh", ok=(0, 1))
 
-    def look_at_young(self) -> None:
+    def refresh_young(self) -> None:
         """Let git compare files as young as this index now, and only once."""
         self.edit("update-index", "-q", "--refresh", "--force-write-index", ok=(0, 1))
         later = time.time() + _GRAIN / 1e9
@@ -226,9 +218,9 @@ class PrivateIndex:
         """Set entries: lines `MODE OID STAGE<tab>PATH`; mode 0 removes."""
         data = b"".join(line + b"\0" for line in lines)
         if data:
-            done = self.edit("update-index", "-z", "--index-info", data=data)
-            if "Ignoring path" in done.complaint:  # git succeeds all the same
-                raise GitError(["update-index"], done.code, done.complaint)
+            result = self.edit("update-index", "-z", "--index-info", data=data)
+            if "Ignoring path" in result.complaint:  # git succeeds all the same
+                raise GitError(["update-index"], result.code, result.complaint)
 
     def is_whole(self) -> bool:
         """Return whether this index is not truncated: git would read one that is."""
@@ -260,27 +252,25 @@ class PrivateIndex:
             raise LockHeld(lock)
 
     def require_latest(self) -> None:
-        """Raise `BusyError` if the user's index has other entries than when it was copied.
-
-        What was staged since is nowhere else. A refresh of stat data changes no entry.
-        """
+        """Raise `BusyError` if the user's index has other entries than when it was copied."""
+        # What was staged since is nowhere else. A refresh of stat data changes no entry.
         target = os.path.join(self.repository.git_dir, "index")
         origin = self._origin
-        then = os.fstat(origin.fileno()) if origin is not None else None
+        old = os.fstat(origin.fileno()) if origin is not None else None
         try:
-            now = os.stat(target)
+            new = os.stat(target)
         except FileNotFoundError:
             return
-        if self.is_rebuilt or (then is not None and content_mark(now) == content_mark(then)):
+        if self.is_rebuilt or (old is not None and content_mark(new) == content_mark(old)):
             return
         words = ("ls-files", "--stage", "-v", "-z")
         with PrivateIndex(self.repository) as later:
             listed = later.git(*words)
         with contextlib.closing(PrivateIndex(self.repository)) as earlier:
             if origin is not None:
-                _copy(origin, earlier.path)
+                _copy_index(origin, earlier.path)
             is_same = listed == earlier.git(*words)
-        if not is_same or (then is not None and os.path.samestat(now, then)):
+        if not is_same or (old is not None and os.path.samestat(new, old)):
             hint = "look at git status, then run the command again"
             raise BusyError(f"another process has changed {target} meanwhile", hint=hint)
 
@@ -305,13 +295,8 @@ class PrivateIndex:
         except OSError as error:
             raise WorktreeError(f"cannot write {target}: {error.strerror}") from None
 
-    def _close_origin(self) -> None:
-        if self._origin is not None:
-            self._origin.close()
-            self._origin = None
 
-
-def _copy(source: BinaryIO, target: str) -> None:
+def _copy_index(source: BinaryIO, target: str) -> None:
     # With mode and time stamp, by which git tells which entries are racy.
     status = os.fstat(source.fileno())
     fd = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, status.st_mode & 0o777)
@@ -335,12 +320,12 @@ def _has_links(repository: Repository) -> bool:
     return True
 
 
-def _clock(repository: Repository) -> int:
+def _file_system_time(repository: Repository) -> int:
     directory = repository.make_private_dir()
     os.utime(directory)
-    here = os.stat(directory)
-    is_same = repository.worktree is None or os.stat(repository.worktree).st_dev == here.st_dev
-    return here.st_ctime_ns - (0 if is_same else _GRAIN)
+    status = os.stat(directory)
+    is_same = repository.worktree is None or os.stat(repository.worktree).st_dev == status.st_dev
+    return status.st_ctime_ns - (0 if is_same else _GRAIN)
 
 
 def _is_left_over(lock: str, directory: str) -> bool:
@@ -361,7 +346,7 @@ def _is_left_over(lock: str, directory: str) -> bool:
     return False
 
 
-# Entries in intent only (`git add --intent-to-add`), whether or not their files exist.
+# Entries in intent only (`git add --intent-to-add_intent`), whether or not their files exist.
 
 EXECUTABLE, LINK, REPOSITORY = b"100755", b"120000", GITLINK
 _FLAG = 0x20000000  # CE_INTENT_TO_ADD, as `git ls-files --debug` prints it
@@ -378,56 +363,54 @@ _ADD = (
 )
 
 
-def placeholder(object_format: str) -> bytes:
+def intent_oid(object_format: str) -> bytes:
     """Return the oid of entries in intent only: that of the empty blob."""
     return object_id("blob", b"", object_format).encode("ascii")
 
 
-def intended(index: PrivateIndex, paths: Collection[bytes]) -> dict[bytes, bytes]:
+def intent_entries(index: PrivateIndex, paths: Collection[bytes]) -> dict[bytes, bytes]:
     """Return the entries in intent only, with modes, among those of the empty blob."""
     if not paths:
         return {}
     words = [os.fsdecode(path) for path in paths] if len(paths) <= _FEW else []
     listing = index.git("--literal-pathspecs", "ls-files", "--stage", "--debug", "-z", "--", *words)
-    wanted = set(paths)
+    candidates = set(paths)
     return {
         path: mode
         for mode, path, flags in _INTENT_ENTRY.findall(listing)
-        if path in wanted and int(flags or b"0", 16) & _FLAG
+        if path in candidates and int(flags or b"0", 16) & _FLAG
     }
 
 
 def forget_trees(index: PrivateIndex, paths: Collection[bytes]) -> None:
-    """Let git write the trees above entries in intent only again, without them.
-
-    `git reset --hard` takes such an entry for an empty file of the commit, and keeps it in trees.
-    """
-    # Changes nothing else: they are not assumed unchanged.
+    """Make git write trees above entries in intent only again, without them."""
+    # `git reset --hard` takes such an entry for an empty file of the commit, and keeps it in trees.
+    # The option changes nothing else: they are not assumed unchanged.
     index.update("--no-assume-unchanged", paths)
 
 
-def add(index: PrivateIndex, paths: Collection[bytes], modes: Mapping[bytes, bytes]) -> None:
+def add_intent(index: PrivateIndex, paths: Collection[bytes], modes: Mapping[bytes, bytes]) -> None:
     """Add entries in intent only; `modes` has those that are not of plain files."""
     if not paths:
         return
-    wanted = sorted(set(paths))
-    oid = placeholder(index.repository.object_format)
+    paths = sorted(set(paths))
+    oid = intent_oid(index.repository.object_format)
     # Git checks the paths, which may have been fetched.
-    index.put(b"100644 %s 0\t%s" % (oid, path) for path in wanted)
-    index.update("--force-remove", wanted)
+    index.put(b"100644 %s 0\t%s" % (oid, path) for path in paths)
+    index.update("--force-remove", paths)
     # git makes such an entry only from a file, whose mode it takes. The file in the worktree may
     # have another mode by now, so stand-ins are made in a scratch directory.
     scratch = index.repository.scratch("intent")
     try:
         try:
-            for path in wanted:
+            for path in paths:
                 full = os.path.join(os.fsencode(scratch), path)
                 _stand_in(full, modes.get(path), index.repository.object_format)
         except OSError as error:
             raise GitError(["add"], 1, f"{os.fsdecode(error.filename)}: {error.strerror}") from None
         words = (f"--work-tree={scratch}", "-C", scratch, "--literal-pathspecs", *_ADD)
         options = ("-c", "core.fileMode=true", "-c", "core.symlinks=true")
-        index.git(*options, *words, data=b"\0".join(wanted))
+        index.git(*options, *words, data=b"\0".join(paths))
     finally:
         private_dirs.discard(scratch)
 
@@ -441,7 +424,7 @@ def _stand_in(path: bytes, mode: bytes | None, object_format: str) -> None:
             os.makedirs(os.path.join(path, b".git", name))
         settings = "[core]\n\trepositoryformatversion = 1\n"
         settings += f"[extensions]\n\tobjectFormat = {object_format}\n"
-        head = placeholder(object_format) + b"\n"  # any oid will do
+        head = intent_oid(object_format) + b"\n"  # any oid will do
         for name, content in ((b"config", settings.encode("ascii")), (b"HEAD", head)):
             with open(os.path.join(path, b".git", name), "xb") as file:
                 file.write(content)
@@ -456,7 +439,7 @@ _NAMES = r"^(core\.sparsecheckout(cone)?|index\.sparse)$"
 _ALL = b"/*"
 
 
-def read(repository: Repository) -> bytes | None:
+def read_sparse(repository: Repository) -> bytes | None:
     """Return the sparse settings of a worktree; None if its checkout is not sparse."""
     try:
         with open(os.path.join(repository.git_dir, "info", "sparse-checkout"), "rb") as file:
@@ -475,17 +458,18 @@ def read(repository: Repository) -> bytes | None:
     return " ".join(words).encode() + b"\n" + listed
 
 
-def bring_back(made: Repository, settings: bytes | None) -> None:
-    """Give a worktree without files the settings that `read` returned for a snapshot."""
+def restore_sparse(repository: Repository, settings: bytes | None) -> None:
+    """Give a worktree without files the settings that `read_sparse` returned."""
     if settings is None:
-        if read(made) is not None:  # git copies them from the worktree where the command ran
-            made.git.run(*NO_HOOKS, "sparse-checkout", "disable")
+        # git copies them from the worktree where the command ran.
+        if read_sparse(repository) is not None:
+            repository.git.run(*NO_HOOKS, "sparse-checkout", "disable")
         return
     head, _, listed = settings.partition(b"\n")
     words = head.split()
     cone = "--cone" if words[:1] == [b"cone"] else "--no-cone"
     index = "--sparse-index" if b"index" in words else "--no-sparse-index"
-    made.git.run(*NO_HOOKS, "sparse-checkout", "set", cone, index, "--stdin", data=listed)
+    repository.git.run(*NO_HOOKS, "sparse-checkout", "set", cone, index, "--stdin", data=listed)
 
 
 # What git would ignore by the rules of a snapshot.
@@ -518,7 +502,7 @@ def ignored_by(
                 file.write(blob[2] if blob else b"")
         words = (f"--work-tree={scratch}", "-C", scratch, "check-ignore", "--no-index")
         data = b"\0".join(paths)
-        done = repository.git.run(*words, "-z", "--stdin", data=data, ok=(0, 1))
-        return set(done.out.split(b"\0")) - {b""}
+        output = repository.git.run(*words, "-z", "--stdin", data=data, ok=(0, 1)).out
+        return set(output.split(b"\0")) - {b""}
     finally:
         private_dirs.discard(scratch)

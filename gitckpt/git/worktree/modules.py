@@ -1,7 +1,6 @@
-"""Find and copy the repositories of submodules: checked out, or kept in `modules`.
+"""Find and copy the repositories of submodules: checked out, or in `modules`.
 
-Names from `.gitmodules` are never used as paths: git's own directories are walked, without
-following links.
+No name from `.gitmodules` becomes a path: git's own directories are walked, following no link.
 """
 
 from __future__ import annotations
@@ -45,11 +44,11 @@ _OF_REPOSITORY = (b"objects", b"refs")
 
 def seen_from(repository: Repository, path: bytes) -> Repository | None:
     """Return a submodule's repository as seen from its checkout; None without one."""
-    top = place(repository, path)
+    top = checkout_path(repository, path)
     if top is None:
         return None
     dot_git = os.path.join(top, ".git")
-    git_dir = dot_git if os.path.isdir(dot_git) else administration.named_by(top)
+    git_dir = dot_git if os.path.isdir(dot_git) else administration.git_dir_of(top)
     if git_dir is None or os.path.islink(dot_git) or not os.path.isfile(f"{git_dir}/HEAD"):
         return None
     submodule = Repository(git_dir, top, repository.object_format)
@@ -57,7 +56,7 @@ def seen_from(repository: Repository, path: bytes) -> Repository | None:
     return None if is_same else submodule
 
 
-def are_there(repository: Repository) -> bool:
+def may_exist(repository: Repository) -> bool:
     """Return whether a repository may have submodules, without starting a process."""
     tops = [repository.worktree, os.path.dirname(repository.common_dir)]
     has_modules = any(map(os.path.isdir, _places(repository)))
@@ -67,11 +66,11 @@ def are_there(repository: Repository) -> bool:
 def head_of(top: bytes) -> str | None:
     """Return the commit checked out at a path, even in another user's repository."""
     words = ("rev-parse", "--quiet", "--verify", "HEAD^{commit}")
-    done = run([git_executable(), "-C", os.fsdecode(top), *words], env=environment(OFFLINE))
-    return done.text or None if done.code == 0 else None
+    result = run([git_executable(), "-C", os.fsdecode(top), *words], env=environment(OFFLINE))
+    return result.text or None if result.code == 0 else None
 
 
-def own_directories(repository: Repository) -> list[bytes]:
+def git_dirs_inside(repository: Repository) -> list[bytes]:
     """Return git directories inside the worktree other than `.git`."""
     top = os.path.realpath(repository.worktree or os.curdir)
     git_dirs = {os.path.realpath(repository.git_dir), os.path.realpath(repository.common_dir)}
@@ -80,21 +79,17 @@ def own_directories(repository: Repository) -> list[bytes]:
     return sorted(os.fsencode(place) for place in places if place.split("/")[0] not in outside)
 
 
-def bare_above(top: bytes, paths: Iterable[bytes]) -> list[bytes]:
+def bare_repositories(top: bytes, paths: Iterable[bytes]) -> list[bytes]:
     """Return the directories of these files that look like bare repositories."""
-    candidates = {os.path.dirname(path) for path in paths if os.path.basename(path) == b"HEAD"}
-    return sorted(
-        path
-        for path in candidates
-        if path and all(os.path.isdir(os.path.join(top, path, name)) for name in _OF_REPOSITORY)
-    )
+    paths = {os.path.dirname(path) for path in paths if os.path.basename(path) == b"HEAD"} - {b""}
+    return sorted(path for path in paths if _has_parts(os.path.join(top, path)))
 
 
-def lies_in(path: bytes, directories: Collection[bytes]) -> bool:
+def is_below(path: bytes, directories: Collection[bytes]) -> bool:
     return any(path == directory or path.startswith(directory + b"/") for directory in directories)
 
 
-def has_own(git_dir: str) -> bool:
+def has_modules(git_dir: str) -> bool:
     # git deletes them with the worktree.
     return os.path.isdir(os.path.join(git_dir, "modules"))
 
@@ -110,55 +105,56 @@ def stores(repository: Repository, paths: Collection[bytes] = ()) -> list[Reposi
             dot_git = os.path.join(top, os.fsdecode(path), ".git")
             if is_plain(path) and not _is_through_link(top, path) and _is_git_dir(dot_git):
                 git_dirs.append(dot_git)
-    return [_kept(git_dir, repository.object_format) for git_dir in dict.fromkeys(git_dirs)]
+    return [_open_store(git_dir, repository.object_format) for git_dir in dict.fromkeys(git_dirs)]
 
 
-def _kept(git_dir: str, object_format: str) -> Repository:
+def _open_store(git_dir: str, object_format: str) -> Repository:
     # Without a worktree: git would die if `core.worktree` leads to a missing directory.
-    kept = Repository(git_dir, None, object_format)
-    kept.git = Git(git_dir, git_dir)
-    kept.cat_file = CatFile(kept.git)
-    return kept
+    store = Repository(git_dir, None, object_format)
+    store.git = Git(git_dir, git_dir)
+    store.cat_file = CatFile(store.git)
+    return store
 
 
-def copied(
-    around: Repository, kept: Repository, made: Repository, path: bytes, refs: Sequence[str]
+def clone(
+    around: Repository, store: Repository, target: Repository, path: bytes, refs: Sequence[str]
 ) -> Repository:
     """Copy a submodule's repository for another worktree, to where git would put it.
 
-    Works offline; objects are hard links. `around` is the repository around it, `refs` are patterns
-    of refs to copy besides branches, tags and remote-tracking branches.
+    `refs` are patterns of refs to copy besides branches, tags and remote-tracking branches.
     """
-    places = [place for place in _places(around) if kept.git_dir.startswith(place + os.sep)]
-    name = os.path.relpath(kept.git_dir, places[0]) if places else os.fsdecode(path)
-    final = os.path.join(made.git_dir, "modules", name)
+    places = [place for place in _places(around) if store.git_dir.startswith(place + os.sep)]
+    name = os.path.relpath(store.git_dir, places[0]) if places else os.fsdecode(path)
+    final = os.path.join(target.git_dir, "modules", name)
     if not os.path.lexists(final):
-        scratch = os.path.join(made.git_dir, f"ckpt-making-{os.urandom(4).hex()}")
-        words = ("clone", "--quiet", "--bare", "--local", "--template=", kept.git_dir, scratch)
-        kept.git.run(*_LOCALLY, *words, env=LOCAL_ONLY)
-        copy = _kept(scratch, kept.object_format)
+        scratch = os.path.join(target.git_dir, f"ckpt-making-{os.urandom(4).hex()}")
+        words = ("clone", "--quiet", "--bare", "--local", "--template=", store.git_dir, scratch)
+        store.git.run(*_LOCALLY, *words, env=LOCAL_ONLY)
+        copy = _open_store(scratch, store.object_format)
         specs = [f"+{ref}:{ref}" for ref in ("refs/remotes/*", *refs)]
-        copy.git.run(*_LOCALLY, *_FETCH, kept.git_dir, *specs, env=LOCAL_ONLY)
-        _copy_settings(kept, copy)
+        copy.git.run(*_LOCALLY, *_FETCH, store.git_dir, *specs, env=LOCAL_ONLY)
+        _copy_settings(store, copy)
         copy.close()
         try:
             os.makedirs(os.path.dirname(final), exist_ok=True)
             os.rename(scratch, final)
         except OSError as error:
             raise WorktreeError(f"cannot make {final}: {error.strerror}") from None
-    return _kept(final, kept.object_format)
+    return _open_store(final, store.object_format)
 
 
 def pairs(repository: Repository, git_dir: str) -> Iterator[Pair]:
-    """Yield name, repository and main worktree's one of all submodules; close both."""
-    for name, own, main in _pairs(git_dir, repository.common_dir, "", repository.object_format):
-        with contextlib.closing(own):
-            yield name, own, main
+    """Yield name, repository and main worktree's repository of all submodules."""
+    for name, submodule, main in _pairs(
+        git_dir, repository.common_dir, "", repository.object_format
+    ):
+        with contextlib.closing(submodule):
+            yield name, submodule, main
         if main is not None:
             main.close()
 
 
-def within(submodule: Repository, copy: Repository) -> Iterator[Pair]:
+def nested_pairs(submodule: Repository, copy: Repository) -> Iterator[Pair]:
     """Return a submodule's nested repositories with those of another copy, as `pairs`."""
     return _pairs(submodule.git_dir, copy.git_dir, "", submodule.object_format)
 
@@ -168,8 +164,8 @@ def _pairs(git_dir: str, other_dir: str, above: str, object_format: str) -> Iter
     for inner in _git_dirs(place):
         name = os.path.relpath(inner, place)
         twin = os.path.join(other_dir, "modules", name)
-        other = _kept(twin, object_format) if _is_git_dir(twin) else None
-        yield above + name, _kept(inner, object_format), other
+        twin_store = _open_store(twin, object_format) if _is_git_dir(twin) else None
+        yield above + name, _open_store(inner, object_format), twin_store
         yield from _pairs(inner, twin, f"{above}{name}/", object_format)
 
 
@@ -188,16 +184,16 @@ def fetch(to: Repository, source: Repository, refs: Sequence[str]) -> None:
         to.git.run(*words, data=data, env=LOCAL_ONLY)
 
 
-def _copy_settings(kept: Repository, copy: Repository) -> None:
+def _copy_settings(store: Repository, copy: Repository) -> None:
     file = os.path.join(copy.git_dir, "config")
     copy.git.run("config", "--file", file, "--remove-section", "remote.origin", ok=(0, 128))
     copy.git.run("config", "--file", file, "core.bare", "false")
-    source = os.path.join(kept.common_dir, "config")
+    source = os.path.join(store.common_dir, "config")
     text = b""
-    for entry in kept.git.run("config", "--file", source, "--list", "-z").out.split(b"\0")[:-1]:
+    for entry in store.git.run("config", "--file", source, "--list", "-z").out.split(b"\0")[:-1]:
         key, is_set, value = entry.partition(b"\n")
-        section, _, rest = key.partition(b".")
-        name, _, last = rest.rpartition(b".")
+        section, _, subkey = key.partition(b".")
+        name, _, last = subkey.rpartition(b".")
         # How the copy is stored stays its own.
         if section == b"extensions" or key in _STORAGE:
             continue
@@ -215,100 +211,101 @@ def _escaped(value: bytes) -> bytes:
     return value.replace(b"\\", b"\\\\").replace(b'"', b'\\"')
 
 
-def attach(kept: Repository, top: str) -> Repository | None:
-    """Make an empty place the worktree of a submodule's repository, without files.
+def attach(store: Repository, top: str) -> Repository | None:
+    """Make an empty directory the worktree of a submodule's repository, without files.
 
-    Return None if the place is not empty, or the repository (one of `stores`) has another worktree.
+    Return None if the directory is not empty, or the repository has another worktree.
     """
-    recorded = _recorded(kept) or top
+    recorded = _recorded_worktree(store) or top
     has_moved = os.path.realpath(recorded) != os.path.realpath(top)
     is_elsewhere = has_moved and os.path.lexists(os.path.join(recorded, ".git"))
-    if is_elsewhere or kept.is_linked or os.path.basename(kept.git_dir) == ".git":
+    if is_elsewhere or store.is_linked or os.path.basename(store.git_dir) == ".git":
         return None
     try:
         os.makedirs(top, exist_ok=True)
         if os.listdir(top):
             return None
-        claim(kept, top)
-        _link(kept, top)
+        claim(store, top)
+        _link(store, top)
     except OSError as error:
         raise WorktreeError(f"cannot make {top}: {error.strerror}") from None
-    return Repository(kept.git_dir, top, kept.object_format)
+    return Repository(store.git_dir, top, store.object_format)
 
 
-def _recorded(kept: Repository) -> str | None:
-    words = ("config", "--file", f"{kept.git_dir}/config", "core.worktree")
-    value = os.fsdecode(kept.git.run(*words, ok=(0, 1)).out.removesuffix(b"\n"))
-    return os.path.normpath(os.path.join(kept.git_dir, value)) if value else None
+def _recorded_worktree(store: Repository) -> str | None:
+    words = ("config", "--file", f"{store.git_dir}/config", "core.worktree")
+    value = os.fsdecode(store.git.run(*words, ok=(0, 1)).out.removesuffix(b"\n"))
+    return os.path.normpath(os.path.join(store.git_dir, value)) if value else None
 
 
-def is_lost(kept: Repository) -> bool:
+def is_lost(store: Repository) -> bool:
     """Return whether `core.worktree` of a submodule leads to a place without it."""
-    recorded = _recorded(kept)
+    recorded = _recorded_worktree(store)
     return recorded is not None and not os.path.lexists(os.path.join(recorded, ".git"))
 
 
-def claim(kept: Repository, top: str) -> None:
-    target = os.path.relpath(os.path.realpath(top), os.path.realpath(kept.git_dir))
-    kept.git.run("config", "--file", os.path.join(kept.git_dir, "config"), "core.worktree", target)
+def claim(store: Repository, top: str) -> None:
+    target = os.path.relpath(os.path.realpath(top), os.path.realpath(store.git_dir))
+    store.git.run(
+        "config", "--file", os.path.join(store.git_dir, "config"), "core.worktree", target
+    )
 
 
-def _link(kept: Repository, top: str) -> None:
-    target = os.path.relpath(os.path.realpath(kept.git_dir), os.path.realpath(top))
+def _link(store: Repository, top: str) -> None:
+    target = os.path.relpath(os.path.realpath(store.git_dir), os.path.realpath(top))
     # A kill must leave nothing there: only an empty place is taken for a submodule.
-    scratch = os.path.join(kept.git_dir, administration.AWAY)
+    scratch = os.path.join(store.git_dir, administration.AWAY)
     atomic.write(os.path.join(top, ".git"), os.fsencode(f"gitdir: {target}\n"), scratch=scratch)
 
 
-def checked_out_at(repository: Repository, kept: Repository) -> bytes | None:
+def checked_out_at(repository: Repository, store: Repository) -> bytes | None:
     """Return the path at which a worktree has one of `stores` checked out, if any."""
-    recorded = _recorded(kept)
+    recorded = _recorded_worktree(store)
     if recorded is None or repository.worktree is None:
         return None
     worktree = os.path.realpath(repository.worktree)
     path = os.fsencode(os.path.relpath(os.path.realpath(recorded), worktree))
-    top = place(repository, path)
-    named = administration.named_by(top) if top is not None else None
-    if named is None or os.path.realpath(named) != os.path.realpath(kept.git_dir):
-        return None
-    return path
+    top = checkout_path(repository, path)
+    git_dir = administration.git_dir_of(top) if top is not None else None
+    is_same = os.path.realpath(git_dir or "/") == os.path.realpath(store.git_dir)
+    return path if is_same else None
 
 
-def move(repository: Repository, kept: Repository, path: bytes, top: str) -> Repository:
+def move(repository: Repository, store: Repository, path: bytes, top: str) -> Repository:
     worktree = repository.worktree or ""
     old = os.path.join(worktree, os.fsdecode(path))
     try:
         os.makedirs(top, exist_ok=True)
         os.rename(old, top)
-        _reconnect(kept, old, top)
+        _reconnect(store, old, top)
         above = os.path.dirname(old)
         while above != worktree and not os.listdir(above):
             os.rmdir(above)
             above = os.path.dirname(above)
     except OSError as error:
         raise WorktreeError(f"cannot move {old} to {top}: {error.strerror}") from None
-    return Repository(kept.git_dir, top, kept.object_format)
+    return Repository(store.git_dir, top, store.object_format)
 
 
-def _reconnect(kept: Repository, old: str, top: str) -> None:
-    for git_dir in _git_dirs(os.path.join(kept.git_dir, "modules")):
-        with contextlib.closing(_kept(git_dir, kept.object_format)) as inner:
-            below = os.path.relpath(_recorded(inner) or old, old)
+def _reconnect(store: Repository, old: str, top: str) -> None:
+    for git_dir in _git_dirs(os.path.join(store.git_dir, "modules")):
+        with contextlib.closing(_open_store(git_dir, store.object_format)) as inner:
+            below = os.path.relpath(_recorded_worktree(inner) or old, old)
             if below != "." and not below.startswith(".."):
                 _reconnect(inner, os.path.join(old, below), os.path.join(top, below))
     if os.path.isfile(os.path.join(top, ".git")):
-        claim(kept, top)
-        _link(kept, top)
+        claim(store, top)
+        _link(store, top)
 
 
-def place(repository: Repository, path: bytes) -> str | None:
+def checkout_path(repository: Repository, path: bytes) -> str | None:
     top = repository.worktree
     if top is None or not is_plain(path) or _is_through_link(top, path):
         return None
     return os.path.join(top, os.fsdecode(path))
 
 
-def holding(repository: Repository, path: bytes, ref: str) -> Repository | None:
+def find(repository: Repository, path: bytes, ref: str) -> Repository | None:
     """Return the repository of a submodule, checked out or kept, that has a ref."""
     return _first_with([seen_from(repository, path), *stores(repository, [path])], ref)
 
@@ -321,28 +318,26 @@ def _first_with(candidates: Iterable[Repository | None], ref: str) -> Repository
     return None
 
 
-def beside(repository: Repository, ref: str) -> Repository | None:
-    """Return the repository of a nested submodule in another worktree that has a ref.
-
-    git clones a submodule again for each linked worktree, without the submodules nested in it.
-    """
+def find_nested(repository: Repository, ref: str) -> Repository | None:
+    """Return the repository of a nested submodule in another worktree that has a ref."""
+    # git clones a submodule again for each linked worktree, without the submodules nested in it.
     parts, object_format = repository.common_dir.split(os.sep), repository.object_format
     for start in (number for number, part in enumerate(parts) if part == "modules"):
         above = parts[: start - 2] if parts[start - 2] == "worktrees" else parts[:start]
-        around = _kept(os.sep.join(above), object_format)
+        around = _open_store(os.sep.join(above), object_format)
         if not _is_git_dir(around.git_dir):
             continue
         twins = [os.path.join(place, *parts[start + 1 :]) for place in _places(around)]
-        others = [os.path.join(twin, "modules") for twin in twins if twin != repository.common_dir]
-        git_dirs = (git_dir for place in others for git_dir in _git_dirs(place))
-        nested = _first_with((_kept(git_dir, object_format) for git_dir in git_dirs), ref)
+        twins = [twin for twin in twins if twin != repository.common_dir]
+        git_dirs = (path for twin in twins for path in _git_dirs(os.path.join(twin, "modules")))
+        nested = _first_with((_open_store(git_dir, object_format) for git_dir in git_dirs), ref)
         if nested is not None:
             return nested
     return None
 
 
-def is_held(repository: Repository, path: bytes, ref: str) -> bool:
-    submodule = holding(repository, path, ref)
+def is_ref_stored(repository: Repository, path: bytes, ref: str) -> bool:
+    submodule = find(repository, path, ref)
     if submodule is not None:
         submodule.close()
     return submodule is not None
@@ -364,11 +359,11 @@ def is_submodule(repository: Repository, tree: str, path: bytes) -> bool:
     return entry is not None and entry[1] == GITLINK
 
 
-def of_tree(repository: Repository, tree: str) -> list[tuple[bytes, str]]:
+def submodules_of(repository: Repository, tree: str) -> list[tuple[bytes, str]]:
     return [(path, oid) for path, mode, oid in leaves(repository, tree) if mode == GITLINK]
 
 
-def unquoted(text: str) -> bytes:
+def unquote(text: str) -> bytes:
     """Return the path that a document names, C-quoted if it is not UTF-8."""
     data = os.fsencode(text)
     if len(data) > 1 and data[:1] == data[-1:] == b'"' and _OCTAL.search(data):
@@ -381,8 +376,7 @@ def unquoted(text: str) -> bytes:
 
 
 def _places(repository: Repository) -> list[str]:
-    linked = administration.administration(repository)
-    tops = (repository.common_dir, *(os.path.join(linked, name) for name in names_in(linked)))
+    tops = (repository.common_dir, *administration.git_dirs(repository))
     return [os.path.join(top, "modules") for top in tops]
 
 
@@ -396,8 +390,12 @@ def _git_dirs(place: str) -> Iterator[str]:
 
 
 def _is_git_dir(path: str) -> bool:
-    has_all = all(os.path.isdir(os.path.join(path, os.fsdecode(name))) for name in _OF_REPOSITORY)
-    return has_all and not os.path.islink(path) and os.path.isfile(os.path.join(path, "HEAD"))
+    has_parts = _has_parts(os.fsencode(path))
+    return has_parts and not os.path.islink(path) and os.path.isfile(os.path.join(path, "HEAD"))
+
+
+def _has_parts(path: bytes) -> bool:
+    return all(os.path.isdir(os.path.join(path, name)) for name in _OF_REPOSITORY)
 
 
 def _is_through_link(top: str, path: bytes) -> bool:

@@ -1,8 +1,7 @@
 """Save and restore a merge, cherry-pick, revert, rebase, am or bisect in progress.
 
-git keeps most of its state (gitrepository-layout(5)) as files in the administrative directory.
-`refs/bisect` and `refs/rewritten` are refs; with reftables, a few more are. All are kept as files,
-under the names that they have where refs are files.
+Its state (gitrepository-layout(5)) is in files and refs. Refs are kept as files, too, under the
+names that they have where refs are files.
 """
 
 from __future__ import annotations
@@ -70,21 +69,19 @@ def collect(repository: Repository) -> dict[str, bytes]:
     return files
 
 
-def holder_of(
+def write_holder(
     repository: Repository, objects: Objects, files: Mapping[str, bytes], head: str
 ) -> str | None:
-    """Write a commit that keeps what an operation needs; None if HEAD keeps it.
-
-    Branches and reflogs that lead to these commits may be gone when the operation goes on.
-    """
-    named = _tips(repository, _commits_named(repository, files), head)
-    if not named:
+    """Write a commit that keeps the commits of an operation; None if HEAD keeps them."""
+    # Branches and reflogs that lead to these commits may be gone when the operation goes on.
+    tips = _tips(repository, _commits_in(repository, files), head)
+    if not tips:
         return None
     from gitckpt.git.objects import alternates
 
-    commits = repository.cat_file.contents(named)
+    commits = repository.cat_file.contents(tips)
     dates = [alternates.committed_at(commit[2]) for commit in commits if commit is not None]
-    oid, items = alternates.make(named, max(dates, default=0), repository.object_format)
+    oid, items = alternates.make(tips, max(dates, default=0), repository.object_format)
     objects.write(items)
     return oid
 
@@ -121,12 +118,9 @@ def is_at_its_start(repository: Repository, files: Mapping[str, bytes]) -> bool:
     return tip is not None and [tip[0].encode("ascii")] == starts
 
 
-def would_move(files: Mapping[str, bytes], branch: str | None, source: str | None) -> bool:
-    """Return whether an operation would move a branch that it did not begin on.
-
-    To continue or abort it moves HEAD (sequencer.c, builtin/am.c). `branch` is that of the restored
-    HEAD, `source` the checkpoint's; None if detached.
-    """
+def would_move_branch(files: Mapping[str, bytes], branch: str | None, source: str | None) -> bool:
+    """Return whether an operation would move a branch other than that it began on."""
+    # To continue or abort it moves HEAD (sequencer.c, builtin/am.c).
     moves = any(name.split("/")[0] in DIRECTORIES for name in files)
     return moves and branch is not None and branch != source
 
@@ -136,11 +130,9 @@ def moves_nothing(repository: Repository, files: Mapping[str, bytes]) -> bool:
     return is_at_its_start(repository, files) or collect(repository) == files
 
 
-def detached(repository: Repository, files: Mapping[str, bytes]) -> dict[str, bytes]:
-    """Return an operation as if it had begun on no branch, so that its end moves none.
-
-    A rebase sets its branch and others (git-rebase(1), `--update-refs`), even if they moved.
-    """
+def detach(repository: Repository, files: Mapping[str, bytes]) -> dict[str, bytes]:
+    """Return an operation as if it had begun on no branch, so that its end moves none."""
+    # A rebase sets its branch and others (git-rebase(1), `--update-refs`), even if they moved.
     edited = {name: data for name, data in files.items() if name != "rebase-merge/update-refs"}
     for directory in _REBASES:
         if edited.get(f"{directory}/head-name", b"").startswith(b"refs/"):
@@ -157,7 +149,7 @@ def detached(repository: Repository, files: Mapping[str, bytes]) -> dict[str, by
     return edited
 
 
-def farewell(branch: str) -> str:
+def hint_on_branch(branch: str) -> str:
     from gitckpt.model.arguments import shell_word
 
     command = f"git branch --force {shell_word(branch)} HEAD"
@@ -171,7 +163,7 @@ def require_objects(repository: Repository, files: Mapping[str, bytes]) -> None:
             raise WorktreeError(message, hint="see what is wrong: git ckpt verify")
 
 
-def clear(repository: Repository) -> None:
+def end_operation(repository: Repository) -> None:
     """End the operation in progress without a trace; files and index stay."""
     for directory in DIRECTORIES:
         private_dirs.discard(os.path.join(repository.git_dir, directory))
@@ -195,8 +187,8 @@ def _refs_in(files: Mapping[str, bytes]) -> dict[str, str]:
     # Only refs that `collect` can return: the names may have been fetched.
     refs: dict[str, str] = {}
     for name, content in sorted(files.items()):
-        above = {name[:end] for end, character in enumerate(name) if character == "/"}
-        is_below = name.startswith(_BELOW_REFS) and _is_plain(name) and not above & refs.keys()
+        parents = {name[:end] for end, character in enumerate(name) if character == "/"}
+        is_below = name.startswith(_BELOW_REFS) and _is_plain(name) and not parents & refs.keys()
         is_ref = is_below or name in PSEUDO_REFS
         oid = content.decode("ascii", "replace").strip()
         if is_ref and ids.is_oid(oid):
@@ -214,25 +206,22 @@ def _tips(repository: Repository, commits: set[str], head: str) -> list[str]:
     # Walk only what HEAD does not lead to: the history may be long, or damaged far below.
     # Use stdin: a long rebase names more commits than a command line holds.
     revs = "".join(f"{rev}\n" for rev in (*commits, *([f"^{head}"] if head else [])))
-    listed, parents_seen = set[str](), set[str]()
-    done = repository.git.run("rev-list", "--parents", "--stdin", data=revs.encode("ascii"))
-    for line in done.text.splitlines():
-        commit, *parents = line.split()
-        listed.add(commit)
-        parents_seen.update(parents)
-    return sorted(commits & listed - parents_seen)
+    output = repository.git.run("rev-list", "--parents", "--stdin", data=revs.encode("ascii")).text
+    lines = [line.split() for line in output.splitlines()]
+    parents = {parent for line in lines for parent in line[1:]}
+    return sorted(commits & {line[0] for line in lines} - parents)
 
 
-def _commits_named(repository: Repository, files: Mapping[str, bytes]) -> set[str]:
+def _commits_in(repository: Repository, files: Mapping[str, bytes]) -> set[str]:
     # Todo lists abbreviate commits.
-    words: set[str] = set()
+    oids: set[str] = set()
     for name, content in files.items():
         if name in _WITHOUT_COMMITS or name.endswith(("message", "author-script", "patch")):
             continue
         for line in content.decode("utf-8", "replace").splitlines():
-            oids = (word for word in line.split()[:3] if 7 <= len(word) <= 64)
-            words.update(oid for oid in oids if not oid.strip(_HEX))
-    commits = [repository.cat_file.info(f"{word}^{{commit}}") for word in words]
+            candidates = (text for text in line.split()[:3] if 7 <= len(text) <= 64)
+            oids.update(oid for oid in candidates if not oid.strip(_HEX))
+    commits = [repository.cat_file.info(f"{oid}^{{commit}}") for oid in oids]
     return {commit[0] for commit in commits if commit is not None}
 
 
@@ -259,12 +248,11 @@ def amended(repository: Repository) -> list[tuple[str, str]]:
 
 def rebased(repository: Repository) -> list[tuple[str, str]]:
     """Return the commits of a rebase that is just ending, each with its replacement."""
-    return [*_noted(repository, _MERGED), *applied(repository)]
+    return [*_rewritten_commits(repository, _MERGED), *applied_patches(repository)]
 
 
-def applied(repository: Repository) -> list[tuple[str, str]]:
-    """Return what `rebased` does, for the apply backend only."""
-    return _noted(repository, _APPLIED)
+def applied_patches(repository: Repository) -> list[tuple[str, str]]:
+    return _rewritten_commits(repository, _APPLIED)
 
 
 def has_moved(repository: Repository) -> bool:
@@ -274,13 +262,13 @@ def has_moved(repository: Repository) -> bool:
     return head is None or head[0].encode("ascii") not in starts
 
 
-def branch(repository: Repository) -> str:
+def apply_branch(repository: Repository) -> str:
     """Return the branch of a rebase with the apply backend; "" if it never stopped."""
     data = _end(os.path.join(repository.git_dir, "rebase-apply/head-name"), _LINES)
     return data.strip().decode("utf-8", "replace")  # decoded as HEAD is
 
 
-def filtered(repository: Repository) -> dict[str, str]:
+def filter_repo_commits(repository: Repository) -> dict[str, str]:
     """Return new commits by those rewritten by `git filter-repo`; "" for dropped ones."""
     path = os.path.join(repository.common_dir, "filter-repo", "commit-map")
     try:
@@ -295,7 +283,7 @@ def is_last_patch(repository: Repository) -> bool:
     return int(_content(f"{directory}/next")) >= int(_content(f"{directory}/last"))
 
 
-def _noted(repository: Repository, name: str) -> list[tuple[str, str]]:
+def _rewritten_commits(repository: Repository, name: str) -> list[tuple[str, str]]:
     return _pairs(_end(os.path.join(repository.git_dir, name), _LARGEST).splitlines())
 
 

@@ -70,7 +70,7 @@ def audit_objects(
         cure = "see what is wrong: git fsck"
         flaws.append(lasting("objects-unreadable", ref_names.OWN[1], lacking.complaint, cure))
     if lacking.samples or None in evidence.odd.values():
-        rewritten = operation.filtered(store.repository)
+        rewritten = operation.filter_repo_commits(store.repository)
         for row in sorted(rows, key=lambda row: row.id):
             missing = _missing_objects(row, evidence)
             samples = (lacking.samples.get(root, ()) for root in _find_roots(row, evidence))
@@ -234,7 +234,7 @@ def _list_tips(repository: Repository) -> dict[str, tuple[str, str]]:
         if os.path.isdir(path):
             heads.append((f"worktrees/{os.path.basename(git_dir)}/HEAD", git_dir, path))
     for name, git_dir, path in heads:
-        oid = administration.content(os.path.join(git_dir, "HEAD"))
+        oid = administration.read_line(os.path.join(git_dir, "HEAD"))
         # HEAD is all zeros while git creates the worktree.
         if ids.is_oid(oid) and oid.strip("0"):
             tips[name] = oid, f"git -C {shell_word(path)} update-ref --no-deref HEAD HEAD{_BEFORE}"

@@ -80,15 +80,15 @@ def _is_ours(git_dir: str) -> bool:
 
 
 def _is_of(path: str, git_dir: str) -> bool:
-    named = administration.named_by(path)
+    named = administration.git_dir_of(path)
     return named is not None and os.path.realpath(named) == os.path.realpath(git_dir)
 
 
 def _is_registered(repository: Repository, path: str) -> bool:
-    named = administration.named_by(path)
+    named = administration.git_dir_of(path)
     if named is None or not administration.is_ours(repository, named) or not os.path.isdir(named):
         return False
-    return named not in administration.unfinished(repository)
+    return named not in administration.unfinished_git_dirs(repository)
 
 
 def _check(
@@ -143,8 +143,8 @@ def _describe_missing_owner(owner: ref_names.Owner, evidence: Evidence) -> str:
 
 
 def _find_moved(repository: Repository, git_dir: str, path: str, root: str | None) -> Flaw | None:
-    moved = administration.moved_to(repository, git_dir, path, *([root] if root else []))
-    other = administration.elsewhere(repository, path)
+    moved = administration.find_moved(repository, git_dir, path, *([root] if root else []))
+    other = administration.foreign_repository(repository, path)
     if moved is not None:
         sentence, cure = f"is at {moved} now", f"git worktree repair {shell_word(moved)}"
     # `git worktree repair` would take it away from the other repository.

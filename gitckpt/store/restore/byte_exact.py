@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
-from gitckpt.git.contents import attributes, conversion, raw_files
+from gitckpt.git.contents import attributes, conversion, exact_files
 from gitckpt.git.contents.attributes import Configured
 from gitckpt.git.objects.diff import Difference
 from gitckpt.git.objects.encoding import object_id
@@ -83,7 +83,7 @@ def plan(
 
 
 def _hash_files(repository: Repository, paths: Collection[bytes]) -> dict[bytes, str]:
-    return _hash(repository, zip(paths, raw_files.bytes_of(repository, paths), strict=True))
+    return _hash(repository, zip(paths, exact_files.read_files(repository, paths), strict=True))
 
 
 def _hash(repository: Repository, files: Iterable[tuple[bytes, bytes | None]]) -> dict[bytes, str]:
@@ -153,7 +153,7 @@ def bring_back(index: PrivateIndex, planned: Exactness) -> None:
         binary = [path for path in batch if path not in text and path not in planned.coming]
         contents = _convert(index, planned, binary)
         contents |= _convert(index, planned, sorted(text), planned.line_ends)
-        existing = raw_files.bytes_of(index.repository, contents)
+        existing = exact_files.read_files(index.repository, contents)
         for (path, data), current in zip(contents.items(), existing, strict=True):
             if data is None:
                 hint = "go back to what was there before: git ckpt undo"
@@ -162,11 +162,11 @@ def bring_back(index: PrivateIndex, planned: Exactness) -> None:
             if planned.is_unsure and path in text and current is not None:
                 is_same = data.replace(_CRLF, b"\n") == current.replace(_CRLF, b"\n")
             if not is_same:
-                raw_files.put(index.repository, path, data)
+                exact_files.replace(index.repository, path, data)
                 plain.add(path)
-    raw_files.bring_back(index.repository, planned.raw)
+    exact_files.restore_raw(index.repository, planned.raw)
     planned.written = plain | planned.raw.keys()
-    raw_files.refresh(index, planned.written)
+    exact_files.refresh(index, planned.written)
 
 
 def _convert(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
-from gitckpt.git.contents import attributes, dir_modes
+from gitckpt.git.contents import attributes, exact_files
 from gitckpt.git.objects import diff
 from gitckpt.git.objects.diff import Difference, present
 from gitckpt.git.objects.encoding import oid_size, stays_within
@@ -99,9 +99,9 @@ class Plan:
     def apply_modes(self, repository: Repository) -> bool:
         """Change directories without files, and modes; return whether there are any."""
         top = repository.worktree or ""
-        dir_modes.remove_empty(top, self.removed)
-        dir_modes.widen(top, self.widened)
-        dir_modes.bring_back(top, self.directories, self.modes)
+        exact_files.remove_empty(top, self.removed)
+        exact_files.widen(top, self.widened)
+        exact_files.bring_back(top, self.directories, self.modes)
         return bool(self.removed or self.widened or self.directories or self.modes)
 
 
@@ -393,19 +393,19 @@ class Planner:
         `undone` is the state of the safety checkpoint whose restore is undone; empty for a restore.
         """
         plan, target, top = self.plan, self._target, os.fsdecode(self._top)
-        made = [path for path in map(_path, undone.get(_MADE, ())) if dir_modes.is_plain(path)]
+        made = [path for path in map(_path, undone.get(_MADE, ())) if exact_files.is_plain(path)]
         for path in self._choose_wanted(plan.skipped):
             if self._is_hollow(path):  # git clears skip-worktree where something exists
                 below = (parent for parent, _, _ in os.walk(self._resolve(path)))
                 made += [os.path.relpath(parent, self._top) for parent in below]
-        dir_modes.require_plain(target.directories, target.modes)
+        exact_files.require_plain(target.directories, target.modes)
         plan.directories = list(filter(self._is_wanted, target.directories))
         plan.modes = {path: mode for path, mode in target.modes.items() if self._is_wanted(path)}
         touched = paths_in(plan.files)
-        wider = dir_modes.wider(top, plan.modes)
+        wider = exact_files.wider_modes(top, plan.modes)
         narrowed = {path: mode for path, mode in wider.items() if path not in touched}
         changed_modes = set(narrowed)
-        kept = dir_modes.with_above(plan.directories)
+        kept = exact_files.with_parents(plan.directories)
         blocked = sorted(kept - paths_in(plan.files, "D"))
         plan.obstacles += filter(self._is_no_directory, blocked)
         existing = (path for path in dict.fromkeys(made) if os.path.isdir(self._resolve(path)))
@@ -416,14 +416,14 @@ class Planner:
             absolute = self._resolve(path)
             if os.path.lexists(absolute) and mode & ~os.lstat(absolute).st_mode:
                 changed_modes.add(path)
-        missing = dir_modes.missing(top, plan.directories)
+        missing = exact_files.missing_directories(top, plan.directories)
         plan.changes += [PathChange(ADD, path + b"/") for path in missing]
         for path in plan.removed:
             names = os.listdir(self._resolve(path))
             if all(os.path.join(path, name) in plan.removed for name in names):
                 plan.changes.append(PathChange(DELETE, path + b"/"))
         plan.changes += [PathChange(MODE, path) for path in changed_modes]
-        if coming := dir_modes.missing(top, sorted(kept)):
+        if coming := exact_files.missing_directories(top, sorted(kept)):
             plan.state[_MADE] = [as_text(path) for path in coming]
         if narrowed:
             by_text = {as_text(path): mode for path, mode in narrowed.items()}

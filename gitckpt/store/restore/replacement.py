@@ -14,8 +14,8 @@ import time
 from collections.abc import Collection, Mapping, Sequence
 
 from gitckpt.git.command import nul_ended
-from gitckpt.git.contents import attributes, raw_files, unfiltered
-from gitckpt.git.contents.unfiltered import HeldBack
+from gitckpt.git.contents import attributes, exact_files, unfiltered
+from gitckpt.git.contents.unfiltered import FilesByPath
 from gitckpt.git.objects import diff
 from gitckpt.git.objects.diff import Difference, present
 from gitckpt.git.objects.encoding import empty_tree
@@ -66,7 +66,7 @@ def list_special(
     A capture takes such a tracked file from the index, as if it existed.
     """
     top, special = os.fsencode(repository.worktree or ""), []
-    for path in (modules.unquoted(entry.path) for entry in omitted):
+    for path in (modules.unquote(entry.path) for entry in omitted):
         if is_within(path, paths):
             with contextlib.suppress(OSError):
                 if stat.S_IFMT(os.lstat(os.path.join(top, path)).st_mode) not in _ORDINARY:
@@ -100,10 +100,10 @@ def take_away(index: PrivateIndex, files: Mapping[bytes, str]) -> None:
     if not files:
         return
     repository = index.repository
-    if differing := raw_files.differing(repository, files):
+    if differing := exact_files.differing_paths(repository, files):
         raise byte_exact.changed(first_of([os.fsdecode(path) for path in differing]))
     for path in files:
-        place = raw_files.directory_of(repository, path)
+        place = exact_files.open_parent(repository, path)
         with contextlib.suppress(FileNotFoundError), place as (fd, name):
             os.unlink(name, dir_fd=fd)
     index.update("--force-remove", sorted(files))
@@ -134,15 +134,15 @@ def replace_files(
     relist = functools.partial(_list_as_they_are, index, paths, before, expected)
     written, still_failing = unfiltered.write(index.repository, lambda: coming, attempt, relist)
     if written:
-        unfiltered.settle(index, written, still_failing)
+        unfiltered.update_index(index, written, still_failing)
     return sorted(still_failing)
 
 
 def pending(
     repository: Repository, tree: str, touched: Collection[bytes], paths: Sequence[bytes]
-) -> HeldBack:
+) -> FilesByPath:
     """Return the files that are up to date but still unfiltered."""
-    recorded = unfiltered.held(repository)
+    recorded = unfiltered.load_record(repository)
     if not recorded:
         return {}
     entries = diff.differences(repository, empty_tree(repository.object_format), tree, paths)
@@ -150,10 +150,10 @@ def pending(
     return {path: state for path, state in recorded.items() if files.get(path) == state[0]}
 
 
-def complete(repository: Repository, pending: HeldBack) -> list[bytes]:
+def complete(repository: Repository, pending: FilesByPath) -> list[bytes]:
     """Filter files that are still unfiltered; return those whose filter fails."""
     try:
-        return unfiltered.completed(repository, pending) if pending else []
+        return unfiltered.complete_and_stage(repository, pending) if pending else []
     except GitError as error:
         message = f"not every file could be written: {error.message}"
         raise WorktreeError(message, hint="run the command again") from None
@@ -191,7 +191,7 @@ def _add(index: PrivateIndex, paths: Sequence[bytes], expected: str) -> None:
             raise
     coming = manifest.regular_files(index.repository, expected)
     oids = {path: coming.get(path, "") for path in paths}
-    behind = unfiltered.behind(index.repository, oids, failing)
+    behind = unfiltered.select_filtered(index.repository, oids, failing)
     others = nul_ended(path for path in paths if path not in behind)
     index.git(*filters_off(failing), *_ADD, data=others)
-    unfiltered.accept(index, unfiltered.still(index.repository, behind))
+    unfiltered.add_unfiltered(index, unfiltered.select_unfiltered(index.repository, behind))

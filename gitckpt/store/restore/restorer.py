@@ -14,7 +14,7 @@ import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 
 from gitckpt.git import graph
-from gitckpt.git.contents import annex, attributes, raw_files, unfiltered
+from gitckpt.git.contents import attributes, exact_files, unfiltered
 from gitckpt.git.objects import diff
 from gitckpt.git.objects.encoding import stays_within
 from gitckpt.git.process import GitError
@@ -230,7 +230,7 @@ class _Restore:
         self._removal = SubmoduleRemoval(store, self._undone, self.submodules.paths, self._limits)
         self.is_due = self.has_begun = False
         self._unheld: dict[bytes, str] = {}
-        self._apart: Collection[bytes] = modules.own_directories(repository)
+        self._apart: Collection[bytes] = modules.git_dirs_inside(repository)
         self._choose_operation()
 
     def _choose_operation(self) -> None:
@@ -241,11 +241,11 @@ class _Restore:
         self._is_foreign = not is_ours
         files = files if is_ours else {}
         branches = self._branch, checkpoint.branch
-        self._would_move = same_head and operation.would_move(files, *branches)
+        self._would_move = same_head and operation.would_move_branch(files, *branches)
         self._rebased: str | None = None
         if not operation.moves_nothing(repository, files):
             self._rebased = operation.rebased_branch(files)
-            files = operation.detached(repository, files)
+            files = operation.detach(repository, files)
         self._target.operation = files
         self._brings_operation = same_head and not self._paths and not self._would_move
 
@@ -322,7 +322,7 @@ class _Restore:
         return is_within(path, self._paths)
 
     def _stays(self, path: bytes) -> bool:
-        return path in self._unheld or modules.lies_in(path, self._apart)
+        return path in self._unheld or modules.is_below(path, self._apart)
 
     # Plan.
 
@@ -439,15 +439,17 @@ class _Restore:
             message = f"not every file could be written: {error.message}"
             raise WorktreeError(message, hint=self._back) from None
         byte_exact.bring_back(index, plan.exactness)
-        if annex.is_used(self._repository):
+        if unfiltered.uses_annex(self._repository):
             files = manifest.regular_files(self._repository, expected)
             written = plan.written
-            annex.populate(index, {path: oid for path, oid in files.items() if path in written})
+            unfiltered.populate_annexed(
+                index, {path: oid for path, oid in files.items() if path in written}
+            )
         if held:
             unfiltered.forget(self._repository, raw)
         self._write_index(index, plan, expected)
         if self._changes_operation:
-            operation.clear(self._repository)
+            operation.end_operation(self._repository)
             operation.bring_back(self._repository, self._target.operation)
         return [path for path in held if path not in raw]
 
@@ -467,7 +469,7 @@ class _Restore:
             return
         with PrivateIndex(self._repository) as own:
             own.put(plan.index_lines)
-            raw_files.refresh(own, plan.written)
+            exact_files.refresh(own, plan.written)
             own.refresh()
             for flag, (gets, loses) in plan.flags.items():
                 if flag == INTENT:
@@ -613,7 +615,7 @@ class _Restore:
             names = first_of(sorted(converted))
             remarks.append(f"comes back as git writes it, not byte for byte: {names}")
         if self._brings_operation and self._rebased is not None:
-            remarks.append(operation.farewell(self._rebased))
+            remarks.append(operation.hint_on_branch(self._rebased))
         if self._is_foreign and not self._paths:
             remarks.append(operation.FOREIGN)
         if self._stand_in is not None:
@@ -641,7 +643,7 @@ def _list_left_out(
     """Return a remark on paths that the checkpoint omits and that are missing."""
     top, names = os.fsencode(repository.worktree or ""), []
     for entry in checkpoint.worktree.omitted if checkpoint.worktree is not None else ():
-        path = modules.unquoted(entry.path).rstrip(b"/")
+        path = modules.unquote(entry.path).rstrip(b"/")
         is_beside = checkpoint.run is not None and path.startswith(b"run/")  # not in the worktree
         is_private = path.split(b"/")[0] == b".git" or not stays_within(path)
         if is_beside or is_private or not is_within(path, paths):

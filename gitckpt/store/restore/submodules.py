@@ -65,7 +65,7 @@ class SubmoduleRemoval:
         self.remarks: list[str] = []
         recorded = undone.get(_KEY, {})
         states = recorded if isinstance(recorded, dict) else {}
-        by_path = {modules.unquoted(str(text)): state for text, state in states.items()}
+        by_path = {modules.unquote(str(text)): state for text, state in states.items()}
         paths = sorted(by_path.keys() - stay)
         self._states = {path: by_path[path] for path in paths if isinstance(by_path[path], dict)}
 
@@ -81,7 +81,7 @@ class SubmoduleRemoval:
     def apply(self, safety: Checkpoint) -> None:
         """Remove the submodules that the safety checkpoint holds."""
         captured = safety.worktree.submodules if safety.worktree else ()
-        checkpoints = {modules.unquoted(entry.path): entry.checkpoint for entry in captured}
+        checkpoints = {modules.unquote(entry.path): entry.checkpoint for entry in captured}
         for path, state in self._states.items():
             submodule = modules.seen_from(self._store.repository, path)
             if submodule is None:
@@ -136,7 +136,7 @@ class SubmoduleRemoval:
         files: list[bytes] = []
         nested: set[bytes] = set()
         for submodule in captured.submodules:
-            path = modules.unquoted(submodule.path)
+            path = modules.unquote(submodule.path)
             nested_repository = modules.seen_from(repository, path)
             if nested_repository is None:
                 raise _NotRemovable("it has changed meanwhile")
@@ -230,7 +230,7 @@ class Submodules:
         self._store, self._repository = store, store.repository
         self._checkpoint, self._paths, self._restore = checkpoint, paths, restore
         captured = checkpoint.worktree.submodules if checkpoint.worktree is not None else ()
-        by_path = {modules.unquoted(submodule.path): submodule for submodule in captured}
+        by_path = {modules.unquote(submodule.path): submodule for submodule in captured}
         self._by_path = {path: by_path[path] for path in by_path if is_within(path, paths)}
         self.paths = frozenset(self._by_path)
         self._states: dict[str, dict[str, Any]] = {}
@@ -320,7 +320,8 @@ class Submodules:
         ref = ref_names.CHECKPOINTS + submodule.checkpoint
         if modules.has(repository, ref):
             return True
-        kept = modules.holding(self._repository, path, ref) or modules.beside(self._repository, ref)
+        kept = modules.find(self._repository, path, ref)
+        kept = kept or modules.find_nested(self._repository, ref)
         if kept is None:
             raise _not_held(path, submodule.checkpoint)
         with contextlib.closing(kept):
@@ -338,13 +339,13 @@ class Submodules:
 
         Returns None in a dry run.
         """
-        repository, top = self._repository, modules.place(self._repository, path)
+        repository, top = self._repository, modules.checkout_path(self._repository, path)
         if top is None or (os.path.lexists(top) and (not os.path.isdir(top) or os.listdir(top))):
             raise _Unavailable("something else is in its place", hint=_move_away(path))
         command, ref = submodules.way_to_make(path), ref_names.CHECKPOINTS + submodule.checkpoint
-        kept = modules.holding(repository, path, ref)
+        kept = modules.find(repository, path, ref)
         if kept is None:
-            other = modules.beside(repository, ref)
+            other = modules.find_nested(repository, ref)
             if other is None:
                 raise _not_held(path, submodule.checkpoint, f"{command}; ")
             other.close()
@@ -413,7 +414,7 @@ def _is_branch_free(inner: Checkpoints, checkpoint: Checkpoint) -> bool:
     if branch is None or inner.repository.tip_of(branch) != checkpoint.git_sha:
         return False
     return not any(
-        administration.content(os.path.join(git_dir, "HEAD")) == f"ref: {BRANCHES}{branch}"
+        administration.read_line(os.path.join(git_dir, "HEAD")) == f"ref: {BRANCHES}{branch}"
         for git_dir, _ in administration.registered(inner.repository)
     )
 

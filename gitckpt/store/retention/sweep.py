@@ -126,7 +126,7 @@ def _scratch(repository: Repository) -> list[str]:
 
 def _left_worktrees(repository: Repository) -> dict[str, FileMark]:
     # From a killed `git worktree add`: git locks a worktree while it adds it, and never prunes it.
-    unfinished = filter(ownership.is_locked_by_us, administration.unfinished(repository))
+    unfinished = filter(ownership.is_locked_by_us, administration.unfinished_git_dirs(repository))
     return leftovers.left_for(times.GRACE, unfinished)
 
 

@@ -224,20 +224,20 @@ def _forgotten(repository: Repository, run: str) -> str | None:
     if configured is None and administration.main_worktree(repository) is None:
         return None
     path = os.path.join(opener.default_root(repository, configured), run)
-    named = administration.named_by(path)
+    named = administration.git_dir_of(path)
     if named is None or os.path.isdir(named) or not administration.is_ours(repository, named):
         return None
     return f"git has forgotten its worktree {path}; adopt it again: git ckpt resume {run}"
 
 
 def _reason(store: Checkpoints, newest: Checkpoint, git_dir: str, path: str) -> str | None:
-    if not os.path.lexists(path) and modules.has_own(git_dir):
+    if not os.path.lexists(path) and modules.has_modules(git_dir):
         return f"its worktree {path} is gone, and {git_dir} has repositories of submodules"
     if ownership.is_locked_by_others(git_dir):
         return f"its worktree {path} is locked"
-    named = administration.named_by(path)
+    named = administration.git_dir_of(path)
     if not ownership.is_same(named, git_dir):
-        moved = administration.moved_to(store.repository, git_dir, path)
+        moved = administration.find_moved(store.repository, git_dir, path)
         if moved is not None:
             return f"its worktree was moved to {moved}: git worktree repair {shell_word(moved)}"
         return f"{path} is not the worktree that it was" if os.path.lexists(path) else None
@@ -334,7 +334,7 @@ def _take_away(repository: Repository, git_dir: str, path: str) -> None:
                 json.dump({"git_dir": git_dir, "path": path, "stage": stage}, file)
                 file.flush()
                 os.fsync(file.fileno())
-            with administration.turn(repository):
+            with administration.lock_worktrees(repository):
                 os.rename(git_dir, parked)
             os.rename(path, stage)
         except OSError as error:
@@ -351,7 +351,7 @@ def _finish(parked: str) -> None:
         private_dirs.require(stage)
         delete_directory(stage)
     elif git_dir and not os.path.lexists(git_dir):
-        is_in_place = administration.named_by(path) == os.path.normpath(git_dir)
+        is_in_place = administration.git_dir_of(path) == os.path.normpath(git_dir)
         if is_in_place:
             os.unlink(os.path.join(parked, _NOTE))
             return os.rename(parked, git_dir)

@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 
 from gitckpt.git import damage, fsync
-from gitckpt.git.contents import attributes, bounds, conversion, dir_modes, raw_files
+from gitckpt.git.contents import attributes, bounds, conversion, exact_files
 from gitckpt.git.files import regular
 from gitckpt.git.objects import diff, encoding
 from gitckpt.git.objects.encoding import MalformedTree, decode_tree, object_id
@@ -181,7 +181,7 @@ class _Capture:
         by_path = {entry.path: entry for entry in self.omitted}  # the last reason is the best
         omitted = tuple(entry for _, entry in sorted(by_path.items()))
         worktree = replace(worktree, omitted=omitted, converted=tuple(sorted(self.converted)))
-        captured = Captured(worktree, files, survey.submodules.keys(), inexact.left)
+        captured = Captured(worktree, files, survey.submodules.keys(), inexact.skipped)
         captured = replace(captured, as_is=self.as_is, unheld=self.unheld, apart=survey.apart)
         captured = replace(captured, is_as_stored=rules is None)
         if self.writer is None:
@@ -197,7 +197,7 @@ class _Capture:
                 self.omitted.append(Omitted(".git", reason))
                 under_way, state = None, {}
             content.operation = state
-            needed = operation.holder_of(repository, self.objects, state, self.commit)
+            needed = operation.write_holder(repository, self.objects, state, self.commit)
         tree = manifest.write(repository, self.objects, content)
         suspects: tuple[Suspect, ...] = ()
         if self.read:
@@ -229,10 +229,12 @@ class _Capture:
         lead = set(survey.leading) - {os.path.dirname(path) for path in survey.deleted}
         lead |= {os.path.dirname(path) for path in self.read}
         candidates = set(survey.directories) - lead
-        directories = dir_modes.empty(self.index.repository, self.top, candidates, files)
-        modes = dir_modes.narrowed_directories(survey.modes)
-        modes |= dir_modes.narrowed_files(self.top, self.read)
-        limit = dir_modes.MOST
+        directories = exact_files.empty_directories(
+            self.index.repository, self.top, candidates, files
+        )
+        modes = exact_files.narrow_directories(survey.modes)
+        modes |= exact_files.narrow_files(self.top, self.read)
+        limit = exact_files.MOST
         if (excess := len(directories) - limit) > 0:
             reason = f"without files, as are {excess - 1} more: {limit} are kept"
             self._omit(directories[limit], reason)
@@ -274,8 +276,8 @@ class _Capture:
         # git would not look at these, or not drop their stages.
         apart = set(filter(self._is_misplaced, deleted - removed_rules))
         index.update("--force-remove", sorted(apart))
-        oids = unfiltered.held(index.repository)
-        unfiltered.accept(index, {path: oids[path] for path in paths if path in oids})
+        oids = unfiltered.load_record(index.repository)
+        unfiltered.add_unfiltered(index, {path: oids[path] for path in paths if path in oids})
         to_add = [path for path in paths if path not in deleted and path not in oids]
         self._add([*sorted(deleted - removed_rules - apart), *to_add])
         our_entries = _our_entries(survey)
@@ -296,7 +298,7 @@ class _Capture:
         from gitckpt.git.contents import unfiltered
         from gitckpt.git.contents.plain_files import TreeWriter
 
-        if conversion.are_there(repository) or unfiltered.held(repository):
+        if conversion.has_verdicts(repository) or unfiltered.load_record(repository):
             return None
         writer = TreeWriter(repository, self.objects)
         tree = writer.tree(base, deleted, self.read, set(self.read).difference(survey.changed))
@@ -311,7 +313,7 @@ class _Capture:
             files = {path for path in listed if not path.endswith(b"/")}
             included |= files.difference(self.also)
         apart = self.survey.apart
-        self.included = {path for path in included if not modules.lies_in(path, apart)}
+        self.included = {path for path in included if not modules.is_below(path, apart)}
         accepted = []
         for path in dict.fromkeys([*self.survey.untracked, *sorted(self.included)]):
             reason = None
@@ -370,7 +372,7 @@ class _Capture:
     ) -> None:
         from gitckpt.git.contents import refusal
 
-        result = refusal.read_in(self.index, paths, settings, env)
+        result = refusal.add_files(self.index, paths, settings, env)
         self.converted += map(quoted, result.converted)
         for refused in result.refused:
             reason, may_be_held = self._explain_refusal(refused)
@@ -394,7 +396,7 @@ class _Capture:
         return f"filter {driver} does not work: {refused.cause}", False
 
     def _hold_as_is(self, path: bytes) -> bool:
-        (data,) = raw_files.bytes_of(self.index.repository, [path])
+        (data,) = exact_files.read_files(self.index.repository, [path])
         if data is None:
             return False
         (oid,) = self.objects.write([("blob", data)], flushed=False)
@@ -405,13 +407,13 @@ class _Capture:
         return True
 
     def _find_inexact(self, rules: attributes.AttributeRules | None) -> conversion.Converted:
-        if rules is None and not conversion.are_there(self.index.repository):
+        if rules is None and not conversion.has_verdicts(self.index.repository):
             return conversion.Converted()
         terms = self.limits.terms({*self.also, *self.included}, self.also)
-        conversions = conversion.Conversions(self.index, self.objects, rules, terms)
-        converted = conversions.look(self.unread | self.as_is.keys())
+        conversions = conversion.ConversionSearch(self.index, self.objects, rules, terms)
+        converted = conversions.run(self.unread | self.as_is.keys())
         behind = {quoted(path) for path in converted.required}.intersection(self.converted)
-        self.converted = sorted({*map(quoted, converted.left), *behind})
+        self.converted = sorted({*map(quoted, converted.skipped), *behind})
         return converted
 
     def _omit(self, path: bytes, reason: str) -> None:
@@ -448,7 +450,7 @@ def is_whole(repository: Repository, checkpoint: Checkpoint, parts: Parts | None
     """Return whether a snapshot's objects are intact: `gc` may have taken them."""
     for submodule in checkpoint.worktree.submodules if checkpoint.worktree is not None else ():
         ref = ref_names.CHECKPOINTS + submodule.checkpoint
-        if not modules.is_held(repository, modules.unquoted(submodule.path), ref):
+        if not modules.is_ref_stored(repository, modules.unquote(submodule.path), ref):
             return False  # another process removed the checkpoint meanwhile
     if checkpoint.tree is None:
         return True

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Collection, Iterable, Mapping
 
-from gitckpt.git.contents import attributes, conversion, dir_modes, raw_files
+from gitckpt.git.contents import attributes, conversion, exact_files
 from gitckpt.git.objects import diff
 from gitckpt.git.objects.diff import Difference
 from gitckpt.git.objects.encoding import LINK
@@ -35,7 +35,7 @@ def compare(
     """List differences from a snapshot; with `deleted`, other new files may stay."""
     head = objects.head()[0]
     with PrivateIndex(repository) as index:
-        index.look_ahead()
+        index.start_status()
         merged = merged_tree(repository, contents, commit)
         additions = diff.differences(repository, merged, contents.files)
         untracked = [entry.path for entry in additions if entry.status == "A"]
@@ -71,7 +71,7 @@ def _is_displaced(repository: Repository, contents: Contents, change: Difference
 def unshaped(
     repository: Repository, directories: Collection[bytes], modes: Mapping[bytes, int]
 ) -> list[str]:
-    unmet = dir_modes.unmet(repository.worktree or "", directories, modes)
+    unmet = exact_files.unrestored_paths(repository.worktree or "", directories, modes)
     return [f"the mode or directory {path.decode('utf-8', 'replace')}" for path in unmet]
 
 
@@ -82,7 +82,7 @@ def unexpected(
     raw: Mapping[bytes, str],
 ) -> list[str]:
     """Describe wrong differences; `raw` has the oids of files to keep byte for byte."""
-    differing_raw = set(raw_files.differing(repository, raw))
+    differing_raw = set(exact_files.differing_paths(repository, raw))
     same_raw = raw.keys() - differing_raw
     names = []
     for entry in differing:

@@ -169,9 +169,9 @@ class Limits:
 
         return Terms(
             self.max_file_size,
-            refuses=lambda path: path not in included and self.looks_secret(path) is not None,
+            is_secret=lambda path: path not in included and self.looks_secret(path) is not None,
             text=f"{self.max_file_size} {self.secrets} {self.include}",
-            regardless=regardless,
+            always=regardless,
         )
 
     def looks_secret(self, path: bytes) -> str | None:

@@ -92,7 +92,7 @@ def with_commit(
     commit = checkpoint.git_sha
     if not commit or _has_commit(repository, commit):
         return checkpoint, None
-    new = rewrites.filtered(repository).get(commit, "")
+    new = rewrites.filter_repo_commits(repository).get(commit, "")
     if _has_commit(repository, new):
         remark = f"commit {commit[:10]} was rewritten: taken to be {new[:10]}"
         remark += "" if checkpoint.tree is not None else ", whose files these are"
@@ -410,7 +410,7 @@ def conflicts(repository: Repository, contents: Contents) -> list[bytes]:
 def add_in_intent(index: PrivateIndex, contents: Contents, paths: Collection[bytes]) -> None:
     modes = {path: mode for flag, mode in INTENDED.items() for path in contents.flags.get(flag, ())}
     if paths:
-        intent.add(index, paths, modes)
+        intent.add_intent(index, paths, modes)
 
 
 def change_flag(

@@ -6,7 +6,7 @@ import os
 import stat
 from collections.abc import Collection, Iterable, Mapping
 
-from gitckpt.git.contents import dir_modes
+from gitckpt.git.contents import exact_files
 from gitckpt.git.objects.encoding import GITLINK
 from gitckpt.git.process import Child, GitError
 from gitckpt.git.worktree import index as intent
@@ -139,21 +139,21 @@ class Survey:
 
 def survey_worktree(index: PrivateIndex) -> tuple[Survey, bytes | None]:
     """Survey a worktree, and read the sparse settings; clear flags of the index."""
-    children = [index.look()]  # the last one is `git status`
+    children = [index.status()]  # the last one is `git status`
     try:
         if not index.is_whole():
             raise GitError(["ls-files"], 128, "index file corrupt")
         children.insert(0, index.start("ls-files", "-v", "-z"))
-        settings = intent.read(index.repository)  # while git looks at the files
+        settings = intent.read_sparse(index.repository)  # while git looks at the files
         survey = Survey()
         survey.leading = leading_to(_read_flags(index.finish(children[0]), survey))
         if _look_again(index, survey, is_sparse=settings is not None):
-            children.append(index.look())
+            children.append(index.status())
             children[1].kill_group()
         scan = Scan(index, os.fsencode(index.repository.worktree or ""))
-        survey.apart = modules.own_directories(index.repository)
+        survey.apart = modules.git_dirs_inside(index.repository)
         # While git looks at the files.
-        scan.look(path for path in survey.leading if not modules.lies_in(path, survey.apart))
+        scan.look(path for path in survey.leading if not modules.is_below(path, survey.apart))
         _read_status(_finish_status(index, children), survey)
     finally:
         for child in children:
@@ -161,9 +161,9 @@ def survey_worktree(index: PrivateIndex) -> tuple[Survey, bytes | None]:
                 child.kill_group()
     _set_apart(scan.top, survey)
     # `git status` shows an intent-to-add entry without a file like an empty file, and no modes.
-    empty = intent.placeholder(index.repository.object_format) if survey.vanished else b""
+    empty = intent.intent_oid(index.repository.object_format) if survey.vanished else b""
     vanished = [path for path, oid in survey.vanished.items() if oid == empty]
-    intended = intent.intended(index, [*survey.flags.get(INTENT, ()), *vanished])
+    intended = intent.intent_entries(index, [*survey.flags.get(INTENT, ()), *vanished])
     survey.flags.update(flags_of(intended))
     intent.forget_trees(index, sorted(intended))
 
@@ -200,7 +200,7 @@ def _finish_status(index: PrivateIndex, children: list[Child]) -> bytes:
                 options = filters_off(failing)
             else:
                 raise
-        children.append(index.look(*options))
+        children.append(index.status(*options))
 
 
 def _read_flags(listing: bytes, survey: Survey) -> list[bytes]:
@@ -230,7 +230,7 @@ def _look_again(index: PrivateIndex, survey: Survey, *, is_sparse: bool) -> bool
 
 def leading_to(paths: Iterable[bytes]) -> set[bytes]:
     """Return the directories that lead to paths; the top is the empty path."""
-    return dir_modes.with_above({path.rpartition(b"/")[0] for path in paths}) | {b""}
+    return exact_files.with_parents({path.rpartition(b"/")[0] for path in paths}) | {b""}
 
 
 def _read_status(out: bytes, survey: Survey) -> None:
@@ -264,12 +264,14 @@ def _set_apart(top: bytes, survey: Survey) -> None:
     git_dirs = survey.apart  # git's own directories; bare repositories without tracked files follow
 
     def without(paths: list[bytes], directories: Collection[bytes] = git_dirs) -> list[bytes]:
-        return [path for path in paths if not modules.lies_in(path, directories)]
+        return [path for path in paths if not modules.is_below(path, directories)]
 
     survey.changed, survey.deleted = without(survey.changed), without(survey.deleted)
     untracked = without(survey.untracked)
-    bare = [path for path in modules.bare_above(top, untracked) if path not in survey.leading]
-    outermost = [path for path in bare if not modules.lies_in(os.path.dirname(path), bare)]
+    bare = [
+        path for path in modules.bare_repositories(top, untracked) if path not in survey.leading
+    ]
+    outermost = [path for path in bare if not modules.is_below(os.path.dirname(path), bare)]
     survey.untracked = without(untracked, outermost)
     survey.nested = [*without(survey.nested), *(path + b"/" for path in outermost)]
     survey.apart = [*git_dirs, *outermost]

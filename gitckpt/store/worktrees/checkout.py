@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from gitckpt.git import graph
 from gitckpt.git.command import nul_ended
-from gitckpt.git.contents import annex, dir_modes, raw_files, unfiltered
+from gitckpt.git.contents import exact_files, unfiltered
 from gitckpt.git.objects.diff import leaves
 from gitckpt.git.objects.encoding import GITLINK
 from gitckpt.git.objects.plumbing import open_objects
@@ -41,12 +41,12 @@ def fill(
         keys, link = (os.path.join(place, "git-crypt") for place in places)
         if os.path.isdir(keys) and not os.path.lexists(link):
             os.symlink(keys, link)
-        sparse.bring_back(worktree, contents.sparse)
+        sparse.restore_sparse(worktree, contents.sparse)
         with PrivateIndex(worktree) as index:
             held = _write_files(index, contents)
             if contents.directories or contents.modes:
                 top = worktree.worktree or ""
-                dir_modes.bring_back(top, contents.directories, contents.modes)
+                exact_files.bring_back(top, contents.directories, contents.modes)
                 index.refresh()  # their ctime has changed
             if contents.away:
                 # Skipped entries without a file, whatever the patterns of the sparse checkout; but
@@ -57,13 +57,15 @@ def fill(
                     is_submodule = stat.S_ISDIR(os.lstat(absolute).st_mode)
                     (os.rmdir if is_submodule else os.unlink)(absolute)
             raw = manifest.raw_of(worktree, contents)
-            raw_files.bring_back(worktree, raw)
-            raw_files.refresh(index, raw.keys())
+            exact_files.restore_raw(worktree, raw)
+            exact_files.refresh(index, raw.keys())
             if held:
                 unfiltered.forget(worktree, raw)
-            if annex.is_used(worktree):
+            if unfiltered.uses_annex(worktree):
                 blobs = blobs_of(worktree, contents.files).items()
-                annex.populate(index, {path: oid for path, oid in blobs if path not in raw})
+                unfiltered.populate_annexed(
+                    index, {path: oid for path, oid in blobs if path not in raw}
+                )
             manifest.turn_into(index, contents, commit, contents.files)
             index.install()
         operation.bring_back(worktree, contents.operation)
@@ -91,12 +93,12 @@ def fill_from_commit(worktree: Repository, options: Sequence[str]) -> list[bytes
         worktree.git.run(*PARALLEL, *options, *more, *words, env=graph.on_purpose(worktree))
 
     written, still_failing = unfiltered.write(worktree, lambda: blobs_of(worktree, "HEAD"), attempt)
-    of_annex = annex.is_used(worktree)
+    of_annex = unfiltered.uses_annex(worktree)
     if written or of_annex:
         with PrivateIndex(worktree) as index:
-            unfiltered.settle(index, written, still_failing)
+            unfiltered.update_index(index, written, still_failing)
             if of_annex:
-                annex.populate(index, blobs_of(worktree, "HEAD"))
+                unfiltered.populate_annexed(index, blobs_of(worktree, "HEAD"))
             index.install()
     return sorted(still_failing)
 
@@ -126,5 +128,5 @@ def _write_files(index: PrivateIndex, contents: Contents) -> list[bytes]:
         repository, lambda: blobs_of(repository, contents.files), attempt
     )
     if written:
-        unfiltered.settle(index, written, still_failing)
+        unfiltered.update_index(index, written, still_failing)
     return sorted(still_failing)

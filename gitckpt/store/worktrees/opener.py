@@ -93,7 +93,7 @@ class WorktreeOpener:
         remarks = self._mend_head()
         with contextlib.closing(_require_seen(repository, plan.path)) as worktree:
             try:
-                still_failing = tuple(unfiltered.complete_in_place(worktree))
+                still_failing = tuple(unfiltered.complete_recorded(worktree))
             except GitError as error:
                 message = f"cannot write files of {plan.path}: {error.message}"
                 raise WorktreeError(message) from None
@@ -129,7 +129,7 @@ class WorktreeOpener:
                 self._start_head(worktree)
                 contents = manifest.contents_of(self.checkpoint, repository, self.objects)
                 files, remarks = self._choose_operation(repository, contents)
-                contents.operation = operation.detached(repository, files)
+                contents.operation = operation.detach(repository, files)
                 with PrivateIndex(worktree) as index:
                     manifest.turn_into(index, contents, self.checkpoint.git_sha)
                     index.install()
@@ -155,7 +155,7 @@ class WorktreeOpener:
     def _mend_head(self) -> tuple[str, ...]:
         # A power cut can empty HEAD: what is started there would be on no branch, or on another.
         path, branch, commit = self.plan.path, self.plan.branch, self.checkpoint.git_sha
-        git_dir = administration.named_by(path)
+        git_dir = administration.git_dir_of(path)
         if git_dir is None or not administration.lacks_head(git_dir):
             return ()
         state = "gone" if administration.has_no_head(git_dir) else "empty or broken"
@@ -182,8 +182,8 @@ class WorktreeOpener:
             contents = manifest.contents_of(checkpoint, worktree, self.objects)
             files, of_operation = self._choose_operation(worktree, contents)
             branch = operation.rebased_branch(files)
-            remarks += [operation.farewell(branch)] if branch is not None else []
-            contents.operation = operation.detached(worktree, files)
+            remarks += [operation.hint_on_branch(branch)] if branch is not None else []
+            contents.operation = operation.detach(worktree, files)
             show = f"git ckpt show {checkpoint.id[: ids.SHORT]}"
             hint = f"look at both: {show}; git ls-tree -r refs/ckpt/trees/{checkpoint.id}"
             held = checkout.fill(worktree, contents, checkpoint, self.limits, hint)
@@ -205,7 +205,7 @@ class WorktreeOpener:
             return {}, []
         if not local_checkpoints.is_captured_here(repository, checkpoint.id):
             return {}, [operation.FOREIGN]
-        if operation.would_move(contents.operation, branch, checkpoint.branch):
+        if operation.would_move_branch(contents.operation, branch, checkpoint.branch):
             return {}, [f"the operation in progress is left out, as it would move {branch}"]
         return contents.operation, []
 

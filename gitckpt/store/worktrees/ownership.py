@@ -54,7 +54,7 @@ def of_runs(repository: Repository) -> dict[str, str]:
         # Another process is about to move a worktree that is being made.
         if owner.run is not None
         and not is_being_made(path)
-        and is_same(administration.named_by(path), git_dir)
+        and is_same(administration.git_dir_of(path), git_dir)
     }
 
 
@@ -86,7 +86,7 @@ def behind(repository: Repository) -> tuple[str, str] | None:
 
 def behind_in(git_dir: str) -> tuple[str, str] | None:
     """Return where a worktree stands, and the adopted checkpoint; None if equal."""
-    line = administration.content(os.path.join(git_dir, ref_names.BEHIND_FILE))
+    line = administration.read_line(os.path.join(git_dir, ref_names.BEHIND_FILE))
     stands_at, _, adopted = line.partition(" ")
     return (stands_at, adopted) if stands_at and adopted else None
 
@@ -125,8 +125,8 @@ def is_gone(repository: Repository, git_dir: str, path: str) -> bool:
         return False
     # A new worktree is moved one directory up; git learns of it after that.
     above = os.path.dirname(os.path.dirname(path))
-    moved_to = administration.moved_to(repository, git_dir, path, above)
-    return moved_to is None and not administration.went_along(repository, git_dir, path)
+    moved_to = administration.find_moved(repository, git_dir, path, above)
+    return moved_to is None and not administration.may_have_moved_along(repository, git_dir, path)
 
 
 # Worktrees are made in a directory beside their final path, and moved there once they are complete.
@@ -194,10 +194,10 @@ def _discard(repository: Repository, directory: str) -> None:
         if not os.path.realpath(path).startswith(real):
             continue
         final = os.path.join(os.path.dirname(directory), os.path.basename(path))
-        if is_same(administration.named_by(final), git_dir):  # killed after the move
+        if is_same(administration.git_dir_of(final), git_dir):  # killed after the move
             administration.repair(repository, final)
         else:
-            with administration.turn(repository):
+            with administration.lock_worktrees(repository):
                 private_dirs.discard(git_dir)
     private_dirs.discard(directory)
     with contextlib.suppress(FileNotFoundError):

@@ -55,7 +55,7 @@ def holds_nothing(worktree: Repository, linked: Iterable[str]) -> bool:
     Besides what `record_leftover` records, these count, as no checkpoint would have them: commits
     only in the reflog of its HEAD or its ORIG_HEAD, its own refs, repositories of submodules.
     """
-    if worktree.operation() is not None or modules.has_own(worktree.git_dir):
+    if worktree.operation() is not None or modules.has_modules(worktree.git_dir):
         return False
     git = worktree.git
     words = ("diff-index", "--cached", "--quiet", "--ita-visible-in-index", "HEAD", "--")
@@ -88,12 +88,12 @@ def _capture_index(repository: Repository, objects: Objects, commit: str) -> Wor
     """Capture the index of a worktree whose directory is gone."""
     base = manifest.base_tree(repository, commit)
     under_way = repository.operation()
-    empty = intent.placeholder(repository.object_format).decode("ascii")
+    empty = intent.intent_oid(repository.object_format).decode("ascii")
     with PrivateIndex(repository) as index:
         staged: dict[int, list[bytes]] = {}
         entries = index.entries()
         candidates = [path for path, _, oid, stage, _ in entries if (oid, stage) == (empty, 0)]
-        flags = manifest.flags_of(intent.intended(index, candidates))
+        flags = manifest.flags_of(intent.intent_entries(index, candidates))
         intended = set(flags.get(manifest.INTENT, ()))
         for path, mode, oid, stage, _ in entries:
             if path not in intended:
@@ -110,7 +110,7 @@ def _capture_index(repository: Repository, objects: Objects, commit: str) -> Wor
     if (not trees or trees == {0: base}) and not flags and not under_way:
         return Worktree(dirty=False)
     state = operation.collect(repository) if under_way else {}
-    needed = operation.holder_of(repository, objects, state, commit)
+    needed = operation.write_holder(repository, objects, state, commit)
     tree = manifest.write(repository, objects, Contents(files, trees, flags, operation=state))
     return Worktree(dirty=True, tree=tree, operation=under_way, operation_commit=needed)
 
@@ -208,7 +208,7 @@ def _start_from_head(store: Checkpoints, checkpoint: Checkpoint) -> tuple[Checkp
 def _add_submodules(store: Checkpoints, checkpoint: Checkpoint) -> Checkpoint:
     # A hook does not wait for submodules: they are added unchanged, as the files name them.
     files = checkpoint.worktree or CLEAN
-    if files.degraded or not modules.are_there(store.repository):
+    if files.degraded or not modules.may_exist(store.repository):
         return checkpoint
     contents = manifest.contents_of(checkpoint, store.repository, store.objects)
     away = map(quoted, contents.away)  # a sparse checkout may leave out submodules
@@ -245,7 +245,7 @@ def _describe_situation(
         registrations=tuple(registrations),
         places=places,
         branch=_find_branch(store, checkpoint) if owner.run is not None and is_missing else None,
-        has_submodules=modules.are_there(repository),
+        has_submodules=modules.may_exist(repository),
     )
 
 
@@ -264,7 +264,7 @@ def _describe_registration(
     of_run = owner is not None and run is not None and owner.run == run
     if not of_run and real not in likely:
         return Registration(git_dir, path, real, of_run=False)
-    exists, named = os.path.lexists(path), administration.named_by(path)
+    exists, named = os.path.lexists(path), administration.git_dir_of(path)
     return Registration(
         git_dir,
         path,
@@ -273,9 +273,9 @@ def _describe_registration(
         is_there=ownership.is_same(named, git_dir) and not ownership.is_being_made(path),
         is_gone=ownership.is_gone(repository, git_dir, path),
         is_locked_by_us=ownership.is_locked_by_us(git_dir),
-        has_submodules=modules.has_own(git_dir),
-        moved_to=None if exists else administration.moved_to(repository, git_dir, path),
-        left_at=administration.left_by(repository, git_dir, path),
+        has_submodules=modules.has_modules(git_dir),
+        moved_to=None if exists else administration.find_moved(repository, git_dir, path),
+        left_at=administration.find_left_behind(repository, git_dir, path),
     )
 
 
@@ -283,9 +283,9 @@ def _describe_place(repository: Repository, path: str) -> PathState:
     real = os.path.realpath(path)
     if not os.path.lexists(path):
         return PathState(path, real, lacks_submodules=True)
-    git_dir = administration.named_by(path)
+    git_dir = administration.git_dir_of(path)
     exists = git_dir is not None and os.path.isdir(git_dir)
-    kept = os.path.join(administration.administration(repository), os.path.basename(git_dir or ""))
+    kept = os.path.join(administration.worktrees_dir(repository), os.path.basename(git_dir or ""))
     is_kept = git_dir is not None and not exists and os.path.isdir(kept)
     owner = ownership.owner_in(kept) if is_kept else ownership.owner_at(repository, path)
     behind = ownership.behind_in(kept if is_kept else git_dir or "") if owner is not None else None
@@ -299,7 +299,7 @@ def _describe_place(repository: Repository, path: str) -> PathState:
         is_kept=is_kept,
         is_of_this_repository=git_dir is not None and administration.is_ours(repository, git_dir),
         owner=owner,
-        other=administration.elsewhere(repository, path) if owner is None else None,
+        other=administration.foreign_repository(repository, path) if owner is None else None,
         behind=behind[0] if behind is not None else None,
         lacks_submodules=submodules.are_to_come(path),
         removal=mounts.way_to_remove(path) if owner is None else "",
@@ -327,13 +327,13 @@ def places(repository: Repository, runs: Collection[str]) -> dict[str, str]:
     moved: dict[str, str] = {}
     for git_dir, path, owner in ownership.owned(repository):
         if owner.run is not None and owner.run in runs:
-            place = administration.left_by(repository, git_dir, path)
-            place = place or administration.moved_to(repository, git_dir, path, root)
+            place = administration.find_left_behind(repository, git_dir, path)
+            place = place or administration.find_moved(repository, git_dir, path, root)
             if place is not None:
                 moved[owner.run] = place
     for run in set(runs) - moved.keys():
         path = os.path.join(root, run)
-        git_dir = administration.named_by(path) or ""
+        git_dir = administration.git_dir_of(path) or ""
         if git_dir and administration.is_ours(repository, git_dir) and not os.path.isdir(git_dir):
             moved[run] = path
     return moved

@@ -33,7 +33,7 @@ def begin(worktree: Repository, checkpoint: Checkpoint) -> None:
 
 
 def are_to_come(path: str) -> bool:
-    git_dir = administration.named_by(path) if os.path.lexists(path) else None
+    git_dir = administration.git_dir_of(path) if os.path.lexists(path) else None
     return git_dir is None or os.path.lexists(os.path.join(git_dir, ref_names.SUBMODULES_FILE))
 
 
@@ -44,7 +44,7 @@ def finish(store: Checkpoints, path: str, checkpoint: Checkpoint, limits: Limits
         return []
     with contextlib.closing(worktree):
         note = os.path.join(worktree.git_dir, ref_names.SUBMODULES_FILE)
-        if administration.content(note).strip() != checkpoint.id:
+        if administration.read_line(note).strip() != checkpoint.id:
             return []
         remarks = _make_all(store, store.repository, worktree, checkpoint, limits)
         os.unlink(note)
@@ -67,7 +67,7 @@ def _make_all(
     """
     remarks: list[str] = []
     for submodule in checkpoint.worktree.submodules if checkpoint.worktree is not None else ():
-        path = modules.unquoted(submodule.path)
+        path = modules.unquote(submodule.path)
         name = os.path.join(above, path)
         try:
             if not modules.is_submodule(worktree, manifest.files_of(worktree, checkpoint), path):
@@ -102,11 +102,11 @@ class _Unknown(WorktreeError):
 
 
 def _find_kept(around: Repository, worktree: Repository, submodule: Submodule) -> Repository:
-    path, ref = modules.unquoted(submodule.path), ref_names.CHECKPOINTS + submodule.checkpoint
+    path, ref = modules.unquote(submodule.path), ref_names.CHECKPOINTS + submodule.checkpoint
     message = f"no repository of it has the checkpoint {submodule.checkpoint}"
-    if modules.place(worktree, path) is None:
+    if modules.checkout_path(worktree, path) is None:
         raise WorktreeError(message)
-    kept = modules.holding(around, path, ref)
+    kept = modules.find(around, path, ref)
     if kept is None:
         raise _Unknown(message, hint=submodules.way_to_fetch(path, submodule.checkpoint))
     return kept
@@ -116,16 +116,16 @@ def _open(
     around: Repository, kept: Repository, worktree: Repository, submodule: Submodule
 ) -> Repository:
     """Return a submodule's repository; copy it if it is missing."""
-    path = modules.unquoted(submodule.path)
+    path = modules.unquote(submodule.path)
     repository = modules.seen_from(worktree, path)
     if repository is not None:
         return repository
     own = [space + submodule.checkpoint for space in (ref_names.CHECKPOINTS, *ref_names.HOLDERS)]
     refs = [*(ref for ref in own if modules.has(kept, ref)), f"{ref_names.KEEP}*"]
     try:
-        with contextlib.closing(modules.copied(around, kept, worktree, path, refs)) as copy:
+        with contextlib.closing(modules.clone(around, kept, worktree, path, refs)) as copy:
             local_checkpoints.copy(kept, copy, [submodule.checkpoint])
-            repository = modules.attach(copy, modules.place(worktree, path) or "")
+            repository = modules.attach(copy, modules.checkout_path(worktree, path) or "")
     except GitError as error:  # git does not copy a repository with missing objects
         message = f"its repository cannot be copied: {error.message}"
         hint = f"see what it lacks: git --git-dir={shell_word(kept.git_dir)} ckpt verify"
@@ -165,6 +165,6 @@ def _fill(inner: Checkpoints, captured: Checkpoint, limits: Limits, *, is_own: b
         repository.point_head(commit)
     contents = manifest.contents_of(captured, repository, inner.objects)
     is_left_out = bool(contents.operation) and not is_own
-    contents.operation = {} if is_left_out else operation.detached(repository, contents.operation)
+    contents.operation = {} if is_left_out else operation.detach(repository, contents.operation)
     checkout.fill(repository, contents, captured, limits)
     return [operation.FOREIGN] if is_left_out else []

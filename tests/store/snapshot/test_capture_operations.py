@@ -283,7 +283,7 @@ def test_a_rebase_that_a_restore_replaces_comes_back_as_it_was(
 def test_what_somebody_else_wrote_as_the_name_of_a_branch(plain: Store, name: bytes) -> None:
     repository = inside(plain).repository
     files = {"rebase-merge/head-name": name, "rebase-merge/orig-head": b"x\n", "BISECT_START": name}
-    found = operation.detached(repository, files)
+    found = operation.detach(repository, files)
     assert not found["rebase-merge/head-name"].startswith(b"refs/")
     assert found["BISECT_START"] == name
     assert operation.is_at_its_start(repository, files) == (operation.rebased_branch(files) is None)

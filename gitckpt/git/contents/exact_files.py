@@ -1,0 +1,303 @@
+"""Restore what git does not keep: raw bytes, empty directories and narrow modes.
+
+A snapshot may have been fetched: restoring one follows no link, changes nothing in `.git` or in a
+nested repository, and only narrows modes.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import stat
+from collections.abc import Collection, Iterable, Iterator, Mapping
+
+from gitckpt.git.objects.diff import leaves
+from gitckpt.git.objects.encoding import object_id, stays_within
+from gitckpt.git.repository import Repository
+from gitckpt.git.worktree.index import PrivateIndex
+from gitckpt.model.errors import WorktreeError
+
+_BATCH = 100  # files whose bytes are in memory at once
+
+MOST = 10_000  # the most directories, and the most modes, that a snapshot keeps
+
+# The owner keeps these bits in any case: a directory without them cannot be used.
+_OWNER_OF_DIRECTORY, _OWNER_OF_FILE = 0o700, 0o400
+
+_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+_UMASK = re.compile(rb"^Umask:\s*([0-7]+)$", re.MULTILINE)
+
+
+def umask() -> int:
+    # `os.umask` tells it only by changing it, for all threads.
+    try:
+        with open("/proc/self/status", "rb") as file:
+            match = _UMASK.search(file.read())
+    except OSError:
+        match = None
+    if match is not None:
+        return int(match[1], 8)
+    current = os.umask(0o077)
+    os.umask(current)
+    return current
+
+
+def narrow_mode(mode: int, mask: int) -> int | None:
+    """Return the permissions in `st_mode` within the umask; None if it allows no more."""
+    if stat.S_ISDIR(mode):
+        usual, owner = 0o777 & ~mask, _OWNER_OF_DIRECTORY
+    elif stat.S_ISREG(mode):
+        usual, owner = (0o777 if mode & 0o100 else 0o666) & ~mask, _OWNER_OF_FILE
+    else:
+        return None
+    narrow = (mode | owner) & usual
+    return narrow if narrow != usual else None
+
+
+def narrow_files(top: bytes, paths: Collection[bytes]) -> dict[bytes, int]:
+    modes: dict[bytes, int] = {}
+    mask = umask() if paths else 0
+    for path in paths:
+        with contextlib.suppress(OSError):
+            mode = narrow_mode(os.lstat(os.path.join(top, path)).st_mode, mask)
+            if mode is not None:
+                modes[path] = mode
+    return modes
+
+
+def narrow_directories(modes: Mapping[bytes, int]) -> dict[bytes, int]:
+    mask = umask() if modes else 0
+    usual = 0o777 & ~mask
+    narrow = {path: narrow_mode(mode, mask) for path, mode in modes.items() if usual & ~mode}
+    return {path: mode for path, mode in narrow.items() if mode is not None}
+
+
+def empty_directories(
+    repository: Repository, top: bytes, candidates: Collection[bytes], files: str
+) -> list[bytes]:
+    """Return the candidates that are empty, without submodules of the tree `files`."""
+    directories = {path for path in candidates if path and _is_empty(os.path.join(top, path))}
+    if directories:
+        tracked = leaves(repository, files, with_trees=True)
+        directories.difference_update(path for path, _, _ in tracked)
+    return sorted(directories)
+
+
+def _is_empty(path: bytes) -> bool:
+    try:
+        return not os.listdir(path)
+    except OSError:
+        return False
+
+
+def is_plain(path: bytes) -> bool:
+    """Return whether a path stays in the worktree and out of `.git`, however spelled."""
+    parts = path.split(b"/")
+    spelled = {re.sub(rb"[^!-~]", b"", part).lower().rstrip(b".") for part in parts}
+    return stays_within(path) and not {b".git", b"git~1"} & spelled and b"\0" not in path
+
+
+def require_plain(directories: Collection[bytes], modes: Collection[bytes]) -> None:
+    flaw = "too many directories or modes" if max(len(directories), len(modes)) > MOST else ""
+    for path in [*directories, *modes] if not flaw else ():
+        if not is_plain(path):
+            flaw = f"the path {path!r}"
+    if flaw:
+        message = f"the snapshot cannot be trusted: it has {flaw}"
+        raise WorktreeError(message, hint="look at it: git fsck")
+
+
+def missing_directories(top: str, directories: Collection[bytes]) -> list[bytes]:
+    root = os.fsencode(top)
+    return [path for path in directories if not os.path.isdir(os.path.join(root, path))]
+
+
+def wider_modes(top: str, modes: Mapping[bytes, int]) -> dict[bytes, int]:
+    """Return files and directories with more permissions than recorded; modes by path."""
+    by_path = {}
+    for path, mode in modes.items():
+        with contextlib.suppress(OSError):
+            current = os.lstat(os.path.join(os.fsencode(top), path)).st_mode
+            if not stat.S_ISLNK(current) and current & 0o777 & ~_with_owner_bits(mode, current):
+                by_path[path] = current & 0o777
+    return by_path
+
+
+def unrestored_paths(
+    top: str, directories: Collection[bytes], modes: Mapping[bytes, int]
+) -> list[bytes]:
+    """Return missing directories (ending in a slash) and paths with a too wide mode."""
+    too_wide = [path for path in sorted(wider_modes(top, modes)) if _is_reachable(top, path)]
+    return [path + b"/" for path in missing_directories(top, directories)] + too_wide
+
+
+def _is_reachable(top: str, path: bytes) -> bool:
+    try:
+        with open_directory(top, path.split(b"/")[:-1]):
+            return True
+    except OSError:
+        return False
+
+
+def bring_back(top: str, directories: Collection[bytes], modes: Mapping[bytes, int]) -> None:
+    require_plain(directories, modes)
+    make_directories(top, directories)
+    for path, mode in sorted(modes.items(), reverse=True):
+        _change_mode(top, path, mode, widens=False)
+
+
+def make_directories(top: str, directories: Collection[bytes]) -> None:
+    """Make missing directories with their parents, without following links."""
+    for path in sorted(directories):
+        try:
+            with open_directory(top, path.split(b"/"), make=True):
+                pass
+        except OSError as error:
+            message = f"cannot make the directory {path.decode('utf-8', 'replace')}"
+            hint = "see what is in its place"
+            raise WorktreeError(f"{message}: {error.strerror}", hint=hint) from None
+
+
+def widen(top: str, modes: Mapping[bytes, int]) -> None:
+    """Restore modes that were narrowed, as far as the umask allows."""
+    mask = umask()
+    for path, mode in modes.items():
+        if is_plain(path):
+            _change_mode(top, path, mode & ~mask, widens=True)
+
+
+def remove_empty(top: str, directories: Collection[bytes]) -> None:
+    for path in sorted(filter(is_plain, directories), reverse=True):
+        *above, name = path.split(b"/")
+        with contextlib.suppress(OSError), open_directory(top, above) as fd:
+            os.rmdir(name, dir_fd=fd)
+
+
+def with_parents(paths: Collection[bytes]) -> set[bytes]:
+    directories: set[bytes] = set()
+    for path in paths:
+        parent = path
+        while parent and parent not in directories:
+            directories.add(parent)
+            parent = parent.rpartition(b"/")[0]
+    return directories
+
+
+def _with_owner_bits(mode: int, st_mode: int) -> int:
+    return mode | (_OWNER_OF_DIRECTORY if stat.S_ISDIR(st_mode) else _OWNER_OF_FILE)
+
+
+@contextlib.contextmanager
+def open_directory(top: str, parts: list[bytes], *, make: bool = False) -> Iterator[int]:
+    """Yield the descriptor of a directory, never below a link or another repository."""
+    fd = os.open(top, _DIRECTORY & ~os.O_NOFOLLOW)
+    try:
+        for part in parts:
+            if make:
+                with contextlib.suppress(FileExistsError):
+                    os.mkdir(part, dir_fd=fd)
+            inner = os.open(part, _DIRECTORY, dir_fd=fd)
+            os.close(fd)
+            fd = inner
+            with contextlib.suppress(FileNotFoundError):
+                os.lstat(b".git", dir_fd=fd)
+                raise NotADirectoryError(0, "a repository of its own is there")
+        yield fd
+    finally:
+        os.close(fd)
+
+
+def _change_mode(top: str, path: bytes, mode: int, *, widens: bool) -> None:
+    *above, name = path.split(b"/")
+    with contextlib.suppress(OSError), open_directory(top, above) as parent:
+        fd = os.open(name, _FILE, dir_fd=parent)
+        try:
+            old = os.fstat(fd).st_mode
+            usual = 0o777 if old & 0o100 else 0o666
+            new = 0o777 & (old | (mode & usual) if widens else old & _with_owner_bits(mode, old))
+            if new != old & 0o777 and (stat.S_ISREG(old) or stat.S_ISDIR(old)):
+                os.fchmod(fd, new)
+        finally:
+            os.close(fd)
+
+
+# Raw bytes: files without the conversions of git.
+
+
+def restore_raw(repository: Repository, raw: Mapping[bytes, str]) -> None:
+    """Restore the bytes of existing files that differ from their blobs."""
+    differing = sorted(differing_paths(repository, raw))
+    for start in range(0, len(differing), _BATCH):
+        paths = differing[start : start + _BATCH]
+        blobs = repository.cat_file.contents([raw[path] for path in paths])
+        for path, blob in zip(paths, blobs, strict=True):
+            if blob is None or blob[1] != "blob":
+                message = f"{raw[path]} is missing, the content of {os.fsdecode(path)}"
+                raise WorktreeError(message, hint="see what is wrong: git ckpt verify")
+            replace(repository, path, blob[2])
+
+
+def refresh(index: PrivateIndex, paths: Collection[bytes]) -> None:
+    """Update index entries of files written without git, except flagged ones."""
+    if not paths:
+        return
+    # The oid of entries added with --intent-to-add.
+    empty = object_id("blob", b"", index.repository.object_format)
+    index.put(
+        b"%s %s 0\t%s" % (mode, oid.encode("ascii"), path)
+        for path, mode, oid, stage, tag in index.entries()
+        if path in paths and (tag, stage) == (b"H", 0) and oid != empty
+    )
+    index.refresh()
+
+
+def differing_paths(repository: Repository, raw: Mapping[bytes, str]) -> list[bytes]:
+    """Return the paths of existing files whose bytes differ from their blobs."""
+    object_format = repository.object_format
+    contents = zip(raw, read_files(repository, raw), strict=True)
+    existing = ((path, data) for path, data in contents if data is not None)
+    return [path for path, data in existing if object_id("blob", data, object_format) != raw[path]]
+
+
+def read_files(repository: Repository, paths: Iterable[bytes]) -> Iterator[bytes | None]:
+    """Yield the content of files, without following links; None if one is unreadable."""
+    for path in paths:
+        data = None
+        with contextlib.suppress(OSError), open_parent(repository, path) as (fd, name):
+            if stat.S_ISREG(os.lstat(name, dir_fd=fd).st_mode):
+                file_fd = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=fd)
+                with open(file_fd, "rb") as file:
+                    data = file.read()
+        yield data
+
+
+def replace(repository: Repository, path: bytes, data: bytes) -> bool:
+    """Replace a regular file, keeping its mode; return False if it does not exist."""
+    try:
+        with open_parent(repository, path) as (fd, name):
+            status = os.lstat(name, dir_fd=fd)
+            if not stat.S_ISREG(status.st_mode):
+                return False
+            os.unlink(name, dir_fd=fd)  # as git does: hard links keep the old content
+            flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+            file_fd = os.open(name, flags, 0o600, dir_fd=fd)
+            with open(file_fd, "wb") as file:
+                os.fchmod(file_fd, stat.S_IMODE(status.st_mode))
+                file.write(data)
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    except OSError as error:
+        raise WorktreeError(f"cannot write {os.fsdecode(path)}: {error.strerror}") from None
+    return True
+
+
+@contextlib.contextmanager
+def open_parent(repository: Repository, path: bytes) -> Iterator[tuple[int, bytes]]:
+    """Yield a descriptor of the directory of a path, and the name; follow no link."""
+    *above, name = path.split(b"/")
+    if not stays_within(path):
+        raise FileNotFoundError(path)
+    with open_directory(repository.worktree or ".", above) as fd:
+        yield fd, name
