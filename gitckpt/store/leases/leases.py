@@ -1,9 +1,4 @@
-"""Leases: the right to drive a run, one holder at a time.
-
-A lease is a blob at `refs/ckpt/leases/<run>` (docs/format.md), written by compare-and-swap. It
-stays after its release, so that its token only grows. Each ref transaction of the run verifies the
-lease: a suspended driver whose lease was taken over can write nothing more.
-"""
+"""Acquire, renew and check leases: the right to drive a run, one holder at a time."""
 
 from __future__ import annotations
 
@@ -54,7 +49,7 @@ class Lease:
     """The holder of a run. Fields are the keys of the document, times are timestamps."""
 
     run: str
-    token: int  # increases with every holder
+    token: int  # increases with every holder, so the lease stays after its release
     holder: str  # what the holder does, for people
     host: str
     boot: str
@@ -99,7 +94,6 @@ def render(lease: Lease) -> bytes:
 
 
 def parse(data: bytes, ref: str) -> Lease:
-    """Parse the document of a lease; the last part of its ref must be the run."""
     return fenced(ref, lambda: _parse(data, ref))
 
 
@@ -169,7 +163,6 @@ class LockFiles:
             _locks[path] = shared
 
     def release(self, lease: Lease, *, is_over: bool) -> None:
-        """Release the lock unless other leases of this process need it."""
         path = self._path(lease)
         with _mutex:
             shared = _locks.get(path)
@@ -278,7 +271,6 @@ class Leases:
         return self.clock() >= halfway or (lease.is_here and filesystem.is_stopped(lease.pid))
 
     def is_process(self, oid: str, lease: Lease) -> bool:
-        """Return whether the process that a lease names took it and is visible."""
         if not lease.is_here or lease.pid <= 1 or not lease.started:
             return False
         return self._files.knows(lease, oid) and filesystem.start_of(lease.pid) == lease.started
@@ -301,11 +293,7 @@ class Leases:
     def acquire(
         self, run: str, holder: str, length: int = LENGTH, *, take_over: bool = False
     ) -> Hold:
-        """Acquire the lease of a run for a length in microseconds; `holder` is for people.
-
-        With `take_over`, also from a live holder that is stalled, or whose lease is invalid
-        (`Lease.is_endless`); that holder can write nothing more. Raises `LeaseHeld` for other ones.
-        """
+        """Acquire a lease for `length` µs, with `take_over` also from a stalled holder."""
         if length > LONGEST:
             hint = f"the longest is {LONGEST} µs"
             raise UsageError(f"a lease of {length} µs is too long", hint=hint)
@@ -389,10 +377,7 @@ class Leases:
         return Lease(run, token, holder, *process, acquired, acquired, expires), oid, before
 
     def swap(self, lease: Lease, old: str, *, is_ours: bool = False) -> str:
-        """Replace a lease, expected at the oid `old` ("" for none), else `RefMoved`.
-
-        If the process that `lease` names took it here (`is_ours`), its new oid is listed as such.
-        """
+        """Replace a lease at the oid `old` ("" for none), or raise `RefMoved`."""
         data = render(lease)
         oid = object_id("blob", data, self._repository.object_format)
         if is_ours:
@@ -443,7 +428,6 @@ class Hold:
     drives = True  # this is the driver's own lease
 
     def update(self) -> Update:
-        """Return the update that fails a transaction unless the lease is still held."""
         with self._mutex:
             return Update(ref_names.LEASES + self.lease.run, self._oid, self._oid)
 
@@ -476,10 +460,7 @@ class Hold:
             self.close(is_over=self.lease.released is not None)
 
     def close(self, *, is_over: bool) -> None:
-        """Release the lock by which others see that this process lives.
-
-        Unless the lease is over (released, deleted, never written), the unlocked file stays.
-        """
+        """Release the lock of this process; keep its file as a sign unless `is_over`."""
         with self._mutex:
             if self._is_open:
                 self._is_open = False

@@ -1,8 +1,4 @@
-"""The refs that keep commits alive: `refs/keep/ckpt/<oid>`, one per history line.
-
-When history advances, the ref moves along: one transaction creates the ref of the new commit, a
-second one verifies it and deletes those of the parents. The hook imports this module.
-"""
+"""Maintain the refs that keep linked commits alive: `refs/keep/ckpt/<oid>`."""
 
 from __future__ import annotations
 

@@ -55,7 +55,7 @@ def require_known(details: Details) -> None:
 
 
 def require_call(label: str, details: Details, /, **others: object) -> None:
-    """Check the arguments of `Checkpoints.record` or `save` before anything happens."""
+    """Check all arguments of `Checkpoints.record` or `save` before anything happens."""
     require_text("label", label)
     for key in _GIVEN:
         if key.kind in _OPTIONAL_TEXTS:
@@ -143,7 +143,7 @@ def _require_valid(fields: Fields, state: Fields | None) -> dict[str, Any] | Non
 
 
 def recorded(checkpoint: Checkpoint, fields: Fields, state: Fields | None) -> Checkpoint:
-    """Return a checkpoint as it was written."""
+    """Return a drafted checkpoint with its run position and what the run carries on."""
     place: dict[str, Any] = {key: fields.get(key) for key in ("run", "parent", "sequence")}
     names = ("pipeline", "attempt")
     carried = [key for key in names if fields.get(key) and getattr(checkpoint, key) is None]

@@ -84,7 +84,6 @@ ById = Mapping[str, CheckpointInfo]  # by id
 
 
 def submodules(checkpoint: Checkpoint) -> str:
-    """Return a checkpoint's submodules in the format of `CheckpointInfo`."""
     captured = checkpoint.worktree.submodules if checkpoint.worktree is not None else ()
     return "".join(f"{each.checkpoint} {each.path}\0" for each in captured)
 
@@ -188,13 +187,11 @@ ORDER BY newest.rank DESC, each.run DESC
 
 
 def is_driven(entry: CheckpointInfo) -> bool:
-    """Return whether a driver recorded a checkpoint, here or elsewhere; see `RUNS`."""
     trigger = entry.trigger
     return trigger == PHASE or (trigger.startswith(IMPORT) and trigger != OF_TRACKS)
 
 
 def is_told(entry: CheckpointInfo) -> bool:
-    """Return whether a checkpoint gives the status of a phase, step or run (`RUNS`)."""
     return entry.trigger not in WITHIN and split(entry.label)[0] not in _NO_NEWS
 
 
@@ -244,7 +241,6 @@ _LITERAL = ("status = ?", "trigger = ?")
 
 
 def condition(query: Query) -> tuple[str, list[Value]]:
-    """Return the WHERE clause of a query, and its values."""
     parts, values, triggers = [], list[Value](), query.triggers
     trigger = triggers[0] if triggers is not None and len(triggers) == 1 else None
     for words, value in (

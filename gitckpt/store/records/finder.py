@@ -106,7 +106,6 @@ def latest(repository: Repository, index: Index) -> CheckpointInfo:
 
 
 def _latest_any(repository: Repository, index: Index) -> str:
-    """Return the newest local checkpoint; fetched ones can have any date."""
     if newest := _find_newest(index, repository, _ours):
         return newest.id
     if not LocalCheckpoints.read(repository):  # a fresh clone: nothing is listed as written here
@@ -151,7 +150,6 @@ def named_run(text: str, repository: Repository, index: Index) -> str | None:
 
 
 def _named(text: str, repository: Repository, index: Index) -> tuple[str | None, str | None]:
-    """Return the checkpoint or the run that an id or a prefix names."""
     folded = text.lower()
     ref = ref_names.CHECKPOINTS + folded
     if ids.is_id(folded) and (plain(repository, ref) or repository.cat_file.info(ref)):

@@ -51,7 +51,6 @@ def newest(index: Index, repository: Repository, run: str) -> CheckpointInfo | N
 
 
 def chains_of(index: Index, runs: Collection[str]) -> dict[str, list[CheckpointInfo]]:
-    """Return the checkpoints of some runs, newest first, fetched ones included."""
     chains: dict[str, list[CheckpointInfo]] = {}
     for entry in _select(index, runs=sorted(runs)) if runs else ():
         chains.setdefault(str(entry.run), []).append(entry)
@@ -71,11 +70,9 @@ def newest_of(
 def recorded_among(
     noted: Iterable[bytes], run: str, objects: Objects, refs: Refs
 ) -> Checkpoint | None:
-    """Return the first document that is a recorded checkpoint of a run, or None.
-
-    A hook that is killed between its checkpoint and the run's head leaves the head behind while a
-    driver goes on. Without this check, two checkpoints would have one number.
-    """
+    """Return the first document that is a checkpoint of a run, or None."""
+    # A hook that is killed before it moves the head leaves that behind while a driver goes on:
+    # two checkpoints would get one number.
     for line in noted:
         oid = line.decode("ascii", "replace")
         content = next(objects.read([oid])) if ids.is_oid(oid) else None
@@ -98,7 +95,7 @@ class Heads:
         return self.head(run)[1]
 
     def head(self, run: str) -> tuple[str, Checkpoint]:
-        """Return the document's oid and the checkpoint that the head of a run points to."""
+        """Return oid and content of the document that the head of a run points to."""
         ref = ref_names.RUNS + ids.require_run_id(run)
         oid = self._refs.read(ref)
         if oid is None:
@@ -192,7 +189,6 @@ def is_ours(repository: Repository, path: str) -> bool:
 
 
 def locks(repository: Repository) -> list[str]:
-    """List the locks of gitckpt's refs, stale or not."""
     paths = [os.path.join(repository.common_dir, ref_names.NOTES + _SUFFIX)]
     for space in ref_names.OWN:
         for parent, _, names in os.walk(os.path.join(repository.common_dir, space)):

@@ -1,8 +1,4 @@
-"""The derived index: the header of every checkpoint in a small SQLite file.
-
-Each query first checks by `stat` whether refs can have changed. If so, git lists them, and new
-documents are read. Deleting the file only makes the next query slower.
-"""
+"""Cache the header of every checkpoint in SQLite; check it before each query."""
 
 from __future__ import annotations
 
@@ -116,7 +112,6 @@ def connect(path: str) -> Connection:
 
 
 def _read_meta(connection: Connection) -> dict[str, str]:
-    """Return the state of the refs that the index was made from."""
     return dict(connection.execute("SELECT key, value FROM meta"))
 
 
@@ -307,12 +302,7 @@ class Index:
         return None if None in oids else oids
 
     def run_rows(self) -> list[tuple[Any, ...]]:
-        """Return a row for each run, the newest first; see `entry.RUNS`.
-
-        Columns: run; time, id, oid, branch and label of its newest checkpoint; label and oid of the
-        newest one by a driver; time of the first one; and, for a run never driven beyond its start,
-        label, oid and trigger of the newest one of a phase or step.
-        """
+        """Return a row for each run, the newest first, with the columns of `entry.RUNS`."""
         return [(*row[:2], ids.from_bytes(row[2]), *row[3:]) for row in self._ask(entry.RUNS)]
 
     def sizes(self) -> tuple[int, dict[str, tuple[int, str, str]]]:
@@ -338,7 +328,6 @@ class Index:
         self.aside(lambda connection: connection.executemany(update, rows), None)
 
     def discard(self) -> None:
-        """Delete the file; the next query makes it again."""
         self.close()
         self._delete_files()
 

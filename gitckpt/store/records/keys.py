@@ -1,9 +1,4 @@
-"""Keys that callers choose for runs, so that a repeated start finds the run.
-
-A key is a blob at `refs/ckpt/keys/<SHA-256 of the key>` (docs/format.md). It is written in the
-transaction that starts its run, before the run's refs. A kill can leave a key without a run, which
-the next start takes over, but never a run without its key.
-"""
+"""Store keys that callers choose for runs, so that a repeated start finds its run."""
 
 from __future__ import annotations
 
@@ -48,7 +43,7 @@ def render(key: str, run: str) -> bytes:
 
 
 def run_in(content: tuple[str, bytes] | None, ref: str) -> str:
-    """Return the run of a key, from kind and content of its object."""
+    """Return the run of a key, given kind and content of its object."""
     return fenced(ref, lambda: _run_in(content, ref))
 
 
@@ -96,6 +91,7 @@ class Claim:
             raise RunExists(problem, run, hint=f"go on with it: git ckpt resume {run}")
 
     def updates(self, run: str) -> list[Update]:
+        # In the transaction that starts the run: a kill never leaves a run without its key.
         self.require_free()
         held = self.holder()
         data = render(self._key, run)
@@ -109,7 +105,6 @@ class Claim:
 
 
 def of_runs(refs: Refs, objects: Objects, runs: Collection[str]) -> list[Update]:
-    """Return the updates that delete the keys of removed runs."""
     keys = _list_keys(refs, objects) if runs else []
     return [Update(ref, "", oid) for ref, oid, run in keys if run in runs]
 

@@ -1,8 +1,4 @@
-"""Write a checkpoint: objects first, then all its refs in one transaction.
-
-The hook uses this, so it imports nothing heavy. The order of the updates makes it safe: after each
-prefix of them the store is valid, and the checkpoint's own ref is the commit point.
-"""
+"""Write a checkpoint: objects first, then all its refs in one transaction."""
 
 from __future__ import annotations
 
@@ -19,6 +15,8 @@ from gitckpt.model.errors import BusyError, NotFoundError
 from gitckpt.model.values import dataclass, field
 from gitckpt.store import local_checkpoints, notes
 from gitckpt.store.records import commit_refs, ref_names
+
+# The hook imports this: nothing heavy.
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -37,12 +35,9 @@ if TYPE_CHECKING:
     Drafts: TypeAlias = Sequence[tuple["Proposal", bytes]]
 
     class Guard(Protocol):
-        """A transaction's condition: the lease of a run.
+        """A transaction's condition: the lease of a run."""
 
-        `drives` is true for the driver's own lease, false for that of a process it started.
-        """
-
-        drives: bool
+        drives: bool  # whether it is the driver's own lease, not that of a process it started
 
         def update(self) -> Update:
             """Return the first update of the transaction."""
@@ -87,7 +82,7 @@ class Proposal:
         self._own = {name: self.fields.get(name) for name in ("pipeline", "attempt")}
 
     def document(self, before: dict[str, Any] | None, carried: dict[str, Any]) -> bytes:
-        """Return the document that follows `before`, the run's newest checkpoint if any."""
+        """Return the document that follows `previous`, the run's newest one or None."""
         self.fields.update(self._own)
         if self.fields.get("run") is not None:
             self.fields["sequence"] = ((before or {}).get("sequence") or 0) + 1
@@ -103,7 +98,6 @@ class Proposal:
         return document.render(self.fields, carried if self.state is None else self.state)
 
     def first_updates(self) -> list[Update]:
-        """Return the first updates of the transaction: lease and key."""
         updates = [self.guard.update()] if self.guard is not None else []
         return updates + (self.claim.updates(self.fields["run"]) if self.claim else [])
 
@@ -119,14 +113,9 @@ class Recorder:
     def record(
         self, proposal: Proposal, then: Sequence[Proposal] = (), needs: Sequence[str] = ()
     ) -> None:
-        """Write a checkpoint and flush it to disk.
+        """Write a checkpoint, and those in `then` after it in its run; flush them.
 
-        Those in `then` follow in its run, in one transaction, with its commit and files, and their
-        own states. The objects that it `needs` are flushed before the refs move.
-
-        Raises:
-            RefMoved: the run to start exists, or others were faster for `PATIENCE` seconds.
-            FilesPruned: the snapshot is gone.
+        Raises `RefMoved` if others were faster for `PATIENCE` seconds, and `FilesPruned`.
         """
         deadline = time.monotonic() + PATIENCE
         attempt = 0
@@ -190,6 +179,7 @@ class Recorder:
         format_ = repository.object_format
         documents = [(each.fields, object_id("blob", data, format_)) for each, data in drafts]
         line = commit_refs.Line(repository, commit, again=again) if commit else None
+        # After each prefix of the updates the store is valid; the checkpoint's own ref commits it.
         updates = first.first_updates()
         updates += ref_names.new_refs(documents, head, line.update if line is not None else None)
         needed: list[Item] = [("blob", data) for _, data in drafts]

@@ -64,7 +64,7 @@ PATIENCE = 10.0
 
 
 def turn(repository: Repository, patience: float | None = None) -> Lock:
-    """Return the lock of writers; `patience` is in seconds, by default `PATIENCE`."""
+    """Return the lock of writers; `patience` is in seconds."""
     path = os.path.join(repository.make_private_dir(), WRITE_LOCK)
     return Lock(path, PATIENCE if patience is None else patience)
 
@@ -79,7 +79,6 @@ def link_lines(entries: Iterable[CheckpointInfo]) -> dict[str, list[str]]:
 
 
 def is_own(ref: str) -> bool:
-    """Return whether a ref is that of a checkpoint, valid or not."""
     return ref.startswith(CHECKPOINTS) and ids.is_id(ref.removeprefix(CHECKPOINTS))
 
 

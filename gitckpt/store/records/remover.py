@@ -1,8 +1,4 @@
-"""Remove checkpoints: links, heads and own refs first, then what these kept.
-
-This takes two transactions, because git deletes packed refs before loose ones: in a single one, a
-kill could leave a checkpoint without its commit.
-"""
+"""Remove checkpoints: links, heads and own refs first, then the refs of objects."""
 
 from __future__ import annotations
 
@@ -60,11 +56,7 @@ class Remover:
     def remove(
         self, ids: Names, *, runs: Names | None, listed: ById | None, last: Names, settled: bool
     ) -> int:
-        """Remove checkpoints, those in `last` in a second transaction; count deleted refs.
-
-        Whatever is raised, each checkpoint is complete or gone. Unless `settled`, the caller
-        settles the keep refs once for all.
-        """
+        """Remove whole checkpoints, those in `last` second; return how many are gone."""
         wanted = {name for name in ids if not ref_names.is_foreign(ref_names.CHECKPOINTS + name)}
         deadline = time.monotonic() + PATIENCE
         gone = 0
@@ -79,8 +71,10 @@ class Remover:
                     notes.append(self._repository, {}, checkpoints.keys())
                     self._delete(checkpoints, runs, last)
                 gone += len(checkpoints)
+                # Apart: git deletes packed refs before loose ones, and a kill could leave a
+                # checkpoint without its commit.
                 self.finish({name for space in ref_names.HOLDERS for name in refs[space]})
-                if wanted and settled:
+                if wanted and settled:  # else the caller settles the keep refs once for all
                     with contextlib.suppress(LockHeld):  # a ref is locked: maintenance tries again
                         self.settle()
                 return gone

@@ -91,10 +91,7 @@ def _read_clock(repository: Repository) -> list[int] | None:
 def decide(
     store: Checkpoints, entries: ById, staying: Sequence[Candidate], rules: Policy, newest: Newest
 ) -> dict[str, Decision]:
-    """Return the decisions to thin checkpoints out, by id.
-
-    `staying` are those that do not expire otherwise, newest first.
-    """
+    """Decide which checkpoints to thin out, by id; `staying` is newest first."""
     now = store.clock()
     mine = LocalCheckpoints.read(store.repository)
     ours = [candidate for candidate in staying if mine.is_ours(entries[candidate.id])]
@@ -238,12 +235,9 @@ class ExpireResult:
 def expire(
     store: Checkpoints, rules: Policy, *, dry_run: bool = False, progress: Tell = lambda _: None
 ) -> ExpireResult:
-    """Remove what a policy lets expire; only decide if `dry_run`.
+    """Remove what a policy lets expire, or only decide it (`dry_run`).
 
-    Also removes progress checkpoints of complete phases and finishes interrupted removals. A run
-    goes as a whole, with worktree, lease and files, unless its worktree holds what no checkpoint
-    does. `failed` lists checkpoints whose refs are locked. Another `BusyError` or `GitError` is
-    raised; each checkpoint is then complete or gone.
+    Locked refs are listed in `failed`. After an error, each checkpoint is complete or gone.
     """
     if not dry_run:
         progress("clearing leftovers of interrupted commands")
@@ -308,7 +302,6 @@ def _remove_each(store: Checkpoints, ids: Collection[str], listed: ById | None =
 
 
 def _existing(store: Checkpoints, failed: Failures) -> Failures:
-    """Return the errors of checkpoints whose own ref still exists."""
     left = {id_ for id_ in failed if store.refs.read(ref_names.CHECKPOINTS + id_) is not None}
     return {id_: error for id_, error in failed.items() if id_ in left}
 
@@ -345,11 +338,8 @@ def expire_alone(
 
 
 def _due(store: Checkpoints, rules: Policy, now: int) -> tuple[list[CheckpointInfo], Newest]:
-    """Return checkpoints outside of runs that may expire, and `keep_last` limits.
-
-    Checkpoints written here count first: fetched ones dated years ahead must not push them out.
-    With too few local ones, all of them stay, and so do the newest of all.
-    """
+    """Return checkpoints outside of runs that may expire, and `keep_last` limits."""
+    # These count first: fetched checkpoints dated years ahead must not push them out.
     own = LocalCheckpoints.read(store.repository).ids_as_written(store.index.oids())
     hooks, safety = Query(triggers=HOOK_TRIGGERS), Query(triggers=[SAFETY])
     agents = Query(triggers=[MANUAL], by_agent=True)

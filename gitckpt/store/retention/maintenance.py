@@ -1,7 +1,4 @@
-"""Run background maintenance: expire, sweep leftovers, pack refs and objects.
-
-Imports only the standard library and gitckpt: the hook starts it without other packages.
-"""
+"""Run background maintenance: expire, sweep leftovers, pack refs and objects."""
 
 from __future__ import annotations
 
@@ -38,10 +35,7 @@ class RetireResult:
 def cleanup_runs(
     store: Checkpoints, *, pipeline: str | None = None, older_than: int
 ) -> RetireResult:
-    """Remove complete runs whose newest checkpoint is older than so many microseconds.
-
-    With a `pipeline`, only its runs go. A locked ref raises its error once the others are gone.
-    """
+    """Remove complete runs older than so many microseconds, of a `pipeline` if given."""
     among = None if pipeline is None else _runs_of(store, pipeline)
     decided, chains = runs.decide(store, Policy(runs_older_than=older_than), among)
     fates = runs.remove(store, chains, decided)
@@ -74,10 +68,7 @@ class Maintained:
 
 
 def maintain(repository: Repository) -> None:
-    """Expire checkpoints and runs, sweep leftovers, pack; record the outcome.
-
-    Nothing expires while the settings have a mistake: it is unclear which values should apply.
-    """
+    """Expire checkpoints and runs, sweep leftovers, pack; record the outcome."""
     try:
         require_git()
         try:
@@ -87,6 +78,7 @@ def maintain(repository: Repository) -> None:
                 problem = f"nothing expires: {rules.problem}" if rules.problem else None
                 for sentence in filter(None, (problem, rules.notice, doubt)):
                     error_log.append(repository, f"maintenance: {sentence}")
+                # After a mistake in the settings it is unclear which values should apply.
                 policy = NOTHING_EXPIRES if doubt or problem else rules.policy
                 failed = expiry.expire(store, policy).failed
         finally:  # one locked ref must not let the repository grow
@@ -102,7 +94,6 @@ def maintain(repository: Repository) -> None:
 
 
 def work(repository: Repository, *, only_pack: bool) -> None:
-    """Run maintenance in the background unless another process runs it."""
     gc.disable()  # cycle detection over 100,000 checkpoints takes 1 s and finds none
     path = os.path.join(repository.make_private_dir(), ref_names.MAINTENANCE_LOCK)
     with Lock(path, 0) as is_alone:
@@ -129,7 +120,6 @@ def expect(repository: Repository) -> None:
 
 
 def expect_in_new(repository: Repository) -> None:
-    """Record, in a repository without checkpoints, that maintenance never ran."""
     is_known = os.path.exists(os.path.join(repository.private_dir, ref_names.MAINTAINED))
     if is_known or repository.cuts():
         return
@@ -175,11 +165,8 @@ def pack(repository: Repository) -> None:
 
 
 def collect(repository: Repository) -> None:
-    """Pack loose objects if there are many, and run `git gc --auto`.
-
-    Users who only save never commit, so git would not do it. Honors `gc.auto`,
-    `maintenance.auto` and the `pre-auto-gc` hook.
-    """
+    """Pack loose objects if there are many, and run `git gc --auto`."""
+    # Users who only save never commit, so git itself would not do it.
     values = config.read(repository, r"^(maintenance\.auto|gc\.auto|gc\.cruftpacks)$")
     switches = [values.get(name, ["true"])[-1] for name in ("maintenance.auto", "gc.auto")]
     if not all(map(config.is_on, switches)):

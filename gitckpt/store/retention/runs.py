@@ -1,9 +1,4 @@
-"""Expire runs as a whole, with worktree, files and lease.
-
-If no branch holds a run's result, its last checkpoint stays. The worktree is removed first,
-while the newest checkpoint still has its contents. The checkpoint that records how the run
-ended is removed last: after a kill, the next call removes the rest.
-"""
+"""Expire whole runs, with worktree, files and lease."""
 
 from __future__ import annotations
 
@@ -54,11 +49,7 @@ class Fate:
 def decide(
     store: Checkpoints, rules: Policy, among: Collection[str] | None = None
 ) -> tuple[list[Fate], dict[str, list[CheckpointInfo]]]:
-    """Decide by policy which runs, only those `among` them, expire.
-
-    Does not look at their worktrees. Return the fate of each run, and the checkpoints of those that
-    expire, by sequence.
-    """
+    """Decide by policy which runs expire; return fates, and checkpoints of those."""
     infos = summary.summaries(store)
     _, sizes = store.index.sizes()
     unfinished = {info.run for info in infos if info.status != runstate.COMPLETE}
@@ -103,10 +94,7 @@ def foresee(store: Checkpoints, fates: Sequence[Fate]) -> list[Fate]:
 
 
 def squashed(store: Checkpoints, but: Collection[str]) -> dict[str, tuple[CheckpointInfo, str]]:
-    """Return progress checkpoints of complete phases by id, each with its phase.
-
-    Leaves out checkpoints that another checkpoint names, and the runs in `but`.
-    """
+    """Return progress checkpoints of complete phases that no other one names, by id."""
     in_progress = store.list(Query(in_run=True, status="progress", triggers=[PHASE]))
     chains = chains_of(store, {str(entry.run) for entry in in_progress}.difference(but))
     squashable: dict[str, tuple[CheckpointInfo, str]] = {}
@@ -149,17 +137,14 @@ def remove(
     *,
     settled: bool = True,
 ) -> list[Fate]:
-    """Remove the runs that expire; return the fate of each run.
-
-    `chains` has their checkpoints as of the decision; `settled` is as for `Remover.remove`. If an
-    error is raised, which no single run caused, each run is whole or lost only its worktree.
-    """
+    """Remove the runs that expire, `chains` as of the decision; return all fates."""
     due = [fate for fate in fates if fate.expires]
     done: dict[str, Fate] = {}
     for start in range(0, len(due), _AT_ONCE):
         batch = due[start : start + _AT_ONCE]
         held, refused = store.leases.acquire_all([fate.run for fate in batch], worktree.HOLDER)
         try:
+            # Worktrees first, while the newest checkpoints have their contents.
             newest = heads.newest_of(store.index, store.repository, held)
             for fate in batch:
                 progress(f"removing run {fate.run}, {len(done) + 1} of {len(due)}")
@@ -190,6 +175,7 @@ def _delete(
     while True:
         going = [fate for fate in going if fate.run not in failures]
         kept = {id_ for fate in going for id_ in fate.keeps}
+        # The one that records how a run ended goes last: after a kill, the next call goes on.
         last = {entry.id for fate in going for entry in _ending(chains[fate.run])} - kept
         runs = {e.id: fate.run for fate in going for e in chains[fate.run] if e.id not in kept}
         if not runs:
@@ -214,7 +200,6 @@ def refs_named(error: CkptError, names: Collection[str]) -> set[str]:
 
 
 def forget_leases(store: Checkpoints) -> None:
-    """Delete leases of runs that no longer exist, unless they are held or locked."""
     named = [ref.removeprefix(ref_names.LEASES) for ref, _ in store.refs.each(ref_names.LEASES)]
     existing = set(store.index.runs()) if named else set()
     for run in named:
@@ -229,7 +214,6 @@ def forget_leases(store: Checkpoints) -> None:
 
 
 def _imported(store: Checkpoints, due: Collection[str]) -> dict[str, int]:
-    """Return the import times of runs that were not continued here."""
     newest = heads.newest_of(store.index, store.repository, due) if due else {}
     oids = {entry.id: entry.oid for entry in newest.values() if entry.trigger.startswith(IMPORT)}
     origins = {str(document.run): document.imported for document in _documents(store, oids)}
@@ -298,10 +282,7 @@ def _forget(store: Checkpoints, held: Mapping[str, Hold]) -> None:
 
 
 def chains_of(store: Checkpoints, runs: Collection[str]) -> dict[str, list[CheckpointInfo]]:
-    """Return the checkpoints of some runs, by sequence.
-
-    In a run written here, foreign checkpoints that claim the run come first.
-    """
+    """Return the checkpoints of some runs by sequence, foreign ones first."""
     chains = heads.chains_of(store.index, runs)
     for run, chain in chains.items():
         ours = known(store.repository, run)
@@ -310,7 +291,7 @@ def chains_of(store: Checkpoints, runs: Collection[str]) -> dict[str, list[Check
 
 
 def _needed_by(store: Checkpoints, unfinished: Collection[str]) -> dict[str, set[str]]:
-    """Return which unfinished runs refer to each run, by run."""
+    """Return, for each run, the unfinished runs that refer to it."""
     chains = chains_of(store, unfinished).values()
     ends = {entry.id: entry.oid for chain in chains for entry in (chain[0], chain[-1])}
     named = [(id_, d.run) for d in _documents(store, ends) for _, id_ in references(d)]

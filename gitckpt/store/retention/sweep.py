@@ -33,10 +33,7 @@ _ADMIN = (
 def sweep(
     repository: Repository, refs: Refs, tell: Callable[[str], object] = lambda _: None
 ) -> list[str]:
-    """Delete and return the refs of checkpoints that do not exist.
-
-    Deletes nothing while one is being written. `tell` hears of each ref lock that was removed.
-    """
+    """Delete and return the refs of checkpoints that do not exist."""
     if repository.has_reftable:
         return []  # its transactions are atomic
     with ref_names.turn(repository, 0) as is_alone:
@@ -84,7 +81,6 @@ def left_files(repository: Repository) -> dict[str, FileMark]:
 
 
 def scratch_files(repository: Repository) -> list[str]:
-    """Return the scratch files and directories of running and of killed processes."""
     return [
         *leftovers.half_written(repository),
         *_scratch(repository),
@@ -112,7 +108,6 @@ def kind_of(path: str) -> str:
 
 
 def _scratch(repository: Repository) -> list[str]:
-    """Return gitckpt's scratch files by their names: `<kind>.<pid>.<digits>`."""
     paths = []
     admin = [git_dir for git_dir, _ in administration.registered(repository)]
     for place in (repository.private_dir, repository.common_dir, *admin):

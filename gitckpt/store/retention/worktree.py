@@ -1,9 +1,4 @@
-"""Remove the worktree of a run once a checkpoint holds all of its contents.
-
-The git directory of the worktree is moved into the private directory, the worktree is renamed,
-then both are deleted. A kill leaves a whole worktree or none; the next removal deletes the
-rest.
-"""
+"""Remove the worktree of a run once a checkpoint holds all of its contents."""
 
 from __future__ import annotations
 
@@ -56,7 +51,6 @@ def unsaved_submodules(store: Checkpoints, git_dir: str) -> list[str]:
 
 
 def _lone(store: Checkpoints, own: Repository, counterpart: Repository) -> list[str]:
-    """Describe checkpoints, and refs to commits that no other repository has."""
     descriptions = ["linked worktrees"] if administration.registered(own) else []
     form = "--format=%(objectname) %(objecttype) %(refname)"
     output = own.git.run("for-each-ref", form, *_USER_REFS).out
@@ -97,11 +91,7 @@ _SHOWN = 3
 
 
 def remove_worktree(store: Checkpoints, run: str, newest: CheckpointInfo | None = None) -> Reason:
-    """Remove the worktree of a run unless it holds what no checkpoint does.
-
-    The checkpoints stay. Ignored files go, as with `git worktree remove`. If the directory is
-    gone, what was staged is recorded first. After an error it is unchanged or renamed.
-    """
+    """Remove the worktree of a run unless it holds what no checkpoint does."""
     lease = store.leases.read(run)
     if lease is not None and store.leases.is_held(*lease) and lease[1].is_ours:
         return _remove(store, run, newest)
@@ -151,7 +141,6 @@ def finish(repository: Repository) -> list[str]:
 
 
 def half_removed(repository: Repository) -> list[str]:
-    """Return the directories that interrupted removals left."""
     parked = _parked(repository)
     paths = [*parked, *(_read_note(path).get("stage", "") for path in parked)]
     return [path for path in paths if os.path.isdir(path)]
@@ -196,7 +185,7 @@ def _remove(
         for _, own, counterpart in modules.pairs(store.repository, git_dir):
             if counterpart is not None:  # the submodule's main repository gets its checkpoints
                 submodules.bring(store, own, counterpart)
-        if os.path.lexists(path):
+        if os.path.lexists(path):  # ignored files go, as with `git worktree remove`
             _take_away(store.repository, git_dir, path)
         else:
             record_leftover(store, git_dir, path)
@@ -261,7 +250,6 @@ def _is_inside(path: str) -> bool:
 
 
 def _unsaved(store: Checkpoints, newest: Checkpoint, path: str) -> list[str]:
-    """Describe what worktree and run files hold that the newest checkpoint does not."""
     repository = administration.seen_from(store.repository, path)
     if repository is None:
         raise WorktreeError(f"{path} is no worktree", hint="see what is wrong: git ckpt doctor")
@@ -325,6 +313,7 @@ def _is_work(top: str, omitted: Omitted) -> bool:
 
 def _take_away(repository: Repository, git_dir: str, path: str) -> None:
     """Park the git directory of a worktree, rename the worktree, and delete both."""
+    # A kill leaves a whole worktree or none; the next removal deletes the rest.
     private, token = repository.make_private_dir(), os.urandom(4).hex()
     stage = os.path.join(os.path.dirname(path), f"{_AWAY}{token}")
     parked = os.path.join(private, f"{_PARKED}{token}")

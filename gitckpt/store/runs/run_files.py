@@ -76,7 +76,6 @@ def names(repository: Repository, snapshot: str | None) -> list[str]:
 
 
 def masked(repository: Repository, snapshot: str | None) -> list[str]:
-    """Return the run files of a snapshot that have masked secrets."""
     # cat-file reads one name per line.
     paths = [name for name in names(repository, snapshot) if "\n" not in name]
     revs = [f"{snapshot}:{ENTRY}/{name}" for name in paths]
@@ -114,7 +113,7 @@ class _Captured:
 
 
 class RunFiles:
-    """The files of a run; the directory, an absolute path, need not exist."""
+    """The files of a run below an absolute path, which need not exist."""
 
     def __init__(self, path: str) -> None:
         self.path = path
@@ -124,10 +123,7 @@ class RunFiles:
     def added(
         self, repository: Repository, objects: Objects, files: Worktree, commit: str, limits: Limits
     ) -> Worktree:
-        """Add these files to a captured `Worktree`; symbolic links are always omitted.
-
-        `commit` is the linked one, "" for none.
-        """
+        """Add these files to a captured `Worktree` of a commit ("" for none)."""
         private_dirs.require(self.path)
         if files.degraded or not os.path.isdir(self.path):
             return files
@@ -165,7 +161,6 @@ class RunFiles:
         return contents
 
     def bring_back(self, repository: Repository, objects: Objects, tree: str) -> None:
-        """Write missing files from a snapshot, never outside the directory."""
         bounds.require(repository, tree, "")
         content = next(objects.read([tree], None))
         entries = manifest.decoded(content[1], repository, tree) if content else {}
@@ -177,17 +172,14 @@ class RunFiles:
     def take_back(
         self, repository: Repository, objects: Objects, now: str, then: str | None
     ) -> None:
-        """Restore the output to that of an earlier snapshot (None: without such files).
-
-        Files that are not in `now`, a snapshot of the present files, such as suspected secrets,
-        stay unless they are in the way.
-        """
+        """Restore the output of an earlier snapshot, or remove it if that is None."""
         private_dirs.require(self.path)
         bounds.require(repository, now, "")
         mounted = mounts.reason(self.path)
         if mounted is not None:
             problem = f"the output of the run cannot be restored: {mounted}"
             raise WorktreeError(problem, hint="unmount that, then run the command again")
+        # Other files, such as suspected secrets, stay unless they are in the way.
         written = leaves(repository, now, [os.fsencode(f"{ENTRY}/{OUTPUT}/")])
         try:
             for path, _, _ in written:
@@ -274,10 +266,7 @@ def _read_object(objects: Objects, kind: str, oid: str) -> bytes:
 
 
 def _put(path: str, data: bytes, top: str, *, is_executable: bool = False) -> None:
-    """Write a file atomically: existing files are never checked for a torn write.
-
-    `top` is the directory of the run's files; no snapshot includes a scratch file in it.
-    """
+    """Write and flush a file atomically, with a scratch file in the directory `top`."""
     directory = os.path.dirname(path)
 
     def opened(scratch: str, flags: int) -> int:
@@ -298,10 +287,7 @@ def _put(path: str, data: bytes, top: str, *, is_executable: bool = False) -> No
 def with_inputs(
     repository: Repository, objects: Objects, files: Worktree, commit: str, inputs: Inputs
 ) -> Worktree:
-    """Add the inputs (name → content) of a starting run to a `Worktree` record.
-
-    Stored contents are masked, so call `RunFiles.keep` as well. `commit` is "" for none.
-    """
+    """Add the inputs of a starting run, masked, to a `Worktree` record."""
     captured = _Captured(repository)
     blobs: Entries = {}
     for name, data in inputs.items():

@@ -45,7 +45,7 @@ class Attempts:
         self._attempts: Counter[str] | None = Counter() if is_new else None
 
     def phases(self, completed: Iterable[str]) -> list[str]:
-        """Return the known phases of the run, `completed` first, then by first appearance."""
+        """Return the run's phases, `completed` first, then in order of appearance."""
         entries = trust.written_here(self._store, Query(run=self._run))
         names = [split(e.label)[0] for e in entries if e.trigger not in (*WITHIN, STEP)]
         phases = [name for name in reversed(names) if name not in NOT_PHASES]
@@ -164,13 +164,11 @@ def _places(store: Checkpoints, runs: Sequence[str]) -> dict[str, str]:
 
 
 def _reported_label(store: Checkpoints, label: str, oid: str, trigger: str) -> str:
-    """Return the label that a program, user or agent left a run with.
-
-    For steps the next one may have begun, so their state decides.
-    """
+    """Return the label that a program, user or agent left a run with."""
     name, status = phase.split(label)
     if trigger not in (STEP, OF_TRACKS) or status == "complete":
         return label
+    # The next step may have begun, so the state decides.
     content = next(store.objects.read([oid]))
     try:
         state = codec.decode(content[1], ref_names.RUNS).state if content is not None else {}
@@ -223,11 +221,7 @@ _FIRST = 100  # checkpoints are tried before all: hooks record at each commit
 
 
 def latest_resumable(store: Checkpoints) -> Checkpoint | None:
-    """Return the checkpoint to continue from, or None; see `Store.latest_resumable`.
-
-    A script records `--phase run-complete` when nothing is left to do. Within a run the sequence
-    decides, otherwise the time. Unreadable and fetched checkpoints are skipped.
-    """
+    """Return the checkpoint to continue from, or None; see `Store.latest_resumable`."""
     chains = (trust.written_here(store, Query(run=info.run)) for info in unfinished(store))
     of_runs = filter(None, (_first_readable(store, chain) for chain in chains))
     candidates = filter(None, (next(of_runs, None), _outside(store)))

@@ -1,7 +1,4 @@
-"""Trust: a foreign run continues only after the user approves it.
-
-`gitckpt.store.local_checkpoints` lists what was written here, and never fetched checkpoints.
-"""
+"""Check that a run was written here; a foreign one needs the user's approval."""
 
 from __future__ import annotations
 
@@ -31,23 +28,17 @@ _LONG = 2000  # characters of a value are shown
 
 
 class Untrusted(UsageError):
-    """A checkpoint to continue from was not written here.
-
-    `candidates` lists what to consider before trusting it, a line each.
-    """
+    """A checkpoint to continue from was not written here."""
 
     def __init__(self, message: str, account: Sequence[str], *, hint: str) -> None:
         super().__init__(message, hint=hint)
-        self.candidates = list(account)
+        self.candidates = list(account)  # what to consider before trusting it, by line
 
 
 def is_ours(store: Checkpoints, checkpoint: Checkpoint) -> bool:
-    """Return whether a checkpoint was written or adopted here.
-
-    Outside of runs, a checkpoint without a pipeline counts as local unless it was replaced.
-    """
+    """Return whether a checkpoint was written or adopted here."""
     run = checkpoint.run
-    if run is None:
+    if run is None:  # without a pipeline, it can only be restored
         return checkpoint.pipeline is None and not store.is_replaced(checkpoint.id)
     oids = {store.refs.read(ref_names.CHECKPOINTS + checkpoint.id)}
     if store.refs.read(ref_names.RUNS + run) is not None:
@@ -59,10 +50,7 @@ def is_ours(store: Checkpoints, checkpoint: Checkpoint) -> bool:
 
 
 def read(store: Checkpoints, run: str, checkpoint_id: str) -> Checkpoint:
-    """Return a checkpoint of this run, or of one that it continues.
-
-    Raises `NotFoundError` if it is gone, `Untrusted` if a fetch has replaced it.
-    """
+    """Return a checkpoint of this run, or of one it continues; else `Untrusted`."""
     ref = ref_names.CHECKPOINTS + checkpoint_id
     oid = store.refs.read(ref) if ids.is_id(checkpoint_id) else None
     if oid is None:
@@ -83,11 +71,7 @@ def written_here(store: Checkpoints, query: Query) -> Iterator[CheckpointInfo]:
 
 
 def adopt(store: Checkpoints, run: str, head: str | None = None, *, by: str | None = None) -> None:
-    """Adopt the existing checkpoints of a run; later fetched ones are foreign again.
-
-    `head` is the oid that was shown to the user; `by` is the run that continues from it, if the run
-    itself stays foreign.
-    """
+    """Adopt the checkpoints of a run, or let the run `by` continue from its `head`."""
     entries = store.list(Query(run=run))
     known = LocalCheckpoints.read(store.repository, [entry.id for entry in entries])
     newest = _newest_local(store, run)
@@ -134,10 +118,7 @@ def refusal(store: Checkpoints, checkpoint: Checkpoint, account: Sequence[str]) 
 
 
 def account(store: Checkpoints, checkpoint: Checkpoint, commands: Sequence[str] = ()) -> list[str]:
-    """Describe what to consider before continuing from a foreign checkpoint, by line.
-
-    The lines are not escaped for a terminal. `commands` would run, if known.
-    """
+    """Describe by line what to consider before trusting a checkpoint, unescaped."""
     newest = _newest_local(store, checkpoint.run) if checkpoint.run is not None else None
     before = store.read(newest.id) if newest is not None else None
     name = f"checkpoint {before.id[: ids.SHORT]}" if before else "the commit that is checked out"
@@ -194,7 +175,6 @@ def _text(value: Any) -> str:
 
 
 def _inputs(store: Checkpoints, checkpoint: Checkpoint, pipeline: Pipeline) -> list[str]:
-    """Describe the inputs of a run; of files also how their copies begin."""
     lines, copies = [], _copies(store, checkpoint.tree) if pipeline.contents else {}
     for name, value in pipeline.inputs.items():
         line = f"{name} = {value}"
