@@ -223,7 +223,7 @@ class Checkpoints:
                 then.label, then.state, then.details, checkpoint_id=then_id, instant=now
             )
             recorder(proposal, then=[Proposal(*second[1:], keeps=keeps)])
-            then.made = draft.recorded(*second)
+            then.checkpoint = draft.recorded(*second)
         elif start is None:
             recorder(proposal)
         else:
@@ -268,7 +268,9 @@ class Checkpoints:
             return self.record(used, state, worktree=files, **options)
 
         def remove(torn: Collection[str]) -> None:
-            second = [then.made.id] if then is not None and then.made is not None else []
+            second = (
+                [then.checkpoint.id] if then is not None and then.checkpoint is not None else []
+            )
             self.remove([*torn, *second])
 
         common = self.repository, self.objects, attempt, remove, self.announce

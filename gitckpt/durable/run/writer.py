@@ -275,7 +275,9 @@ class Writer:
             made = self._store.save(first.label, state, beside=self._files, **how)
         else:
             made = self._store.record(first.label, state, worktree=self.newest.worktree, **how)
-        self._adopt([made, *([then.made] if then is not None and then.made is not None else [])])
+        self._adopt(
+            [made, *([then.checkpoint] if then is not None and then.checkpoint is not None else [])]
+        )
 
     def _with_steps(self, pending: _Pending) -> Mapping[str, Any]:
         rewinds = pending.details.get("rewound_to")

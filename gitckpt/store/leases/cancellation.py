@@ -47,8 +47,8 @@ def _await_end(leases: Leases, run: str, token: int, wait: float) -> None:
             hint = f"let it continue: kill -CONT {pid}; or take the run from it: {take_over}"
             problem = f"run {run} was asked to stop, but its process {pid} is stalled"
             raise CkptError(problem, hint=hint)
-        rest = deadline - time.monotonic()
-        if rest <= 0:
+        seconds = deadline - time.monotonic()
+        if seconds <= 0:
             hint = f"it stops at its next check; see: git ckpt status {run}"
             raise CkptError(f"run {run} was asked to stop and has not stopped yet", hint=hint)
-        time.sleep(min(rest, _INTERVAL))
+        time.sleep(min(seconds, _INTERVAL))

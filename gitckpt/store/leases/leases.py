@@ -68,16 +68,20 @@ class Lease:
         """Expiry for readers that cannot see the process, in microseconds since the epoch."""
         return min(times.from_text(self.expires), times.from_text(self.renewed) + LONGEST)
 
-    def is_endless(self, now: int) -> bool:
+    def is_endless(self, instant: int) -> bool:
         """Return whether the lease is valid longer than any driver would write."""
         expires, renewed = times.from_text(self.expires), times.from_text(self.renewed)
-        return self.released is None and max(expires - renewed, renewed - now) > LONGEST
+        return self.released is None and max(expires - renewed, renewed - instant) > LONGEST
 
     @property
     def is_here(self) -> bool:
         """Whether its process, if it lives, is visible to this process."""
-        here = filesystem.here()
-        return (self.host, self.boot, self.namespace) == (here.name, here.boot, here.namespace)
+        machine = filesystem.here()
+        return (self.host, self.boot, self.namespace) == (
+            machine.name,
+            machine.boot,
+            machine.namespace,
+        )
 
     @property
     def is_ours(self) -> bool:
@@ -89,8 +93,8 @@ class Lease:
 
 def render(lease: Lease) -> bytes:
     values = {name: getattr(lease, name) for name in Lease.__slots__ if name != "unknown"}
-    known = {name: v for name, v in values.items() if v is not None and v is not False}
-    return toml.dumps({"version": 1, **known, **lease.unknown}, budget.RECORD).encode()
+    items = {name: v for name, v in values.items() if v is not None and v is not False}
+    return toml.dumps({"version": 1, **items, **lease.unknown}, budget.RECORD).encode()
 
 
 def parse(data: bytes, ref: str) -> Lease:
@@ -184,7 +188,7 @@ class LockFiles:
         with open(fd, "wb", buffering=0) as file:
             file.write("\n".join(["", *oids, ""]).encode("ascii"))
 
-    def knows(self, lease: Lease, oid: str) -> bool:
+    def has_noted(self, lease: Lease, oid: str) -> bool:
         try:
             fd = self._open(lease, os.O_RDONLY | os.O_NONBLOCK)
         except (OSError, CkptError):
@@ -197,7 +201,7 @@ class LockFiles:
 
     def is_alive(self, lease: Lease, oid: str) -> bool | None:
         """Return whether the writer of a lease lives; None if unknown."""
-        if not self.knows(lease, oid):
+        if not self.has_noted(lease, oid):
             return None
         if locked := is_locked(self._path(lease)):
             return True
@@ -273,7 +277,7 @@ class Leases:
     def is_process(self, oid: str, lease: Lease) -> bool:
         if not lease.is_here or lease.pid <= 1 or not lease.started:
             return False
-        return self._files.knows(lease, oid) and filesystem.start_of(lease.pid) == lease.started
+        return self._files.has_noted(lease, oid) and filesystem.start_of(lease.pid) == lease.started
 
     def refusal(self, oid: str, lease: Lease) -> LeaseHeld:
         run, driven = lease.run, f"run {lease.run} is driven by {lease.sentence()}"
@@ -297,7 +301,7 @@ class Leases:
         if length > LONGEST:
             hint = f"the longest is {LONGEST} µs"
             raise UsageError(f"a lease of {length} µs is too long", hint=hint)
-        lease, old, before = self._next(run, holder, length, take_over=take_over)
+        lease, old, predecessor = self._next(run, holder, length, take_over=take_over)
         self._files.acquire(lease)
         try:
             oid = self.swap(lease, old, is_ours=True)
@@ -310,7 +314,7 @@ class Leases:
         except BaseException:
             self._files.release(lease, is_over=False)  # it may have been written
             raise
-        return Hold(self, oid, lease, length, before, is_first=not old)
+        return Hold(self, oid, lease, length, predecessor, is_first=not old)
 
     def acquire_all(
         self, runs: Iterable[str], holder: str
@@ -321,7 +325,7 @@ class Leases:
         documents, updates = [], []
         for run in runs:
             try:
-                lease, old, before = self._next(run, holder, LENGTH)
+                lease, old, predecessor = self._next(run, holder, LENGTH)
                 self._files.acquire(lease)
             except CkptError as error:
                 refused[run] = error
@@ -329,7 +333,7 @@ class Leases:
             documents.append(render(lease))
             oid = object_id("blob", documents[-1], self._repository.object_format)
             updates.append(Update(ref_names.LEASES + run, oid, old))
-            holds[run] = Hold(self, oid, lease, LENGTH, before, is_first=not old)
+            holds[run] = Hold(self, oid, lease, LENGTH, predecessor, is_first=not old)
         try:
             if updates:
                 any_lease = next(iter(holds.values())).lease
@@ -337,10 +341,10 @@ class Leases:
                 self._objects.write([("blob", data) for data in documents])
                 self._refs.update(updates)
         except CkptError:  # one held lease fails the whole transaction
-            wanted, holds = holds, {}
-            for hold in wanted.values():
+            new_holds, holds = holds, {}
+            for hold in new_holds.values():
                 hold.close(is_over=True)
-            for run in wanted:
+            for run in new_holds:
                 try:
                     holds[run] = self.acquire(run, holder)
                 except CkptError as error:
@@ -351,12 +355,12 @@ class Leases:
         self, run: str, holder: str, length: int, *, take_over: bool = False
     ) -> tuple[Lease, str, Lease | None]:
         """Return the next lease of a run; oid ("" for none) and lease that it replaces."""
-        now = self.clock()
-        before: Lease | None = None
+        instant = self.clock()
+        predecessor: Lease | None = None
         oid = self.current(run) or ""
         try:
-            oid, before = self.read(run) or ("", None)
-            token = before.token + 1 if before is not None else 1
+            oid, predecessor = self.read(run) or ("", None)
+            token = predecessor.token + 1 if predecessor is not None else 1
         except InvalidCheckpoint as error:
             if not oid or error.field == "version":  # a newer gitckpt may drive it
                 raise
@@ -366,15 +370,17 @@ class Leases:
             token = MOST_TOKENS
         if token >= MOST_TOKENS:
             # Larger than any earlier token, whose children must stay fenced.
-            token = now // times.MICRO
-        if before is not None and self.is_held(oid, before):
-            may_be_taken = take_over and (self.is_stalled(oid, before) or before.is_endless(now))
+            token = instant // times.MICRO
+        if predecessor is not None and self.is_held(oid, predecessor):
+            may_be_taken = take_over and (
+                self.is_stalled(oid, predecessor) or predecessor.is_endless(instant)
+            )
             if not may_be_taken:
-                raise self.refusal(oid, before)
-        here, pid = filesystem.here(), os.getpid()
-        process = here.name, here.boot, here.namespace, pid, filesystem.start_of(pid)
-        acquired, expires = times.to_text(now), times.to_text(now + length)
-        return Lease(run, token, holder, *process, acquired, acquired, expires), oid, before
+                raise self.refusal(oid, predecessor)
+        machine, pid = filesystem.here(), os.getpid()
+        process = machine.name, machine.boot, machine.namespace, pid, filesystem.start_of(pid)
+        acquired, expires = times.to_text(instant), times.to_text(instant + length)
+        return Lease(run, token, holder, *process, acquired, acquired, expires), oid, predecessor
 
     def swap(self, lease: Lease, old: str, *, is_ours: bool = False) -> str:
         """Replace a lease at the oid `old` ("" for none), or raise `RefMoved`."""
@@ -392,16 +398,16 @@ class Leases:
     def cancel(self, run: str) -> tuple[str, Lease] | None:
         """Ask the driver of a run to stop; return its lease with oid, or None without one."""
         for _ in range(20):
-            held = self.read(run)
-            if held is None or not self.is_held(*held):
+            current = self.read(run)
+            if current is None or not self.is_held(*current):
                 return None
-            oid, lease = held
-            is_ours = self._files.knows(lease, oid)
+            oid, lease = current
+            is_ours = self._files.has_noted(lease, oid)
             try:
                 self.swap(replace(lease, cancelled=True), oid, is_ours=is_ours)
             except RefMoved:
                 continue
-            return held
+            return current
         problem = f"the lease of {run} changed at each of 20 attempts"
         raise BusyError(problem, hint="run the command again")
 
@@ -421,7 +427,7 @@ class Hold:
     _oid: str
     lease: Lease  # as last written
     _length: int
-    before: Lease | None  # the lease that it replaced; None for the first or an invalid one
+    predecessor: Lease | None  # the lease that it replaced; None for the first or an invalid one
     is_first: bool  # its run had none before
     _is_open: bool = True
     _mutex: Any = field(default_factory=threading.RLock)
@@ -448,14 +454,14 @@ class Hold:
             self.lease = replace(self.lease, cancelled=current[1].cancelled)
 
     def renew(self) -> None:
-        now = self._leases.clock()
-        renewed, expires = times.to_text(now), times.to_text(now + self._length)
+        instant = self._leases.clock()
+        renewed, expires = times.to_text(instant), times.to_text(instant + self._length)
         self._write(lambda lease: replace(lease, renewed=renewed, expires=expires))
 
     def release(self) -> None:
-        now = times.to_text(self._leases.clock())
+        instant = times.to_text(self._leases.clock())
         try:
-            self._write(lambda lease: replace(lease, released=now))
+            self._write(lambda lease: replace(lease, released=instant))
         finally:
             self.close(is_over=self.lease.released is not None)
 

@@ -54,7 +54,7 @@ def require_known(details: Details) -> None:
         raise UsageError(f"there is no argument {unknown[0]!r}", hint=f"valid ones: {names}")
 
 
-def require_call(label: str, details: Details, /, **others: object) -> None:
+def require_call(label: str, details: Details, /, **options: object) -> None:
     """Check all arguments of `Checkpoints.record` or `save` before anything happens."""
     require_text("label", label)
     for key in _GIVEN:
@@ -68,23 +68,25 @@ def require_call(label: str, details: Details, /, **others: object) -> None:
     require_text("id", details.get("id", ""))
     require_text("trigger", details.get("trigger", MANUAL))
     require_known(details)
-    start, run = others.get("start"), details.get("run")
+    start, run = options.get("start"), details.get("run")
     for name in ("start", "key", "base"):
-        require_text(name, others.get(name), may_be_none=True)
+        require_text(name, options.get(name), may_be_none=True)
     for name in ("change", "progress_of"):
-        require_callable(name, others.get(name), may_be_none=True)
-    strings("keeps", others.get("keeps", ()))  # type: ignore[arg-type]
-    if others.get("key") is not None and start is None:
+        require_callable(name, options.get(name), may_be_none=True)
+    strings("keeps", options.get("keeps", ()))  # type: ignore[arg-type]
+    if options.get("key") is not None and start is None:
         hint = "name it: start=…, or find the run: Store.run_of(key)"
         raise UsageError("a key is for a run that starts", hint=hint)
-    states = others.get("change"), others.get("state")
+    states = options.get("change"), options.get("state")
     for pair, values in (("start and run", (start, run)), ("change and state", states)):
         if None not in values:
             raise UsageError(f"{pair} exclude each other", hint="give one of them")
-    if others.get("progress_of") is not None and others.get("change") is None:
+    if options.get("progress_of") is not None and options.get("change") is None:
         hint = "give change, too, or progress instead"
         raise UsageError("progress_of needs the state that change returns", hint=hint)
-    require("worktree", others.get("worktree"), (Worktree, NoneType), "what Store.capture returned")
+    require(
+        "worktree", options.get("worktree"), (Worktree, NoneType), "what Store.capture returned"
+    )
 
 
 _KNOWN = frozenset(key.name for key in _GIVEN)
@@ -169,8 +171,8 @@ class Changing:
             # Reserves its position before the tables that a run carries on.
             self._fields["progress"] = None
 
-    def __call__(self, before: dict[str, Any]) -> dict[str, Any]:
-        self.state = self._change(before)
+    def __call__(self, old_state: dict[str, Any]) -> dict[str, Any]:
+        self.state = self._change(old_state)
         if self._progress_of is not None:
             self.checkpoint = replace(self.checkpoint, progress=self._progress_of(self.state))
             self._fields["progress"] = codec.fields(self.checkpoint).get("progress")
@@ -185,4 +187,4 @@ class Successor:
     label: str
     state: Mapping[str, Any]
     details: Details
-    made: Checkpoint | None = None
+    checkpoint: Checkpoint | None = None

@@ -85,17 +85,17 @@ ById = Mapping[str, CheckpointInfo]  # by id
 
 def submodules(checkpoint: Checkpoint) -> str:
     captured = checkpoint.worktree.submodules if checkpoint.worktree is not None else ()
-    return "".join(f"{each.checkpoint} {each.path}\0" for each in captured)
+    return "".join(f"{submodule.checkpoint} {submodule.path}\0" for submodule in captured)
 
 
 def references(checkpoint: Checkpoint) -> list[tuple[str, str]]:
     """Return the other checkpoints that a document names, except its parent, by key."""
-    named = {"forked_from": checkpoint.forked_from, "rewound_to": checkpoint.rewound_to}
+    ids = {"forked_from": checkpoint.forked_from, "rewound_to": checkpoint.rewound_to}
     if checkpoint.attempt is not None:
-        named["attempt.began"] = checkpoint.attempt.began
+        ids["attempt.began"] = checkpoint.attempt.began
     completed = checkpoint.pipeline.completed if checkpoint.pipeline is not None else {}
-    named |= {f"pipeline.completed.{name}": id_ for name, id_ in completed.items()}
-    return [(key, id_) for key, id_ in named.items() if id_ is not None]
+    ids |= {f"pipeline.completed.{name}": id_ for name, id_ in completed.items()}
+    return [(key, id_) for key, id_ in ids.items() if id_ is not None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,7 +165,7 @@ RUN_IDS = _EACH_RUN + "SELECT run FROM each WHERE run IS NOT NULL"  # noqa: S608
 # Trigger of imports from files in which agents report steps; such a run had no driver.
 OF_TRACKS = f"{IMPORT}superpowers"
 
-_NO_NEWS = tuple(word for word in NOT_PHASES if word != "run")
+_NO_NEWS = tuple(name for name in NOT_PHASES if name != "run")
 
 _DRIVEN = f"(trigger = '{PHASE}' OR (trigger GLOB '{IMPORT}*' AND trigger <> '{OF_TRACKS}'))"
 _TOLD = f"trigger NOT IN {WITHIN} AND name NOT IN {_NO_NEWS}"

@@ -69,7 +69,7 @@ def find(text: str, repository: Repository, index: Index, linked: Linked) -> str
         return latest(repository, index).id
     if text == LATEST_ANY:
         return _latest_any(repository, index)
-    checkpoint, run = _named(text, repository, index)
+    checkpoint, run = _resolve(text, repository, index)
     newest = heads.newest(index, repository, run) if run is not None else None
     checkpoint = newest.id if newest is not None else checkpoint
     checkpoint = checkpoint or _by_rev(text, repository, linked)
@@ -87,16 +87,16 @@ def linked(commit: str, repository: Repository, objects: Objects, index: Index) 
     listed = index.select(Query(ids=list(map(note.link_id, (*lines, *pending)))))
     # The note also lists checkpoints of the commits it replaced; a full note lacks some of them.
     commits = {commit, *(entry.git_sha for entry in listed if note.is_full(lines))} - {""} or {""}
-    own = [entry.id for oid in commits for entry in index.select(Query(git_sha=oid))]
-    return index.select(Query(ids=[*(entry.id for entry in listed), *own]))
+    entry_ids = [entry.id for oid in commits for entry in index.select(Query(git_sha=oid))]
+    return index.select(Query(ids=[*(entry.id for entry in listed), *entry_ids]))
 
 
 def latest(repository: Repository, index: Index) -> CheckpointInfo:
     """Return the newest checkpoint of this worktree, or of its run, but no safety one."""
-    if newest := _find_newest(index, repository, _of_this_worktree):
+    if newest := _find_newest(index, repository, _pick_from_worktree):
         return newest
-    known, place = LocalCheckpoints.read(repository), local_checkpoints.place_of(repository)
-    if any(known.was_captured_in(id_, place) for id_ in known.replaced(index.oids())):
+    local, place = LocalCheckpoints.read(repository), local_checkpoints.place_of(repository)
+    if any(local.was_captured_in(id_, place) for id_ in local.replaced(index.oids())):
         hint = "put back what was written here: git ckpt verify --repair"
         raise NotFoundError("a fetch has replaced the checkpoints of this worktree", hint=hint)
     if not index.select(Query(limit=1)):
@@ -106,7 +106,7 @@ def latest(repository: Repository, index: Index) -> CheckpointInfo:
 
 
 def _latest_any(repository: Repository, index: Index) -> str:
-    if newest := _find_newest(index, repository, _ours):
+    if newest := _find_newest(index, repository, _pick_local):
         return newest.id
     if not LocalCheckpoints.read(repository):  # a fresh clone: nothing is listed as written here
         for entry in index.select(Query(in_run=False)):
@@ -130,26 +130,26 @@ def _none_yet() -> NotFoundError:
     return NotFoundError("there are no checkpoints yet", hint="make one: git ckpt save")
 
 
-def _ours(entries: Infos, repository: Repository) -> Iterator[CheckpointInfo]:
-    known = LocalCheckpoints.read(repository, [entry.id for entry in entries])
-    return (entry for entry in entries if entry.trigger != SAFETY and known.is_ours(entry))
+def _pick_local(entries: Infos, repository: Repository) -> Iterator[CheckpointInfo]:
+    local = LocalCheckpoints.read(repository, [entry.id for entry in entries])
+    return (entry for entry in entries if entry.trigger != SAFETY and local.is_ours(entry))
 
 
-def _of_this_worktree(entries: Infos, repository: Repository) -> Iterator[CheckpointInfo]:
-    known = LocalCheckpoints.read(repository, [entry.id for entry in entries])
+def _pick_from_worktree(entries: Infos, repository: Repository) -> Iterator[CheckpointInfo]:
+    local = LocalCheckpoints.read(repository, [entry.id for entry in entries])
     place, owner = local_checkpoints.place_of(repository), ref_names.owner_in(repository.git_dir)
-    for entry in _ours(entries, repository):
+    for entry in _pick_local(entries, repository):
         is_of_run = owner is not None and owner.run is not None and owner.run == entry.run
-        if is_of_run or known.was_captured_in(entry.id, place):
+        if is_of_run or local.was_captured_in(entry.id, place):
             yield entry
 
 
 def named_run(text: str, repository: Repository, index: Index) -> str | None:
     require_text("id", text)
-    return _named(text, repository, index)[1]
+    return _resolve(text, repository, index)[1]
 
 
-def _named(text: str, repository: Repository, index: Index) -> tuple[str | None, str | None]:
+def _resolve(text: str, repository: Repository, index: Index) -> tuple[str | None, str | None]:
     folded = text.lower()
     ref = ref_names.CHECKPOINTS + folded
     if ids.is_id(folded) and (plain(repository, ref) or repository.cat_file.info(ref)):
@@ -198,14 +198,14 @@ def _by_rev(text: str, repository: Repository, linked: Linked) -> str | None:
     entries = linked(commit)
     if not entries:
         raise NotFoundError(f"no checkpoint is linked to commit {commit[:10]} ({text})", hint=_LIST)
-    preferred = [*_of_this_worktree(entries, repository), *_ours(entries, repository)]
+    preferred = [*_pick_from_worktree(entries, repository), *_pick_local(entries, repository)]
     if preferred:
         return preferred[0].id
     # Else the first fetched checkpoint that replaces no local one. No safety checkpoint: its
     # restore, run twice, would undo itself.
-    known = LocalCheckpoints.read(repository, [entry.id for entry in entries])
+    local = LocalCheckpoints.read(repository, [entry.id for entry in entries])
     for entry in entries:
-        if entry.trigger != SAFETY and not known.is_replaced(entry.id, entry.oid):
+        if entry.trigger != SAFETY and not local.is_replaced(entry.id, entry.oid):
             return entry.id
     problem = f"commit {commit[:10]} ({text}) only has checkpoints made before files were replaced"
     raise NotFoundError(problem, hint=f"to undo that replacement: git ckpt undo; or {_LIST}")
@@ -213,11 +213,11 @@ def _by_rev(text: str, repository: Repository, linked: Linked) -> str | None:
 
 def _not_found(text: str, index: Index) -> NotFoundError:
     recent = [entry.id for entry in index.select(Query(limit=1000))]
-    known = [LATEST, LATEST_ANY, *index.runs(), *recent]
-    close = closest(text, [*known, *(name[: len(text)] for name in known)], likeness=0.7)
+    names = [LATEST, LATEST_ANY, *index.runs(), *recent]
+    close = closest(text, [*names, *(name[: len(text)] for name in names)], likeness=0.7)
     hint = _LIST
     if close:
-        hint = f"did you mean {next(name for name in known if name.startswith(close))}?"
+        hint = f"did you mean {next(name for name in names if name.startswith(close))}?"
     elif len(text) < ids.MIN_PREFIX:
         hint = f"give at least {ids.MIN_PREFIX} characters of an id, or {_LIST}"
     return NotFoundError(f"no checkpoint, run or commit goes by {text!r}", hint=hint)

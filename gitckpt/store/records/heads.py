@@ -38,8 +38,8 @@ def _select(index: Index, **criteria: Any) -> list[CheckpointInfo]:
 def chain(index: Index, repository: Repository, run: str) -> list[CheckpointInfo]:
     """List the checkpoints of a run, newest first; only local ones if it has any."""
     entries = _select(index, run=run)  # also fetched ones, which must not decide anything
-    known = local_checkpoints.known(repository, run)
-    return [entry for entry in entries if entry.oid in known] or entries
+    oids = local_checkpoints.known(repository, run)
+    return [entry for entry in entries if entry.oid in oids] or entries
 
 
 def newest(index: Index, repository: Repository, run: str) -> CheckpointInfo | None:
@@ -62,18 +62,18 @@ def newest_of(
 ) -> dict[str, CheckpointInfo]:
     newest = {}
     for run, entries in chains_of(index, runs).items():
-        known = local_checkpoints.known(repository, run)
-        newest[run] = next((entry for entry in entries if entry.oid in known), entries[0])
+        oids = local_checkpoints.known(repository, run)
+        newest[run] = next((entry for entry in entries if entry.oid in oids), entries[0])
     return newest
 
 
 def recorded_among(
-    noted: Iterable[bytes], run: str, objects: Objects, refs: Refs
+    lines: Iterable[bytes], run: str, objects: Objects, refs: Refs
 ) -> Checkpoint | None:
     """Return the first document that is a checkpoint of a run, or None."""
     # A hook that is killed before it moves the head leaves that behind while a driver goes on:
     # two checkpoints would get one number.
-    for line in noted:
+    for line in lines:
         oid = line.decode("ascii", "replace")
         content = next(objects.read([oid])) if ids.is_oid(oid) else None
         if content is not None and content[0] == "blob":
@@ -88,7 +88,9 @@ class Heads:
     _refs: Refs
     _objects: Objects
     _index: Callable[[], Index]
-    _knows: Callable[[str, str], bool]  # takes a run and the oid of a document; was it written here
+    _is_local: Callable[
+        [str, str], bool
+    ]  # takes a run and the oid of a document; was it written here
     _moved: set[str] = field(default_factory=set)
 
     def read(self, run: str) -> Checkpoint:
@@ -105,7 +107,7 @@ class Heads:
     def is_ours(self, run: str) -> bool:
         """Return whether the document of a run's head was written or adopted here."""
         oid = self._refs.read(ref_names.RUNS + run) if ids.is_run_id(run) else None
-        return oid is not None and self._knows(run, oid)
+        return oid is not None and self._is_local(run, oid)
 
     def catch_up(self, run: str) -> Checkpoint:
         self.move_up(run)
@@ -116,11 +118,15 @@ class Heads:
         ref = ref_names.RUNS + ids.require_run_id(run)
         entries = _select(self._index(), run=run, limit=1)
         old = self._refs.read(ref)
-        if entries and entries[0].oid != old and not self._knows(run, entries[0].oid):
+        if entries and entries[0].oid != old and not self._is_local(run, entries[0].oid):
             # A head that was written here only moves to checkpoints written here.
-            chain = _select(self._index(), run=run)
-            ours = [entry for entry in chain if self._knows(run, entry.oid)]
-            entries = ours if ours and (old is None or self._knows(run, old)) else entries
+            entries_of_run = _select(self._index(), run=run)
+            local_entries = [entry for entry in entries_of_run if self._is_local(run, entry.oid)]
+            entries = (
+                local_entries
+                if local_entries and (old is None or self._is_local(run, old))
+                else entries
+            )
         if entries and entries[0].oid != old:
             head = ref_names.run_head(next(self._objects.read([old])), ref) if old else None
             if head is None or (head.sequence or 0) < (entries[0].sequence or 0):
@@ -173,9 +179,9 @@ def clear(repository: Repository, tell: Callable[[str], None], in_the_way: str) 
 def discard_left(repository: Repository, tell: Callable[[str], object]) -> None:
     """Remove and report stale locks of refs; the caller holds the lock of writers."""
     stale = leftovers.left_locks(repository, locks(repository))
-    gone = sorted(path for path, mark in stale.items() if leftovers.discard(path, mark))
-    if gone:
-        tell(f"removed {first_of(gone, 1)}: a killed git had left it behind")
+    paths = sorted(path for path, mark in stale.items() if leftovers.discard(path, mark))
+    if paths:
+        tell(f"removed {first_of(paths, 1)}: a killed git had left it behind")
 
 
 def is_ours(repository: Repository, path: str) -> bool:

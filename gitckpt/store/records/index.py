@@ -36,9 +36,10 @@ if TYPE_CHECKING:
     from gitckpt.git.objects.port import Objects
 
     _T = TypeVar("_T")
-    ShowProgress: TypeAlias = Callable[[str], object]
     Take: TypeAlias = Callable[[Iterable[tuple[Any, ...]]], Any]
 
+
+Notify = Callable[[str], object]  # takes a line, "" at the end
 
 # Tables of the index.
 
@@ -135,10 +136,10 @@ def add(connection: Connection, rows: Iterable[Values], problems: Iterable[Probl
     connection.executemany("INSERT INTO problem VALUES (?, ?, ?, ?)", problems)
 
 
-def forget(connection: Connection, gone: Collection[bytes]) -> None:
-    if gone:
+def forget(connection: Connection, ids: Collection[bytes]) -> None:
+    if ids:
         connection.execute(_GOING)
-        connection.executemany("INSERT OR IGNORE INTO going VALUES (?)", [(id_,) for id_ in gone])
+        connection.executemany("INSERT OR IGNORE INTO going VALUES (?)", [(id_,) for id_ in ids])
         for statement in _FORGET:
             connection.execute(statement)
 
@@ -153,10 +154,10 @@ def rank(connection: Connection) -> None:
     latest = dict(connection.execute(f"SELECT run, ({_BEFORE}) FROM {_UNRANKED}"))
     ranks = []
     affected = f"{_UNRANKED} JOIN entry ON entry.run = each.run AND sequence >= first"
-    question = f"SELECT entry.run, entry.rowid, time, rank FROM {affected}"
-    for run, row, instant, known in connection.execute(f"{question} ORDER BY 1, sequence, id"):
+    query = f"SELECT entry.run, entry.rowid, time, rank FROM {affected}"
+    for run, row, instant, old_rank in connection.execute(f"{query} ORDER BY 1, sequence, id"):
         latest[run] = max(instant, latest[run] or 0)
-        if known != latest[run]:
+        if old_rank != latest[run]:
             ranks.append((latest[run], row))
     connection.executemany("UPDATE entry SET rank = ? WHERE rowid = ?", ranks)
     connection.execute("DELETE FROM unranked")
@@ -175,7 +176,7 @@ class Sync:
     _repository: Repository
     _objects: Objects
     _refs: Refs
-    _progress: ShowProgress
+    _progress: Notify
 
     def bring_up(self, connection: Connection) -> None:
         """Update the tables, and leave open a transaction in which they match the refs."""
@@ -200,19 +201,19 @@ class Sync:
         self._note(connection, state, digest)
 
     def _read_new(self, connection: Connection, listing: bytes) -> None:
-        done = 0
+        count = 0
         while True:
-            gone, new = compared(connection, listing)
-            forget(connection, gone)
+            stale, new = compared(connection, listing)
+            forget(connection, stale)
             self._add(connection, new[:_PORTION])
             if len(new) <= _PORTION:
                 break
             connection.execute("DELETE FROM meta")
             connection.commit()  # others may write now
-            done += _PORTION
-            self._progress(f"… reading checkpoints: {done:,} of {done + len(new) - _PORTION:,}")
+            count += _PORTION
+            self._progress(f"… reading checkpoints: {count:,} of {count + len(new) - _PORTION:,}")
             connection.execute("BEGIN IMMEDIATE")
-        if done:
+        if count:
             self._progress("")
 
     def _note(self, connection: Connection, state: State, digest: str) -> None:
@@ -262,7 +263,7 @@ class Index:
         repository: Repository,
         objects: Objects,
         refs: Refs,
-        progress: ShowProgress = lambda _: None,
+        progress: Notify = lambda _: None,
     ) -> None:
         self._repository = repository
         self._path = os.path.join(repository.private_dir, FILE)
@@ -277,9 +278,9 @@ class Index:
         require("query", query, Query, "a Query")
         where, values = entry.condition(query)
         limit = -1 if query.limit is None else query.limit
-        question = f"SELECT {', '.join(entry.FIELDS)} FROM entry{where} {_NEWEST}"
-        question += f" LIMIT {limit:d} OFFSET {query.skip or 0:d}"
-        return [entry.of_row(row) for row in self._ask(question, values)]
+        sql = f"SELECT {', '.join(entry.FIELDS)} FROM entry{where} {_NEWEST}"
+        sql += f" LIMIT {limit:d} OFFSET {query.skip or 0:d}"
+        return [entry.of_row(row) for row in self._ask(sql, values)]
 
     def problems(self) -> list[Problem]:
         rows = self._ask("SELECT id, sentence FROM problem ORDER BY id")
@@ -295,10 +296,10 @@ class Index:
     def commits(self) -> set[str] | None:
         """Return linked commits of this object format; None if a document is unreadable."""
         linked = "SELECT git_sha FROM entry WHERE length(git_sha) = ?"
-        question = f"SELECT NULL FROM problem UNION ALL {linked}"
+        sql = f"SELECT NULL FROM problem UNION ALL {linked}"
         size = oid_size(self._repository.object_format)
         # A set as the rows arrive: many checkpoints have the same commit.
-        oids = self._ask(question, [size], lambda rows: {oid and oid.hex() for (oid,) in rows})
+        oids = self._ask(sql, [size], lambda rows: {oid and oid.hex() for (oid,) in rows})
         return None if None in oids else oids
 
     def run_rows(self) -> list[tuple[Any, ...]]:
@@ -337,11 +338,11 @@ class Index:
                 self._connection.close()
                 self._connection = None
 
-    def _ask(self, question: str, values: Sequence[Value] = (), take: Take = list) -> Any:
+    def _ask(self, sql: str, values: Sequence[Value] = (), take: Take = list) -> Any:
         def answer(connection: Connection) -> Any:
             with connection:  # one transaction: another process may have seen older refs
                 self._sync.bring_up(connection)
-                return take(connection.execute(question, values))
+                return take(connection.execute(sql, values))
 
         with self._turn:
             try:

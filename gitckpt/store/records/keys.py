@@ -81,8 +81,8 @@ class Claim:
         return None if oid is None else (run_in(next(self._objects.read([oid])), self._ref), oid)
 
     def run(self) -> str | None:
-        held = self.holder()
-        return held[0] if held is not None and self._exists(held[0]) else None
+        holder = self.holder()
+        return holder[0] if holder is not None and self._exists(holder[0]) else None
 
     def require_free(self) -> None:
         run = self.run()
@@ -93,15 +93,15 @@ class Claim:
     def updates(self, run: str) -> list[Update]:
         # In the transaction that starts the run: a kill never leaves a run without its key.
         self.require_free()
-        held = self.holder()
+        holder = self.holder()
         data = render(self._key, run)
         self._objects.write([("blob", data)])
         new = object_id("blob", data, self._format)
-        if held is None:
+        if holder is None:
             return [Update(self._ref, new, "")]
         # A process that starts the named run locks its head: this waits, and fails once it exists.
-        absent = [Update(ref_names.RUNS + held[0], "", "")] if held[0] != run else []
-        return [*absent, Update(self._ref, new, held[1])]
+        absent = [Update(ref_names.RUNS + holder[0], "", "")] if holder[0] != run else []
+        return [*absent, Update(self._ref, new, holder[1])]
 
 
 def of_runs(refs: Refs, objects: Objects, runs: Collection[str]) -> list[Update]:
@@ -122,9 +122,11 @@ def forget_orphans(refs: Refs, objects: Objects, runs: Callable[[], Collection[s
 
 def _list_keys(refs: Refs, objects: Objects) -> list[tuple[str, str, str | None]]:
     """Return ref, oid and run of each key; None for the run of an unreadable one."""
-    named = list(refs.each(ref_names.KEYS))
+    refs_of_keys = list(refs.each(ref_names.KEYS))
     keys: list[tuple[str, str, str | None]] = []
-    for (ref, oid), content in zip(named, objects.read([oid for _, oid in named]), strict=True):
+    for (ref, oid), content in zip(
+        refs_of_keys, objects.read([oid for _, oid in refs_of_keys]), strict=True
+    ):
         try:
             keys.append((ref, oid, run_in(content, ref)))
         except InvalidCheckpoint:

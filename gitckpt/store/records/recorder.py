@@ -76,20 +76,20 @@ class Proposal:
     # Whether the run may continue from it without trust: not with inputs from a foreign file.
     is_ours: bool = True
     is_apart: bool = False  # whether its files are not those of the present worktree
-    _own: dict[str, Any] = field(default_factory=dict)
+    _initial: dict[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self._own = {name: self.fields.get(name) for name in ("pipeline", "attempt")}
+        self._initial = {name: self.fields.get(name) for name in ("pipeline", "attempt")}
 
-    def document(self, before: dict[str, Any] | None, carried: dict[str, Any]) -> bytes:
+    def document(self, previous: dict[str, Any] | None, carried: dict[str, Any]) -> bytes:
         """Return the document that follows `previous`, the run's newest one or None."""
-        self.fields.update(self._own)
+        self.fields.update(self._initial)
         if self.fields.get("run") is not None:
-            self.fields["sequence"] = ((before or {}).get("sequence") or 0) + 1
-            self.fields["parent"] = before["id"] if before else None
+            self.fields["sequence"] = ((previous or {}).get("sequence") or 0) + 1
+            self.fields["parent"] = previous["id"] if previous else None
             from gitckpt.model import phase  # outside of runs, nothing is carried on
 
-            phase.carry(self.fields, before or {})
+            phase.carry(self.fields, previous or {})
         if self.change is not None:
             carried = self.change(carried)
         if self.state is not None and self.fields.get("rewound_to") is None:
@@ -122,13 +122,13 @@ class Recorder:
         with self._turn, ref_names.turn(self._repository):
             while True:
                 attempt += 1
-                head, before, carried = self._place(proposal)
-                drafts = [(proposal, proposal.document(before, carried))]
+                head, previous, carried = self._place(proposal)
+                drafts = [(proposal, proposal.document(previous, carried))]
                 for following in then:
                     last = drafts[-1][0]
                     drafts.append((following, following.document(last.fields, last.state or {})))
                 try:
-                    blob = self._write(drafts, head, needs, again=attempt > 1)
+                    blob = self._write(drafts, head, needs, is_retry=attempt > 1)
                     if proposal.fields.get("run"):
                         self._written[proposal.fields["run"]] = blob, dict(drafts[-1][0].fields)
                     return
@@ -158,27 +158,29 @@ class Recorder:
         head = self._refs.read(ref)
         if head is None:
             raise NotFoundError(f"no run {run}", hint="see which runs there are: git ckpt runs")
-        written, before = self._written.get(run, ("", {}))
+        last_oid, previous = self._written.get(run, ("", {}))
         state: dict[str, Any] = {}
         newest = None
-        if noted := local_checkpoints.noted_after(self._repository, run, head):
+        if lines := local_checkpoints.noted_after(self._repository, run, head):
             # Perhaps a writer was killed before the head moved.
             from gitckpt.store.records import heads
 
-            newest = heads.recorded_among(noted, run, self._objects, self._refs)
-        if newest is not None or written != head or proposal.state is None:
+            newest = heads.recorded_among(lines, run, self._objects, self._refs)
+        if newest is not None or last_oid != head or proposal.state is None:
             from gitckpt.model.codec import fields as fields_of
 
             newest = newest or ref_names.run_head(next(self._objects.read([head])), ref)
-            before, state = fields_of(newest), dict(newest.state)
-        return head, before, state
+            previous, state = fields_of(newest), dict(newest.state)
+        return head, previous, state
 
-    def _write(self, drafts: Drafts, head: str, needs: Sequence[str], *, again: bool) -> str:
+    def _write(self, drafts: Drafts, head: str, needs: Sequence[str], *, is_retry: bool) -> str:
         first, repository = drafts[0][0], self._repository
         run, commit = first.fields.get("run"), first.fields["git_sha"]
         format_ = repository.object_format
-        documents = [(each.fields, object_id("blob", data, format_)) for each, data in drafts]
-        line = commit_refs.Line(repository, commit, again=again) if commit else None
+        documents = [
+            (proposal.fields, object_id("blob", data, format_)) for proposal, data in drafts
+        ]
+        line = commit_refs.Line(repository, commit, is_retry=is_retry) if commit else None
         # After each prefix of the updates the store is valid; the checkpoint's own ref commits it.
         updates = first.first_updates()
         updates += ref_names.new_refs(documents, head, line.update if line is not None else None)

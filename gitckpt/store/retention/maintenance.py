@@ -28,8 +28,8 @@ from gitckpt.store.runs import summary
 
 @dataclass(frozen=True, slots=True)
 class RetireResult:
-    gone: tuple[str, ...]  # the ids of the removed runs
-    kept: Mapping[str, str]  # why each of the other runs that were due stays, by id
+    removed_runs: tuple[str, ...]  # the ids of the removed runs
+    kept_runs: Mapping[str, str]  # why each of the other runs that were due stays, by id
 
 
 def cleanup_runs(
@@ -42,8 +42,8 @@ def cleanup_runs(
     for fate in fates:
         if fate.failure is not None:
             raise fate.failure
-    kept = {fate.run: fate.reason for fate in fates if fate.is_due and not fate.expires}
-    return RetireResult(tuple(fate.run for fate in fates if fate.expires), kept)
+    reasons = {fate.run: fate.reason for fate in fates if fate.is_due and not fate.expires}
+    return RetireResult(tuple(fate.run for fate in fates if fate.expires), reasons)
 
 
 def _runs_of(store: Checkpoints, pipeline: str) -> set[str]:

@@ -55,8 +55,8 @@ def sweep(
 
 def sweep_files(repository: Repository) -> list[str]:
     """Delete and return files of killed processes and half-made worktrees."""
-    left = left_files(repository).items()
-    gone = [path for path, mark in left if leftovers.discard(path, mark)]
+    leftover_files = left_files(repository).items()
+    paths = [path for path, mark in leftover_files if leftovers.discard(path, mark)]
     prefix, suffix = ref_names.FILES_LOCK.split("{}")
     for name in names_in(repository.private_dir):
         if name.startswith(prefix) and name.endswith(suffix):
@@ -64,9 +64,9 @@ def sweep_files(repository: Repository) -> list[str]:
             with Lock(path, 0) as is_unused:
                 if is_unused:
                     os.unlink(path)
-                    gone.append(path)
+                    paths.append(path)
     abandoned = ownership.abandoned(repository)
-    return sorted([*gone, *(path for path in abandoned if ownership.discard(repository, path))])
+    return sorted([*paths, *(path for path in abandoned if ownership.discard(repository, path))])
 
 
 def left_files(repository: Repository) -> dict[str, FileMark]:
@@ -113,8 +113,8 @@ def _scratch(repository: Repository) -> list[str]:
     for place in (repository.private_dir, repository.common_dir, *admin):
         kinds = _PRIVATE if place == repository.private_dir else _ADMIN
         for name in names_in(place):
-            kind, _, rest = name.partition(".")
-            if kind in kinds and rest.partition(".")[0].isdigit():
+            kind, _, suffix = name.partition(".")
+            if kind in kinds and suffix.partition(".")[0].isdigit():
                 paths.append(os.path.join(place, name))
     return paths
 

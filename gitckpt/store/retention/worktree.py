@@ -41,30 +41,30 @@ _USER_REFS = ("refs/heads", "refs/tags", "refs/stash")
 def unsaved_submodules(store: Checkpoints, git_dir: str) -> list[str]:
     """Describe what only submodule repositories of a worktree hold, except files."""
     descriptions = []
-    for name, own, counterpart in modules.pairs(store.repository, git_dir):
+    for name, inner, counterpart in modules.pairs(store.repository, git_dir):
         if counterpart is None:
             descriptions.append(f"the repository of its submodule {name}, and no other one is here")
             continue
-        lone = _lone(store, own, counterpart)
+        lone = _lone(store, inner, counterpart)
         descriptions += [f"{description} in its submodule {name}" for description in lone]
     return descriptions
 
 
-def _lone(store: Checkpoints, own: Repository, counterpart: Repository) -> list[str]:
-    descriptions = ["linked worktrees"] if administration.registered(own) else []
+def _lone(store: Checkpoints, inner: Repository, counterpart: Repository) -> list[str]:
+    descriptions = ["linked worktrees"] if administration.registered(inner) else []
     form = "--format=%(objectname) %(objecttype) %(refname)"
-    output = own.git.run("for-each-ref", form, *_USER_REFS).out
+    output = inner.git.run("for-each-ref", form, *_USER_REFS).out
     for line in output.decode("utf-8", "replace").split("\n")[:-1]:
         oid, kind, ref = line.split(" ", 2)
         if kind not in ("commit", "tag"):
-            exists = counterpart.cat_file.info(ref) == own.cat_file.info(ref)
+            exists = counterpart.cat_file.info(ref) == inner.cat_file.info(ref)
         else:
-            lone = own.git.run("rev-list", "--max-count=1", oid, "--not", "--remotes").out.strip()
+            lone = inner.git.run("rev-list", "--max-count=1", oid, "--not", "--remotes").out.strip()
             exists = not lone or _is_reached(counterpart, oid)
         if not exists:
             descriptions.append(f"{ref.removeprefix('refs/heads/')} ({oid[:12]})")
-    with contextlib.closing(store.seen_from(own, "plumbing")) as inner:
-        alone = [entry.id for entry in inner.list() if entry.trigger != SUBMODULE]
+    with contextlib.closing(store.seen_from(inner, "plumbing")) as view:
+        alone = [entry.id for entry in view.list() if entry.trigger != SUBMODULE]
         descriptions += [f"checkpoint {id_}" for id_ in alone]
     return descriptions
 
@@ -120,8 +120,8 @@ def is_pushed(store: Checkpoints, run: str) -> bool:
     for _, path in _worktrees_of(store.repository, run):
         repository = administration.seen_from(store.repository, path)
         if repository is not None:
-            with store.seen_from(repository, "plumbing") as seen:
-                commit = seen.objects.head()[0]
+            with store.seen_from(repository, "plumbing") as view:
+                commit = view.objects.head()[0]
     if not commit:
         return False
     words = ("for-each-ref", "--count=1", f"--contains={commit}", "refs/remotes")
@@ -182,9 +182,9 @@ def _remove(
             return reason
         if dry_run:
             continue
-        for _, own, counterpart in modules.pairs(store.repository, git_dir):
+        for _, inner, counterpart in modules.pairs(store.repository, git_dir):
             if counterpart is not None:  # the submodule's main repository gets its checkpoints
-                submodules.bring(store, own, counterpart)
+                submodules.bring(store, inner, counterpart)
         if os.path.lexists(path):  # ignored files go, as with `git worktree remove`
             _take_away(store.repository, git_dir, path)
         else:
@@ -213,8 +213,8 @@ def _forgotten(repository: Repository, run: str) -> str | None:
     if configured is None and administration.main_worktree(repository) is None:
         return None
     path = os.path.join(opener.default_root(repository, configured), run)
-    named = administration.named_by(path)
-    if named is None or os.path.isdir(named) or not administration.is_ours(repository, named):
+    git_dir = administration.named_by(path)
+    if git_dir is None or os.path.isdir(git_dir) or not administration.is_ours(repository, git_dir):
         return None
     return f"git has forgotten its worktree {path}; adopt it again: git ckpt resume {run}"
 
@@ -224,8 +224,8 @@ def _reason(store: Checkpoints, newest: Checkpoint, git_dir: str, path: str) -> 
         return f"its worktree {path} is gone, and {git_dir} has repositories of submodules"
     if ownership.is_locked_by_others(git_dir):
         return f"its worktree {path} is locked"
-    named = administration.named_by(path)
-    if not ownership.is_same(named, git_dir):
+    named_dir = administration.named_by(path)
+    if not ownership.is_same(named_dir, git_dir):
         moved = administration.moved_to(store.repository, git_dir, path)
         if moved is not None:
             return f"its worktree was moved to {moved}: git worktree repair {shell_word(moved)}"
@@ -253,51 +253,53 @@ def _unsaved(store: Checkpoints, newest: Checkpoint, path: str) -> list[str]:
     repository = administration.seen_from(store.repository, path)
     if repository is None:
         raise WorktreeError(f"{path} is no worktree", hint="see what is wrong: git ckpt doctor")
-    with store.seen_from(repository, "plumbing") as seen:
-        commit = seen.objects.head()[0]
+    with store.seen_from(repository, "plumbing") as view:
+        commit = view.objects.head()[0]
         if commit != newest.git_sha:
             return [f"commit {commit[:12]}" if commit else "an unborn branch"]
-        rules = settings.read(seen.repository)  # reports mistakes, but never asks for approval
-        limits = rules.limits if not rules.problem else seen.rules.limits()
+        rules = settings.read(view.repository)  # reports mistakes, but never asks for approval
+        limits = rules.limits if not rules.problem else view.rules.limits()
         limits = replace(limits, timeout=math.inf)
-        captured = seen.capture(limits, run_files.of_run(repository, str(newest.run)))
-        before = manifest.read(repository, seen.objects, newest.tree, commit)
-        after = manifest.read(repository, seen.objects, captured.tree, commit)
-        paths = [d.path for d in diff.differences(repository, before.files, after.files)]
-        paths += manifest.differing_raw(repository, before, after)
+        captured = view.capture(limits, run_files.of_run(repository, str(newest.run)))
+        recorded_contents = manifest.read(repository, view.objects, newest.tree, commit)
+        contents = manifest.read(repository, view.objects, captured.tree, commit)
+        paths = [
+            d.path for d in diff.differences(repository, recorded_contents.files, contents.files)
+        ]
+        paths += manifest.differing_raw(repository, recorded_contents, contents)
         descriptions = [path.decode("utf-8", "replace") for path in paths]
-        descriptions += _differing_index(repository, before, after, commit)
+        descriptions += _differing_index(repository, recorded_contents, contents, commit)
         descriptions += _differing_run_files(repository, newest.tree, captured.tree)
         recorded = newest.worktree.submodules if newest.worktree is not None else ()
         ids = {submodule.path: submodule.checkpoint for submodule in recorded}
         for submodule in captured.submodules:
             if ids.get(submodule.path) != submodule.checkpoint:
                 descriptions.append(f"the submodule {submodule.path}")
-        descriptions += [each.path for each in captured.omitted if _is_work(path, each)]
+        descriptions += [omission.path for omission in captured.omitted if _is_work(path, omission)]
         refs = repository.git.text("for-each-ref", "--format=%(refname)", "refs/worktree")
         descriptions += filter(None, refs.split("\n"))
         return list(dict.fromkeys(descriptions))
 
 
 def _differing_index(
-    repository: Repository, before: Contents, after: Contents, commit: str
+    repository: Repository, old: Contents, new: Contents, commit: str
 ) -> list[str]:
-    contents = (before, after)
+    contents = (old, new)
     staged = [{**c.index, 0: comparison.merged_tree(repository, c, commit)} for c in contents]
     flags = [{(flag, p) for flag, paths in c.flags.items() for p in paths} for c in contents]
     differences = {
         "what is staged": staged[0] != staged[1],
-        "an operation in progress": before.operation != after.operation,
+        "an operation in progress": old.operation != new.operation,
         "flags of the index": flags[0] != flags[1],
     }
     return [description for description, differs in differences.items() if differs]
 
 
 def _differing_run_files(
-    repository: Repository, before: str | None, after: str | None
+    repository: Repository, old_tree: str | None, new_tree: str | None
 ) -> list[str]:
     entry, empty = run_files.ENTRY, manifest.base_tree(repository, "")
-    infos = [tree and repository.cat_file.info(f"{tree}:{entry}") for tree in (before, after)]
+    infos = [tree and repository.cat_file.info(f"{tree}:{entry}") for tree in (old_tree, new_tree)]
     old, new = (info[0] if info else empty for info in infos)
     differing = diff.differences(repository, old, new) if old != new else ()
     return [f"{entry}/{d.path.decode('utf-8', 'replace')}" for d in differing if d.status != "D"]

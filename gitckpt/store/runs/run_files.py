@@ -118,7 +118,7 @@ class RunFiles:
     def __init__(self, path: str) -> None:
         self.path = path
         # By path: stat data, blob and possible secrets (rule, line, secret).
-        self._seen: dict[str, tuple[tuple[int, ...], str, list[tuple[str, int, bytes]]]] = {}
+        self._cache: dict[str, tuple[tuple[int, ...], str, list[tuple[str, int, bytes]]]] = {}
 
     def added(
         self, repository: Repository, objects: Objects, files: Worktree, commit: str, limits: Limits
@@ -134,17 +134,17 @@ class RunFiles:
 
     def keep(self, files: Inputs) -> None:
         """Store complete copies of inputs, not masked as in snapshots, if changed."""
-        written = []
+        paths = []
         for name, data in files.items():
             path = os.path.join(self.path, INPUT, name)
             with contextlib.suppress(OSError), open(path, "rb", opener=private_dirs.create) as file:
                 if file.read() == data:
                     continue
             _put(path, data, self.path)
-            written.append(path)
+            paths.append(path)
         # The snapshot may have masked parts: this is the only complete copy, so flush it with its
         # directories.
-        if written:
+        if paths:
             place, name = os.path.split(self.path)
             top, names = private_dirs.way(self.path) or (place, [name])
             above = [os.path.join(top, *names[:depth]) for depth in range(len(names), -1, -1)]
@@ -170,27 +170,27 @@ class RunFiles:
             self._write(repository, objects, oid, self.path)
 
     def take_back(
-        self, repository: Repository, objects: Objects, now: str, then: str | None
+        self, repository: Repository, objects: Objects, present: str, target: str | None
     ) -> None:
-        """Restore the output of an earlier snapshot, or remove it if that is None."""
+        """Restore the output of the snapshot `target`; remove it for None."""
         private_dirs.require(self.path)
-        bounds.require(repository, now, "")
+        bounds.require(repository, present, "")
         mounted = mounts.reason(self.path)
         if mounted is not None:
             problem = f"the output of the run cannot be restored: {mounted}"
             raise WorktreeError(problem, hint="unmount that, then run the command again")
         # Other files, such as suspected secrets, stay unless they are in the way.
-        written = leaves(repository, now, [os.fsencode(f"{ENTRY}/{OUTPUT}/")])
+        outputs = leaves(repository, present, [os.fsencode(f"{ENTRY}/{OUTPUT}/")])
         try:
-            for path, _, _ in written:
+            for path, _, _ in outputs:
                 os.unlink(os.path.join(self.path, os.fsdecode(path.partition(b"/")[2])))
             for top, _, _ in os.walk(os.path.join(self.path, OUTPUT), topdown=False):
                 if not os.listdir(top):
                     os.rmdir(top)
         except OSError as error:
             raise WorktreeError(f"cannot remove {error.filename}: {error.strerror}") from None
-        if then is not None:
-            self.bring_back(repository, objects, then)
+        if target is not None:
+            self.bring_back(repository, objects, target)
 
     def _tree(self, below: str, limits: Limits, captured: _Captured) -> str | None:
         """Return a directory's tree, or None if empty; add to `captured`."""
@@ -220,8 +220,8 @@ class RunFiles:
     def _blob(self, inner: str, status: os.stat_result, captured: _Captured) -> str:
         repository = captured.repository
         mark = (status.st_mtime_ns, status.st_ctime_ns, status.st_size, status.st_ino)
-        seen = self._seen.get(inner)  # not read again unless its stat data changed
-        if seen is None or seen[0] != mark or repository.cat_file.info(seen[1]) is None:
+        cached = self._cache.get(inner)  # not read again unless its stat data changed
+        if cached is None or cached[0] != mark or repository.cat_file.info(cached[1]) is None:
             try:
                 with open(os.path.join(self.path, inner), "rb", opener=private_dirs.create) as file:
                     data = file.read()
@@ -235,11 +235,11 @@ class RunFiles:
             elif len(data) <= secrets.LARGEST:
                 # A phase's output exists only here: secrets in it are reported, not masked.
                 places = [(hit.rule, line, secret) for hit, line, secret in secrets.lines(data)]
-            seen = self._seen[inner] = mark, captured.add("blob", data), places
-        if seen[2]:
+            cached = self._cache[inner] = mark, captured.add("blob", data), places
+        if cached[2]:
             path = os.fsencode(f"{ENTRY}/{inner}")
-            captured.suspects += secrets.unsettled_suspects(repository, path, seen[2])
-        return seen[1]
+            captured.suspects += secrets.unsettled_suspects(repository, path, cached[2])
+        return cached[1]
 
     def _write(self, repository: Repository, objects: Objects, tree: str, path: str) -> None:
         data = _read_object(objects, "tree", tree)

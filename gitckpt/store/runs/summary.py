@@ -82,8 +82,8 @@ class Attempts:
             return True
         captured = self._store.capture()
         read = partial(manifest.read, self._store.repository, self._store.objects)
-        before, after = read(checkpoint.tree, commit), read(captured.tree, commit)
-        if (before.files, before.raw) != (after.files, after.raw):
+        old, new = read(checkpoint.tree, commit), read(captured.tree, commit)
+        if (old.files, old.raw) != (new.files, new.raw):
             return True
         return submodules.differ(self._store, checkpoint.worktree, captured)
 
@@ -133,14 +133,14 @@ class RunInfo:
 
 def summaries(store: Checkpoints) -> list[RunInfo]:
     rows = store.index.run_rows()
-    held = _leases(store)
+    leases = _leases(store)
     paths = _places(store, [row[0] for row in rows])
     infos = []
     for run, time, newest, oid, branch, label, driven_label, driven_oid, started, *step in rows:
-        oids = [each for each in (oid, driven_oid, step[1]) if each]
-        if not all(local_checkpoints.knows(store.repository, run, each) for each in oids):
+        oids = [id_ for id_ in (oid, driven_oid, step[1]) if id_]
+        if not all(local_checkpoints.knows(store.repository, run, id_) for id_ in oids):
             time, newest, branch, label, driven_label, started, step = _as_written(store, run)  # noqa: PLW2901
-        lease_oid, lease = held.get(run, ("", None))
+        lease_oid, lease = leases.get(run, ("", None))
         driven, stalled = None, False
         if lease is not None:
             driven = store.leases.is_held(lease_oid, lease)
@@ -204,10 +204,10 @@ def summary_of(store: Checkpoints, run: str) -> RunInfo:
 
 
 def _leases(store: Checkpoints) -> dict[str, tuple[str, Lease]]:
-    named = list(store.refs.each(ref_names.LEASES))
+    refs = list(store.refs.each(ref_names.LEASES))
     leases = {}
-    contents = store.objects.read([oid for _, oid in named])
-    for (ref, oid), content in zip(named, contents, strict=True):
+    contents = store.objects.read([oid for _, oid in refs])
+    for (ref, oid), content in zip(refs, contents, strict=True):
         if content is not None and _RELEASED not in content[1]:
             with contextlib.suppress(InvalidCheckpoint):
                 lease = parse(content[1], ref)
@@ -240,14 +240,14 @@ def is_from_here(store: Checkpoints, run: str) -> bool:
     if owner is not None and owner.run is not None:
         return owner.run == run
     names = [entry.id for entry in store.list(Query(run=run))]
-    known = LocalCheckpoints.read(store.repository, names)
-    here = local_checkpoints.place_of(store.repository)
-    return any(known.place(name) == here for name in names)
+    local = LocalCheckpoints.read(store.repository, names)
+    place = local_checkpoints.place_of(store.repository)
+    return any(local.place(name) == place for name in names)
 
 
 def made_elsewhere(store: Checkpoints, names: Iterable[str]) -> dict[str, str]:
     """Return which checkpoints and runs other worktrees made: the worktree by id."""
-    repository, here = store.repository, local_checkpoints.place_of(store.repository)
+    repository, this_place = store.repository, local_checkpoints.place_of(store.repository)
     linked = administration.registered(repository)
     tops = {local_checkpoints.place_in(git_dir): path for git_dir, path in linked}
     tops[local_checkpoints.MAIN] = administration.main_worktree(repository) or repository.common_dir
@@ -255,28 +255,30 @@ def made_elsewhere(store: Checkpoints, names: Iterable[str]) -> dict[str, str]:
     for name in names:
         is_run = ids.is_run_id(name)
         entries = store.list(Query(run=name) if is_run else Query(ids=[name]))
-        known = LocalCheckpoints.read(repository, [entry.id for entry in entries])
-        as_written = [entry for entry in entries if known.has(entry.id, entry.oid)]
-        places = [str(known.place(entry.id)) for entry in as_written]
+        local = LocalCheckpoints.read(repository, [entry.id for entry in entries])
+        as_written = [entry for entry in entries if local.has(entry.id, entry.oid)]
+        places = [str(local.place(entry.id)) for entry in as_written]
         runs = {entry.run for entry in entries if entry.run is not None}
-        if not places or here in places or any(is_from_here(store, run) for run in runs):
+        if not places or this_place in places or any(is_from_here(store, run) for run in runs):
             continue
         place = places[-1]  # for a run, where it began
         if is_run and place not in tops and place.partition(":")[0] == name:
             continue  # its own worktree, taken by an interrupted removal
-        gone = f"a worktree {place.partition(':')[0]} that is gone"
-        worktrees[name] = f"the worktree {tops[place]}" if place in tops else gone
+        missing = f"a worktree {place.partition(':')[0]} that is gone"
+        worktrees[name] = f"the worktree {tops[place]}" if place in tops else missing
     return worktrees
 
 
 def _outside(store: Checkpoints) -> Checkpoint | None:
-    here = local_checkpoints.place_of(store.repository)
+    place = local_checkpoints.place_of(store.repository)
     silent = (*HOOK_TRIGGERS, SAFETY, RESCUE, STEP)
     for limit in (_FIRST, None):
         entries = store.list(Query(in_run=False, limit=limit))
-        known = LocalCheckpoints.read(store.repository, [entry.id for entry in entries])
-        own = [e for e in entries if known.is_ours(e) and known.was_captured_in(e.id, here)]
-        reported = [entry for entry in own if entry.trigger not in silent]
+        local = LocalCheckpoints.read(store.repository, [entry.id for entry in entries])
+        local_entries = [
+            e for e in entries if local.is_ours(e) and local.was_captured_in(e.id, place)
+        ]
+        reported = [entry for entry in local_entries if entry.trigger not in silent]
         labels = [entry.label for entry in reported]
         is_done = ref_names.RUN_COMPLETE in labels
         since = reported[: labels.index(ref_names.RUN_COMPLETE)] if is_done else reported
@@ -342,22 +344,26 @@ def read(store: Checkpoints, run: str) -> History:
     chain = [codec.decode_header(data, ref) for data, ref in documents]
     from gitckpt.model.checkpoint import Pipeline
 
-    pipelines = [each.pipeline for each in chain if each.pipeline is not None]
+    pipelines = [document.pipeline for document in chain if document.pipeline is not None]
     pipeline = pipelines[-1] if pipelines else Pipeline()
     # Phases completed before the first checkpoint: in another run, or with another tool.
-    before = chain[0].pipeline.completed if chain and chain[0].pipeline is not None else ()
-    events: dict[str, Event] = {name: Event(name, PENDING) for name in (*pipeline.phases, *before)}
+    early_phases = chain[0].pipeline.completed if chain and chain[0].pipeline is not None else ()
+    events: dict[str, Event] = {
+        name: Event(name, PENDING) for name in (*pipeline.phases, *early_phases)
+    }
     current = ""
     for checkpoint in chain:
         name, status = phase.split(checkpoint.label)
         if name in phase.NOT_PHASES or checkpoint.trigger in _WITHIN:
             continue
-        events[name] = _after(events.get(name, Event(name, PENDING)), checkpoint, status)
+        events[name] = _advance(events.get(name, Event(name, PENDING)), checkpoint, status)
         current = name
     for name, id_ in pipeline.completed.items():
         if name in events and events[name].status == PENDING:
             events[name] = replace(events[name], status="complete", checkpoint=id_)
-    says_all = bool(pipeline.completed) or any(each.label == phase.REWOUND for each in chain)
+    says_all = bool(pipeline.completed) or any(
+        document.label == phase.REWOUND for document in chain
+    )
     for name, event in events.items():
         if event.status in ("complete", "skipped") and says_all and name not in pipeline.completed:
             events[name] = replace(event, status=PENDING)  # the run was rewound: to be done again
@@ -368,7 +374,7 @@ def read(store: Checkpoints, run: str) -> History:
     return History(summary, pipeline, list(events.values()), unwritten, newest)
 
 
-def _after(event: Event, checkpoint: Checkpoint, status: str) -> Event:
+def _advance(event: Event, checkpoint: Checkpoint, status: str) -> Event:
     attempt, event = checkpoint.attempt, replace(event, checkpoint=checkpoint.id)
     if status == "started":
         number = attempt.number if attempt is not None else event.attempts + 1
