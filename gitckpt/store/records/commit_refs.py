@@ -89,8 +89,7 @@ def listing(repository: Repository) -> tuple[dict[str, str], set[str]]:
     """Return each ref's value by the oid in its name, and the oids of symbolic refs."""
     form = "--format=%(objectname) %(refname) %(symref)"
     output = repository.git.run("for-each-ref", form, KEEP.rstrip("/")).out
-    values: dict[str, str] = {}
-    symbolic: set[str] = set()
+    values, symbolic = dict[str, str](), set[str]()
     for line in output.decode("utf-8", "surrogateescape").split("\n")[:-1]:
         oid, ref, target = line.split(" ")
         name = ref.removeprefix(KEEP)

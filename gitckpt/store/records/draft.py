@@ -41,15 +41,13 @@ if TYPE_CHECKING:
 
 
 _GIVEN = tuple(key for key in document.KEYS if key.is_given)
-# Kinds of keys whose values are an optional text.
-_OPTIONAL_TEXTS = ("run", "text", "optional id")
-
+_KNOWN = frozenset(key.name for key in _GIVEN)
+_OPTIONAL_TEXTS = ("run", "text", "optional id")  # kinds of keys
 _PARTS = {"Progress": Progress, "Pipeline": Pipeline, "Attempt": Attempt}
 
 
 def require_known(details: Details) -> None:
-    unknown = sorted(set(details) - _KNOWN)
-    if unknown:
+    if unknown := sorted(set(details) - _KNOWN):
         names = ", ".join(sorted(_KNOWN))
         raise UsageError(f"there is no argument {unknown[0]!r}", hint=f"valid ones: {names}")
 
@@ -61,10 +59,8 @@ def require_call(label: str, details: Details, /, **options: object) -> None:
         if key.kind in _OPTIONAL_TEXTS:
             require_text(key.name, details.get(key.name), may_be_none=True)
         elif key.kind in _PARTS:
-            kind = _PARTS[key.kind]
-            article = "an" if kind is Attempt else "a"
-            value = details.get(key.name)
-            require(key.name, value, (kind, NoneType), f"{article} {kind.__name__}")
+            kind, article = _PARTS[key.kind], "an" if key.kind == "Attempt" else "a"
+            require(key.name, details.get(key.name), (kind, NoneType), f"{article} {key.kind}")
     require_text("id", details.get("id", ""))
     require_text("trigger", details.get("trigger", MANUAL))
     require_known(details)
@@ -84,12 +80,8 @@ def require_call(label: str, details: Details, /, **options: object) -> None:
     if options.get("progress_of") is not None and options.get("change") is None:
         hint = "give change, too, or progress instead"
         raise UsageError("progress_of needs the state that change returns", hint=hint)
-    require(
-        "worktree", options.get("worktree"), (Worktree, NoneType), "what Store.capture returned"
-    )
-
-
-_KNOWN = frozenset(key.name for key in _GIVEN)
+    worktree = options.get("worktree")
+    require("worktree", worktree, (Worktree, NoneType), "what Store.capture returned")
 
 
 def head(repository: Repository, objects: Objects) -> tuple[str, str | None]:

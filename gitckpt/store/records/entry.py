@@ -149,8 +149,7 @@ FIELDS = tuple(CheckpointInfo.__slots__)
 # Columns of a row: the entry, its phase's name and status, and the sort rank.
 COLUMNS = (*FIELDS, "name", "status", "rank")
 
-# The SQL function that conditions use for `id_bytes`.
-ID_BYTES = "id_bytes"
+ID_BYTES = "id_bytes"  # the SQL function of that name
 
 # Steps from run to run by the index, however many checkpoints each has.
 _EACH_RUN = """
@@ -166,7 +165,6 @@ RUN_IDS = _EACH_RUN + "SELECT run FROM each WHERE run IS NOT NULL"  # noqa: S608
 OF_TRACKS = f"{IMPORT}superpowers"
 
 _NO_NEWS = tuple(name for name in NOT_PHASES if name != "run")
-
 _DRIVEN = f"(trigger = '{PHASE}' OR (trigger GLOB '{IMPORT}*' AND trigger <> '{OF_TRACKS}'))"
 _TOLD = f"trigger NOT IN {WITHIN} AND name NOT IN {_NO_NEWS}"
 _OF_RUN = "(SELECT rowid FROM entry WHERE run = each.run"

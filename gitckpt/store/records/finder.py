@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from itertools import chain
 
 from gitckpt.git.files.refs_stat import plain
 from gitckpt.git.notes import Notes
@@ -48,15 +49,13 @@ def count(repository: Repository, index: Index, entries: Infos) -> dict[str, int
         if not expansion.is_lacking(base, files):
             pairs.setdefault((base, files), []).append(entry.id)
     counted = diff.counts(repository, pairs)
-    new = [(id_, counted[pair]) for pair, members in pairs.items() for id_ in members]
-    if new:
+    if new := [(id_, counted[pair]) for pair, members in pairs.items() for id_ in members]:
         index.remember_changed(new)
     return counts | dict(new)
 
 
 # The newest checkpoint of this worktree (or of its run), and the newest of all.
 LATEST, LATEST_ANY = "latest", "latest:any"
-
 _FIRST = 20
 _LIST = "see which there are: git ckpt list"
 
@@ -70,12 +69,11 @@ def find(text: str, repository: Repository, index: Index, linked: Linked) -> str
     if text == LATEST_ANY:
         return _latest_any(repository, index)
     checkpoint, run = _resolve(text, repository, index)
-    newest = heads.newest(index, repository, run) if run is not None else None
-    checkpoint = newest.id if newest is not None else checkpoint
-    checkpoint = checkpoint or _by_rev(text, repository, linked)
-    if checkpoint is None:
-        raise _not_found(text, index)
-    return checkpoint
+    if run is not None and (newest := heads.newest(index, repository, run)):
+        return newest.id
+    if checkpoint := checkpoint or _by_rev(text, repository, linked):
+        return checkpoint
+    raise _not_found(text, index)
 
 
 def linked(commit: str, repository: Repository, objects: Objects, index: Index) -> Infos:
@@ -106,6 +104,7 @@ def latest(repository: Repository, index: Index) -> CheckpointInfo:
 
 
 def _latest_any(repository: Repository, index: Index) -> str:
+    # Not a fetched one, which can have any date.
     if newest := _find_newest(index, repository, _pick_local):
         return newest.id
     if not LocalCheckpoints.read(repository):  # a fresh clone: nothing is listed as written here
@@ -119,11 +118,8 @@ def _latest_any(repository: Repository, index: Index) -> str:
 
 
 def _find_newest(index: Index, repository: Repository, pick: Pick) -> CheckpointInfo | None:
-    for limit in (_FIRST, None):
-        newest = next(pick(index.select(Query(limit=limit)), repository), None)
-        if newest is not None:
-            return newest
-    return None
+    picked = (pick(index.select(Query(limit=limit)), repository) for limit in (_FIRST, None))
+    return next(chain.from_iterable(picked), None)
 
 
 def _none_yet() -> NotFoundError:
@@ -198,8 +194,7 @@ def _by_rev(text: str, repository: Repository, linked: Linked) -> str | None:
     entries = linked(commit)
     if not entries:
         raise NotFoundError(f"no checkpoint is linked to commit {commit[:10]} ({text})", hint=_LIST)
-    preferred = [*_pick_from_worktree(entries, repository), *_pick_local(entries, repository)]
-    if preferred:
+    if preferred := [*_pick_from_worktree(entries, repository), *_pick_local(entries, repository)]:
         return preferred[0].id
     # Else the first fetched checkpoint that replaces no local one. No safety checkpoint: its
     # restore, run twice, would undo itself.
