@@ -320,11 +320,11 @@ class Store:
         `Run.wait` or milestone. `wait` is in seconds; 0 only asks, without a signal. Raises
         CkptError if the driver is stalled or has not stopped in time.
         """
-        from gitckpt.store.leases import cancellation
+        from gitckpt.store.leases.leases import cancel
 
         arguments.require_seconds("wait", wait)
         leases, tell = self._checkpoints.leases, self._checkpoints.announce
-        return cancellation.cancel(leases, ids.require_run_id(run), wait=wait, tell=tell)
+        return cancel(leases, ids.require_run_id(run), wait=wait, tell=tell)
 
     def take_over(self, run: str, *, holder: str = "a program") -> None:
         """Take a run from a stalled driver, which can then write nothing more.

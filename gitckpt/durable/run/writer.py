@@ -186,12 +186,14 @@ class Writer:
         if self.unwritten[-1:] != [sentence]:
             self.unwritten.append(sentence)
             self._is_note_cleared = False
-            run_files.note(self._store.repository, self._run, self.unwritten)
+            run_files.note_unwritten(self._store.repository, self._run, self.unwritten)
             append_log(self._store.repository, sentence)
 
     def _clear_unwritten(self) -> None:
         self.unwritten.clear()
-        run_files.note(self._store.repository, self._run, [])  # including an earlier driver's
+        run_files.note_unwritten(
+            self._store.repository, self._run, []
+        )  # including an earlier driver's
         self._is_note_cleared = True
 
     def withdraw(self) -> None:

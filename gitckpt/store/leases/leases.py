@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import signal
 import threading
+import time
 from collections.abc import Mapping
 
 from gitckpt.git import filesystem
@@ -25,8 +27,6 @@ if TYPE_CHECKING:
     from gitckpt.git.objects.port import Objects
     from gitckpt.git.refs import Refs
     from gitckpt.git.repository import Repository
-
-# The lease document and its errors.
 
 # Longest validity after a renewal, in microseconds, whatever the lease says: 20 renewal intervals.
 LONGEST = 600 * times.MICRO
@@ -76,11 +76,11 @@ class Lease:
     @property
     def is_here(self) -> bool:
         """Whether its process, if it lives, is visible to this process."""
-        machine = filesystem.here()
+        here = filesystem.here()
         return (self.host, self.boot, self.namespace) == (
-            machine.name,
-            machine.boot,
-            machine.namespace,
+            here.name,
+            here.boot,
+            here.namespace,
         )
 
     @property
@@ -124,7 +124,6 @@ def lost(run: str, lease: Lease | None, why: str = "removed") -> LeaseLost:
 
 
 # Lock files of driver processes. If one can be locked, its process is gone.
-
 _PATIENCE = 5.0  # in seconds: a process that checks for life holds the lock for a moment
 
 
@@ -156,7 +155,6 @@ class LockFiles:
     _repository: Repository
 
     def acquire(self, lease: Lease) -> None:
-        """Lock the file of this process for a lease to write, where files can be locked."""
         self._repository.make_private_dir()
         path = self._path(lease)
         with _mutex:
@@ -169,8 +167,7 @@ class LockFiles:
     def release(self, lease: Lease, *, is_over: bool) -> None:
         path = self._path(lease)
         with _mutex:
-            shared = _locks.get(path)
-            if shared is None:
+            if (shared := _locks.get(path)) is None:
                 return  # the lock belongs to the parent of this forked process
             shared.leases -= 1
             shared.stays |= not is_over  # else the document of the lease shows that it is over
@@ -179,7 +176,6 @@ class LockFiles:
                 shared.release(delete=not shared.stays)
 
     def note(self, lease: Lease, oids: Iterable[str]) -> None:
-        """List lease documents as written here, by or for the lease's process."""
         try:
             # Never create the file: an unlocked one shows that the process is gone.
             fd = self._open(lease, os.O_WRONLY | os.O_APPEND)
@@ -218,8 +214,6 @@ class LockFiles:
         return os.path.join(self._repository.private_dir, name)
 
 
-# Acquire, check, renew and release leases.
-
 # Validity without renewal, in microseconds. Only other machines rely on it.
 LENGTH = 120 * times.MICRO
 RENEWAL = 30.0  # seconds between renewals
@@ -242,8 +236,7 @@ class Leases:
     def read(self, run: str) -> tuple[str, Lease] | None:
         """Return the document's oid and the lease of a run; None if it never had one."""
         ref = ref_names.LEASES + run
-        oid = self.current(run)
-        if oid is None:
+        if (oid := self.current(run)) is None:
             return None
         stored = next(self._objects.read([oid]))
         if stored is None or stored[0] != "blob":
@@ -307,8 +300,7 @@ class Leases:
             oid = self.swap(lease, old, is_ours=True)
         except RefMoved:
             self._files.release(lease, is_over=True)
-            winner = self.read(run)
-            if winner is None:
+            if (winner := self.read(run)) is None:
                 raise
             raise self.refusal(*winner) from None
         except BaseException:
@@ -372,13 +364,11 @@ class Leases:
             # Larger than any earlier token, whose children must stay fenced.
             token = instant // times.MICRO
         if predecessor is not None and self.is_held(oid, predecessor):
-            may_be_taken = take_over and (
-                self.is_stalled(oid, predecessor) or predecessor.is_endless(instant)
-            )
-            if not may_be_taken:
+            is_broken = self.is_stalled(oid, predecessor) or predecessor.is_endless(instant)
+            if not (take_over and is_broken):
                 raise self.refusal(oid, predecessor)
-        machine, pid = filesystem.here(), os.getpid()
-        process = machine.name, machine.boot, machine.namespace, pid, filesystem.start_of(pid)
+        here, pid = filesystem.here(), os.getpid()
+        process = here.name, here.boot, here.namespace, pid, filesystem.start_of(pid)
         acquired, expires = times.to_text(instant), times.to_text(instant + length)
         return Lease(run, token, holder, *process, acquired, acquired, expires), oid, predecessor
 
@@ -412,7 +402,6 @@ class Leases:
         raise BusyError(problem, hint="run the command again")
 
     def bound(self, run: str) -> BoundToToken | None:
-        """Return the guard for the driver that started this process for this run, if any."""
         token = os.environ.get(FENCE_VARIABLE, "")
         if os.environ.get(RUN_VARIABLE) != run or not (token.isascii() and token.isdigit()):
             return None
@@ -501,3 +490,43 @@ class BoundToToken:
 
     def check(self) -> None:
         self.update()
+
+
+# Stop a driver, by its lease and, on this machine, by a signal.
+_INTERVAL = 0.1  # seconds between checks whether a cancelled driver has ended
+
+
+def cancel(leases: Leases, run: str, *, wait: float, tell: Callable[[str], object]) -> bool:
+    if (cancelled := leases.cancel(run)) is None:
+        return False
+    oid, lease = cancelled
+    if wait <= 0 or lease.is_ours:  # no signal to this process: the driver stops at its next check
+        return True
+    if leases.is_process(oid, lease):
+        try:
+            os.kill(lease.pid, signal.SIGTERM)
+        except ProcessLookupError:
+            pass  # it has just ended
+        except PermissionError:
+            tell(f"process {lease.pid} is another user's; it stops run {run} at its next check")
+    _await_end(leases, run, lease.token, wait)
+    return True
+
+
+def _await_end(leases: Leases, run: str, token: int, wait: float) -> None:
+    deadline = time.monotonic() + wait
+    while True:
+        current = leases.read(run)
+        if current is None or current[1].token != token or not leases.is_held(*current):
+            return
+        if leases.is_stalled(*current):
+            pid = current[1].pid
+            take_over = f"git ckpt resume {run} --take-over"
+            hint = f"let it continue: kill -CONT {pid}; or take the run from it: {take_over}"
+            problem = f"run {run} was asked to stop, but its process {pid} is stalled"
+            raise CkptError(problem, hint=hint)
+        seconds = deadline - time.monotonic()
+        if seconds <= 0:
+            hint = f"it stops at its next check; see: git ckpt status {run}"
+            raise CkptError(f"run {run} was asked to stop and has not stopped yet", hint=hint)
+        time.sleep(min(seconds, _INTERVAL))

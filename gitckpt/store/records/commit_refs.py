@@ -24,15 +24,11 @@ if TYPE_CHECKING:
     Needed: TypeAlias = Callable[[], Collection[str] | None]
 
 
-# Keep a commit alive while a checkpoint is recorded.
-
-
 def may_name(repository: Repository, name: str) -> bool:
     return ids.is_oid(name) and len(name) == 2 * oid_size(repository.object_format)
 
 
 def is_young(repository: Repository, ref: str) -> bool:
-    """Return whether a ref may belong to a checkpoint that is being written."""
     try:
         mtime = os.stat(os.path.join(repository.common_dir, ref)).st_mtime
     except OSError:
@@ -101,16 +97,14 @@ def listing(repository: Repository) -> tuple[dict[str, str], set[str]]:
 
 def keep(apply: Apply, values: Mapping[str, str], symbolic: Collection[str]) -> None:
     """Create or correct the refs of commits; `values` has the present ones, or ""."""
-    wrong = [oid for oid, value in values.items() if value != oid or oid in symbolic]
-    if wrong:
+    if wrong := [oid for oid, value in values.items() if value != oid or oid in symbolic]:
         apply([Update(KEEP + oid, oid, values[oid], is_symbolic=oid in symbolic) for oid in wrong])
 
 
 def value_of(repository: Repository, ref: str, *, is_retry: bool = False) -> str:
     """Return the value of a ref; "" if missing or, unless `again`, without its object."""
     require_no_pipe(repository, ref)
-    info = repository.cat_file.info(ref)
-    if info is not None:
+    if (info := repository.cat_file.info(ref)) is not None:
         return info[0]
     if not is_retry and not os.path.isfile(os.path.join(repository.common_dir, ref)):
         return ""

@@ -150,8 +150,6 @@ def recorded(checkpoint: Checkpoint, fields: Fields, state: Fields | None) -> Ch
 
 @dataclass(slots=True)
 class Changing:
-    """A change for a `Proposal` that keeps checkpoint and new state consistent."""
-
     checkpoint: Checkpoint
     _fields: dict[str, Any]
     _change: Change

@@ -205,7 +205,6 @@ _HEX = tuple(map(FIELDS.index, ("oid", "git_sha", "tree")))
 
 
 def row(checkpoint: Checkpoint, oid: str) -> tuple[Value | None, ...]:
-    """Return the row of a checkpoint, without a timestamp that `time` implies."""
     entry = CheckpointInfo.of(checkpoint, oid)
     values = [getattr(entry, name) for name in FIELDS]
     values[_ID] = ids.to_bytes(entry.id)

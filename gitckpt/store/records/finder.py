@@ -191,8 +191,7 @@ def _by_rev(text: str, repository: Repository, linked: Linked) -> str | None:
         commit = repository.commit(text)
     except NotFoundError:
         return None
-    entries = linked(commit)
-    if not entries:
+    if not (entries := linked(commit)):
         raise NotFoundError(f"no checkpoint is linked to commit {commit[:10]} ({text})", hint=_LIST)
     if preferred := [*_pick_from_worktree(entries, repository), *_pick_local(entries, repository)]:
         return preferred[0].id

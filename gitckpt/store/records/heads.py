@@ -58,10 +58,10 @@ def chains_of(index: Index, runs: Collection[str]) -> dict[str, list[CheckpointI
 
 
 def newest_of(
-    index: Index, repository: Repository, runs: Collection[str]
+    index: Index, repository: Repository, names: Collection[str]
 ) -> dict[str, CheckpointInfo]:
     newest = {}
-    for run, entries in chains_of(index, runs).items():
+    for run, entries in chains_of(index, names).items():
         oids = local_checkpoints.known(repository, run)
         newest[run] = next((entry for entry in entries if entry.oid in oids), entries[0])
     return newest
@@ -88,9 +88,7 @@ class Heads:
     _refs: Refs
     _objects: Objects
     _index: Callable[[], Index]
-    _is_local: Callable[
-        [str, str], bool
-    ]  # takes a run and the oid of a document; was it written here
+    _is_local: Callable[[str, str], bool]  # takes a run and the oid of a document
     _moved: set[str] = field(default_factory=set)
 
     def read(self, run: str) -> Checkpoint:
@@ -99,13 +97,11 @@ class Heads:
     def head(self, run: str) -> tuple[str, Checkpoint]:
         """Return oid and content of the document that the head of a run points to."""
         ref = ref_names.RUNS + ids.require_run_id(run)
-        oid = self._refs.read(ref)
-        if oid is None:
+        if (oid := self._refs.read(ref)) is None:
             raise NotFoundError(f"no run {run}", hint="see which there are: git ckpt list")
         return oid, ref_names.run_head(next(self._objects.read([oid])), ref)
 
     def is_ours(self, run: str) -> bool:
-        """Return whether the document of a run's head was written or adopted here."""
         oid = self._refs.read(ref_names.RUNS + run) if ids.is_run_id(run) else None
         return oid is not None and self._is_local(run, oid)
 
@@ -122,11 +118,8 @@ class Heads:
             # A head that was written here only moves to checkpoints written here.
             entries_of_run = _select(self._index(), run=run)
             local_entries = [entry for entry in entries_of_run if self._is_local(run, entry.oid)]
-            entries = (
-                local_entries
-                if local_entries and (old is None or self._is_local(run, old))
-                else entries
-            )
+            if local_entries and (old is None or self._is_local(run, old)):
+                entries = local_entries
         if entries and entries[0].oid != old:
             head = ref_names.run_head(next(self._objects.read([old])), ref) if old else None
             if head is None or (head.sequence or 0) < (entries[0].sequence or 0):
@@ -159,7 +152,6 @@ class Heads:
 
 
 # Stale locks of gitckpt's refs, left by a killed git. Other locks are never removed.
-
 _SUFFIX = ".lock"
 _PATIENCE = 2.0  # seconds to wait for other writers
 

@@ -41,8 +41,6 @@ if TYPE_CHECKING:
 
 Notify = Callable[[str], object]  # takes a line, "" at the end
 
-# Tables of the index.
-
 Ref = tuple[bytes, bytes]  # id of a checkpoint and oid of its document
 Values = tuple[Value | None, ...]  # from `entry.row`
 # Id and oid of an invalid checkpoint, a sentence, and whether the problem may be temporary.
@@ -117,7 +115,6 @@ def _read_meta(connection: Connection) -> dict[str, str]:
 
 
 def compared(connection: Connection, listing: bytes | bytearray) -> tuple[set[bytes], list[Ref]]:
-    """Return the ids whose rows are stale, and the refs without rows, in order."""
     stored = dict(connection.execute(_STORED))
     new = []
     for match in _LISTED.finditer(listing):
@@ -163,8 +160,6 @@ def rank(connection: Connection) -> None:
     connection.execute("DELETE FROM unranked")
 
 
-# Update the tables from the refs.
-
 # Documents to read at once while others cannot write: less time than they wait (`PATIENCE`).
 _PORTION = 20_000
 
@@ -179,7 +174,6 @@ class Sync:
     _progress: Notify
 
     def bring_up(self, connection: Connection) -> None:
-        """Update the tables, and leave open a transaction in which they match the refs."""
         state = refs_stat.look(self._repository, _DIRECTORY)
         connection.execute("BEGIN")
         meta = _read_meta(connection)
@@ -244,8 +238,6 @@ class Sync:
         add(connection, rows, problems)
         has_changed(connection, runs)
 
-
-# Queries.
 
 FILE = "index.sqlite"
 

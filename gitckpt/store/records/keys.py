@@ -63,8 +63,6 @@ def _run_in(content: tuple[str, bytes] | None, ref: str) -> str:
 
 
 class Claim:
-    """Gives a key to a new run, once."""
-
     def __init__(
         self, key: str, refs: Refs, objects: Objects, object_format: str, exists: Exists
     ) -> None:
@@ -85,8 +83,7 @@ class Claim:
         return holder[0] if holder is not None and self._exists(holder[0]) else None
 
     def require_free(self) -> None:
-        run = self.run()
-        if run is not None:
+        if (run := self.run()) is not None:
             problem = f"the run with the key {self._key!r} exists: {run}"
             raise RunExists(problem, run, hint=f"go on with it: git ckpt resume {run}")
 
@@ -124,9 +121,8 @@ def _list_keys(refs: Refs, objects: Objects) -> list[tuple[str, str, str | None]
     """Return ref, oid and run of each key; None for the run of an unreadable one."""
     refs_of_keys = list(refs.each(ref_names.KEYS))
     keys: list[tuple[str, str, str | None]] = []
-    for (ref, oid), content in zip(
-        refs_of_keys, objects.read([oid for _, oid in refs_of_keys]), strict=True
-    ):
+    contents = objects.read([oid for _, oid in refs_of_keys])
+    for (ref, oid), content in zip(refs_of_keys, contents, strict=True):
         try:
             keys.append((ref, oid, run_in(content, ref)))
         except InvalidCheckpoint:

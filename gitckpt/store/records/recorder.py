@@ -17,7 +17,6 @@ from gitckpt.store import local_checkpoints, notes
 from gitckpt.store.records import commit_refs, ref_names
 
 # The hook imports this: nothing heavy.
-
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
@@ -52,8 +51,6 @@ _MANY = 64
 
 
 class FilesPruned(BusyError):
-    """`git gc --prune=now` deleted the captured objects; nothing was recorded."""
-
     def __init__(self) -> None:
         problem = "the captured files vanished before they could be recorded"
         problem += ": git gc --prune=now ran"
@@ -155,8 +152,7 @@ class Recorder:
         if run is None or proposal.starts_run:
             return "", None, {}
         ref = ref_names.RUNS + run
-        head = self._refs.read(ref)
-        if head is None:
+        if (head := self._refs.read(ref)) is None:
             raise NotFoundError(f"no run {run}", hint="see which runs there are: git ckpt runs")
         last_oid, previous = self._written.get(run, ("", {}))
         state: dict[str, Any] = {}
@@ -177,9 +173,7 @@ class Recorder:
         first, repository = drafts[0][0], self._repository
         run, commit = first.fields.get("run"), first.fields["git_sha"]
         format_ = repository.object_format
-        documents = [
-            (proposal.fields, object_id("blob", data, format_)) for proposal, data in drafts
-        ]
+        documents = [(draft.fields, object_id("blob", data, format_)) for draft, data in drafts]
         line = commit_refs.Line(repository, commit, is_retry=is_retry) if commit else None
         # After each prefix of the updates the store is valid; the checkpoint's own ref commits it.
         updates = first.first_updates()
@@ -204,8 +198,7 @@ class Recorder:
         try:
             self._apply(updates, line, meanwhile)
         except GitError:
-            lost = self._lost(updates)
-            if not lost:
+            if not (lost := self._lost(updates)):
                 raise
             if (first.fields.get("worktree") or {}).get("tree") in lost:
                 raise FilesPruned from None
@@ -225,7 +218,6 @@ class Recorder:
     def _apply(
         self, updates: list[Update], line: commit_refs.Line | None, meanwhile: Flush | None
     ) -> None:
-        """Apply updates in one transaction, without the keep ref if that is locked."""
         try:
             self._refs.update(updates, meanwhile)
         except LockHeld as error:

@@ -157,8 +157,7 @@ def run_head(content: Item | None, ref: str) -> Checkpoint:
 def require_free(repository: Repository, checkpoint_id: str) -> None:
     patterns = [space + checkpoint_id for space in (CHECKPOINTS, *HOLDERS)]
     output = repository.git.run("for-each-ref", "--format=%(refname)", *patterns).out
-    refs = output.decode("utf-8", "replace").split()
-    if not refs:
+    if not (refs := output.decode("utf-8", "replace").split()):
         return
     from gitckpt.model.errors import UsageError
 
@@ -168,9 +167,6 @@ def require_free(repository: Repository, checkpoint_id: str) -> None:
         raise UsageError(problem, hint=f"see it: git ckpt show {checkpoint_id}; or {omit}")
     problem = f"the id {checkpoint_id} has no checkpoint, but a leftover ref: {refs[0]}"
     raise UsageError(problem, hint=f"{omit}, or clear leftovers: git ckpt verify --repair")
-
-
-# Owners of worktrees.
 
 
 @dataclass(frozen=True, slots=True)

@@ -36,7 +36,6 @@ _BEGUN = "removing"
 
 
 def begun(repository: Repository) -> set[str]:
-    """Return the ids of checkpoints whose removal was interrupted."""
     path = os.path.join(repository.private_dir, _BEGUN)
     try:
         with open(path, encoding="ascii", errors="replace", opener=private_dirs.create) as file:
@@ -115,14 +114,12 @@ class Remover:
                 os.unlink(self._journal)
 
     def _delete_holders(self, refs: Mapping[str, Oids], ids: Names) -> None:
-        removed_ids = set(ids).difference(
-            refs[ref_names.CHECKPOINTS]
-        )  # those that exist keep theirs
+        removed = set(ids) - refs[ref_names.CHECKPOINTS].keys()  # those that exist keep theirs
         updates = [
             Update(space + name, "", oid)
             for space in reversed(ref_names.HOLDERS)
             for name, oid in refs[space].items()
-            if name in removed_ids
+            if name in removed
         ]
         if updates:
             self._refs.update(updates)
@@ -142,7 +139,6 @@ class Remover:
             file.write(lines)
 
     def _existing(self, names: set[str], listed: ById | None = None) -> Mapping[str, Oids]:
-        """Return oid by id for each namespace of the wanted checkpoints' refs."""
         spaces = [*ref_names.HOLDERS] if listed else [ref_names.CHECKPOINTS, *ref_names.HOLDERS]
         patterns = spaces
         if len(names) < _LIST_ALL_FROM:

@@ -96,8 +96,7 @@ def decide(
     instant = store.clock()
     local = LocalCheckpoints.read(store.repository)
     local_candidates = [candidate for candidate in staying if local.is_ours(entries[candidate.id])]
-    spans = policy.spans(local_candidates, rules, newest, now=instant)
-    if not spans:
+    if not (spans := policy.spans(local_candidates, rules, newest, now=instant)):
         return {}
     used = runs.named_checkpoints(store) | ownership.checkpoints(store.repository)
     due = [entries[candidate.id] for span in spans for candidate in span.due]
@@ -107,9 +106,8 @@ def decide(
         first = nearest = entries[span.newest.id]
         for candidate in span.due:
             entry = entries[candidate.id]
-            if entry.id not in used and any(
-                contents.has(later, entry) for later in (nearest, first)
-            ):
+            is_contained = any(contents.has(later, entry) for later in (nearest, first))
+            if is_contained and entry.id not in used:
                 decisions[entry.id] = policy.thinned(candidate, span, now=instant)
             else:
                 nearest = entry
@@ -117,7 +115,6 @@ def decide(
 
 
 def heads(store: Checkpoints) -> set[str]:
-    """Return the objects that branches, tags and remote-tracking branches point to."""
     output = store.refs.list("refs/heads", "refs/tags", "refs/remotes", fields="%(objectname)")
     return set(store.repository.cat_file.known(sorted(set(output.decode("ascii").split()))))
 
@@ -150,11 +147,8 @@ class _Contents:
 
     def _has_paths(self, later: CheckpointInfo, entry: CheckpointInfo, *, is_reached: bool) -> bool:
         repository = self._repository
-        files, later_files, committed = (
-            self._files(entry),
-            self._files(later),
-            self._tree(entry.git_sha),
-        )
+        files, later_files = self._files(entry), self._files(later)
+        committed = self._tree(entry.git_sha)
         base = committed if is_reached else self._tree("")
         if files is None or later_files is None or committed is None or base is None:
             return False
@@ -193,14 +187,10 @@ def _submodules(entry: CheckpointInfo) -> set[str]:
     return {text.partition(" ")[2] for text in entry.submodules.split("\0")[:-1]}
 
 
-# Removal of one run by name: the whole run, or nothing.
-
-
 def remove(store: Checkpoints, run: str) -> int:
     info = summary.summary_of(store, run)
     store.leases.require_free(run)
-    dependent = runs.needed_by(store, run)
-    if dependent is not None:
+    if (dependent := runs.needed_by(store, run)) is not None:
         problem = f"run {run} stays: the unfinished run {dependent} refers to it"
         raise UsageError(problem, hint=f"remove that one first: git ckpt remove {dependent}")
     chains = runs.chains_of(store, [run])
@@ -223,9 +213,6 @@ def _forget_removed_runs(store: Checkpoints) -> None:
     with contextlib.suppress(BusyError):  # the next removal does it
         keys.forget_orphans(store.refs, store.objects, store.index.runs)
     local_checkpoints.forget_others_chains(store.repository, store.index.runs)
-
-
-# Expiry by policy.
 
 
 @dataclass(frozen=True, slots=True)
@@ -304,8 +291,7 @@ def _remove_each(store: Checkpoints, ids: Collection[str], listed: ById | None =
             store.remove(remaining, settled=False, runs=runs_of, listed=listed)
             break
         except CkptError as error:
-            stuck = runs.refs_named(error, remaining)
-            if not stuck:
+            if not (stuck := runs.refs_named(error, remaining)):
                 raise
             failed |= dict.fromkeys(stuck, error)
             listed = None  # may be stale
@@ -335,21 +321,13 @@ def expire_alone(
     tags = store.refs.list("refs/tags", fields="%(objectname) %(*objectname)") if entries else b""
     tagged = set(tags.decode("ascii").split())
     candidates = [_candidate(entry, tagged) for entry in entries]
-    decisions = {
-        candidate.id: candidate
-        for candidate in policy.apply(candidates, rules, newest, now=instant)
-    }
+    decisions = {d.id: d for d in policy.apply(candidates, rules, newest, now=instant)}
     min_age = min(rules.rewritten_older_than, rules.older_than)
     old = [entry for entry in entries if instant - entry.time >= min_age]
     rewritten = _rewritten(store, [entry for entry in old if not decisions[entry.id].expires])
     if rewritten:
-        candidates = [
-            replace(candidate, rewritten=candidate.id in rewritten) for candidate in candidates
-        ]
-        decisions = {
-            candidate.id: candidate
-            for candidate in policy.apply(candidates, rules, newest, now=instant)
-        }
+        candidates = [replace(c, rewritten=c.id in rewritten) for c in candidates]
+        decisions = {d.id: d for d in policy.apply(candidates, rules, newest, now=instant)}
     staying = [candidate for candidate in candidates if not decisions[candidate.id].expires]
     decisions |= decide(store, by_id, staying, rules, newest)
     expired = {id_: by_id[id_] for id_, decision in decisions.items() if decision.expires}

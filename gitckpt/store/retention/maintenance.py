@@ -23,8 +23,6 @@ from gitckpt.store.records import ref_names
 from gitckpt.store.retention import expiry, runs
 from gitckpt.store.runs import summary
 
-# Removal of complete runs by age.
-
 
 @dataclass(frozen=True, slots=True)
 class RetireResult:
@@ -54,8 +52,6 @@ def _runs_of(store: Checkpoints, pipeline: str) -> set[str]:
                 names |= {info.run} if recorded.name == pipeline else set()
     return names
 
-
-# Periodic maintenance.
 
 _DONE, _FAILED, _AT_WORK, _NEVER = "done", "failed: ", "is at work", "never ran"
 
@@ -104,7 +100,6 @@ def work(repository: Repository, *, only_pack: bool) -> None:
 
 
 def settle(repository: Repository) -> None:
-    """Write the keep refs below a shallow boundary; log failures."""
     # Later removals try again.
     try:
         with Checkpoints(repository, adapter="plumbing") as store:
@@ -115,7 +110,6 @@ def settle(repository: Repository) -> None:
 
 
 def expect(repository: Repository) -> None:
-    """Record that maintenance never ran, so that its interval counts from now."""
     _note(repository, _NEVER)
 
 

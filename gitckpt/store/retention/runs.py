@@ -59,8 +59,7 @@ def decide(
     decide_all = partial(policy.apply_to_runs, policy=rules, now=store.clock())
     decisions = {decision.id: decision for decision in decide_all(candidates)}
     # Imported checkpoints have the times of their files: age counts from the import.
-    imported = _imported(store, {run for run in decisions if decisions[run].expires})
-    if imported:
+    if imported := _imported(store, {run for run in decisions if decisions[run].expires}):
         candidates = [replace(c, time=max(c.time, imported.get(c.id, 0))) for c in candidates]
         decisions = {decision.id: decision for decision in decide_all(candidates)}
     if not rules.everything:
@@ -82,7 +81,6 @@ def decide(
 
 
 def foresee(store: Checkpoints, fates: Sequence[Fate]) -> list[Fate]:
-    """Return the fates with the worktrees of expiring runs checked; change nothing."""
     foreseen = []
     for fate in fates:
         try:
@@ -177,7 +175,6 @@ def _delete(
     *,
     settled: bool,
 ) -> dict[str, CkptError]:
-    """Delete the checkpoints of runs; return the errors of runs with undeletable refs."""
     failures: dict[str, CkptError] = {}
     while True:
         going = [fate for fate in going if fate.run not in failures]
@@ -193,25 +190,22 @@ def _delete(
             store.remove(runs.keys(), settled=settled, runs=names, last=last)
             return failures
         except CkptError as error:
-            named_checkpoints = refs_named(error, {*runs, *names})
-            if not named_checkpoints:
+            if not (stuck := refs_named(error, {*runs, *names})):
                 raise
-            failures |= dict.fromkeys((runs.get(name, name) for name in named_checkpoints), error)
+            failures |= dict.fromkeys((runs.get(name, name) for name in stuck), error)
 
 
 def refs_named(error: CkptError, names: Collection[str]) -> set[str]:
-    """Return the checkpoints and runs whose refs an error names; the others can go."""
     text = error.path if isinstance(error, LockHeld) else ""
     text = error.stderr if isinstance(error, GitError) else text
     return set(_REF.findall(text)).intersection(names)
 
 
 def forget_leases(store: Checkpoints) -> None:
-    named_checkpoints = [
-        ref.removeprefix(ref_names.LEASES) for ref, _ in store.refs.each(ref_names.LEASES)
-    ]
-    existing = set(store.index.runs()) if named_checkpoints else set()
-    for run in named_checkpoints:
+    refs = store.refs.each(ref_names.LEASES)
+    runs = [ref.removeprefix(ref_names.LEASES) for ref, _ in refs]
+    existing = set(store.index.runs()) if runs else set()
+    for run in runs:
         if run in existing or store.refs.read(ref_names.RUNS + run) is not None:
             continue
         try:
@@ -256,7 +250,6 @@ def _unmerged(store: Checkpoints, newest: Sequence[CheckpointInfo]) -> set[str]:
 def _remove_files(
     store: Checkpoints, run: str, decided: CheckpointInfo, current: CheckpointInfo | None
 ) -> str | None:
-    """Remove worktree and files of a run whose lease is held; return why it stays."""
     # `newest` was the newest checkpoint at the time of the decision.
     if current is None or current.id != decided.id:
         return "it went on meanwhile"
@@ -303,15 +296,11 @@ def _needed_by(store: Checkpoints, unfinished: Collection[str]) -> dict[str, set
     """Return, for each run, the unfinished runs that refer to it."""
     chains = chains_of(store, unfinished).values()
     ends = {entry.id: entry.oid for chain in chains for entry in (chain[0], chain[-1])}
-    named_checkpoints = [(id_, d.run) for d in _documents(store, ends) for _, id_ in references(d)]
-    entries = (
-        store.list(Query(ids=sorted({id_ for id_, _ in named_checkpoints})))
-        if named_checkpoints
-        else ()
-    )
+    pairs = [(id_, d.run) for d in _documents(store, ends) for _, id_ in references(d)]
+    entries = store.list(Query(ids=sorted({id_ for id_, _ in pairs}))) if pairs else ()
     runs = {entry.id: entry.run for entry in entries}
     needed: dict[str, set[str]] = {}
-    for id_, referrer in named_checkpoints:
+    for id_, referrer in pairs:
         run = runs.get(id_)
         if run is not None and run != referrer:
             needed.setdefault(run, set()).add(str(referrer))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 from gitckpt.git import leftovers
 from gitckpt.git.filesystem import names_in
@@ -16,6 +16,7 @@ from gitckpt.git.worktree import administration
 from gitckpt.model import times
 from gitckpt.store.leases.leases import LONGEST
 from gitckpt.store.records import commit_refs, heads, ref_names
+from gitckpt.store.records.index import Notify
 from gitckpt.store.worktrees import ownership
 
 # Kinds of scratch files in the private directory.
@@ -30,9 +31,7 @@ _ADMIN = (
 )
 
 
-def sweep(
-    repository: Repository, refs: Refs, tell: Callable[[str], object] = lambda _: None
-) -> list[str]:
+def sweep(repository: Repository, refs: Refs, tell: Notify = lambda _: None) -> list[str]:
     """Delete and return the refs of checkpoints that do not exist."""
     if repository.has_reftable:
         return []  # its transactions are atomic
@@ -54,7 +53,6 @@ def sweep(
 
 
 def sweep_files(repository: Repository) -> list[str]:
-    """Delete and return files of killed processes and half-made worktrees."""
     leftover_files = left_files(repository).items()
     paths = [path for path, mark in leftover_files if leftovers.discard(path, mark)]
     prefix, suffix = ref_names.FILES_LOCK.split("{}")
@@ -70,7 +68,6 @@ def sweep_files(repository: Repository) -> list[str]:
 
 
 def left_files(repository: Repository) -> dict[str, FileMark]:
-    """Return the scratch files and directories of killed processes."""
     scratch = ((path, leftovers.mark(path)) for path in _scratch(repository))
     return {
         **leftovers.left_objects(repository),

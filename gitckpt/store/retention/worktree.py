@@ -34,12 +34,10 @@ from gitckpt.store.worktrees.resumption import record_leftover
 Reason = str | None  # why a worktree stays, one clause; None if it is or may be gone
 
 # Submodule repositories of a linked worktree.
-
 _USER_REFS = ("refs/heads", "refs/tags", "refs/stash")
 
 
 def unsaved_submodules(store: Checkpoints, git_dir: str) -> list[str]:
-    """Describe what only submodule repositories of a worktree hold, except files."""
     descriptions = []
     for name, inner, counterpart in modules.pairs(store.repository, git_dir):
         if counterpart is None:
@@ -76,8 +74,6 @@ def _is_reached(counterpart: Repository, oid: str) -> bool:
     lone = counterpart.git.run(*words, ok=(0, 128))
     return lone.code == 0 and not lone.out.strip()
 
-
-# Removal of the worktree.
 
 HOLDER = "git ckpt expire"  # the lease holder name during a removal, and the command to retry
 HOLDS = "holds what no checkpoint does"
@@ -118,8 +114,7 @@ def is_pushed(store: Checkpoints, run: str) -> bool:
     """Return whether a remote-tracking branch contains the commit a run has reached."""
     commit = _newest(store, run).git_sha
     for _, path in _worktrees_of(store.repository, run):
-        repository = administration.seen_from(store.repository, path)
-        if repository is not None:
+        if (repository := administration.seen_from(store.repository, path)) is not None:
             with store.seen_from(repository, "plumbing") as view:
                 commit = view.objects.head()[0]
     if not commit:
@@ -177,8 +172,7 @@ def _remove(
     if mounted is not None:
         return mounted
     for git_dir, path in _worktrees_of(store.repository, run):
-        reason = _reason(store, store.read(last.id), git_dir, path)
-        if reason is not None:
+        if (reason := _reason(store, store.read(last.id), git_dir, path)) is not None:
             return reason
         if dry_run:
             continue
@@ -194,8 +188,7 @@ def _remove(
 
 
 def _newest(store: Checkpoints, run: str) -> CheckpointInfo:
-    newest = heads.newest(store.index, store.repository, run)
-    if newest is None:
+    if (newest := heads.newest(store.index, store.repository, run)) is None:
         raise NotFoundError(f"no run {run}", hint="see which there are: git ckpt runs")
     return newest
 
@@ -226,8 +219,7 @@ def _reason(store: Checkpoints, newest: Checkpoint, git_dir: str, path: str) -> 
         return f"its worktree {path} is locked"
     named_dir = administration.named_by(path)
     if not ownership.is_same(named_dir, git_dir):
-        moved = administration.moved_to(store.repository, git_dir, path)
-        if moved is not None:
+        if (moved := administration.moved_to(store.repository, git_dir, path)) is not None:
             return f"its worktree was moved to {moved}: git worktree repair {shell_word(moved)}"
         return f"{path} is not the worktree that it was" if os.path.lexists(path) else None
     is_broken = administration.lacks_commondir(store.repository, git_dir)
@@ -235,8 +227,7 @@ def _reason(store: Checkpoints, newest: Checkpoint, git_dir: str, path: str) -> 
         return f"git does not see its worktree {path}; repair it: git ckpt resume {newest.run}"
     if _is_inside(path) or os.path.realpath(store.repository.git_dir) == os.path.realpath(git_dir):
         return f"you are in its worktree {path}"
-    unsaved = _unsaved(store, newest, path) + unsaved_submodules(store, git_dir)
-    if not unsaved:
+    if not (unsaved := _unsaved(store, newest, path) + unsaved_submodules(store, git_dir)):
         return None
     return f"its worktree {path} {HOLDS}: {first_of(unsaved, _SHOWN)}"
 
@@ -250,8 +241,7 @@ def _is_inside(path: str) -> bool:
 
 
 def _unsaved(store: Checkpoints, newest: Checkpoint, path: str) -> list[str]:
-    repository = administration.seen_from(store.repository, path)
-    if repository is None:
+    if (repository := administration.seen_from(store.repository, path)) is None:
         raise WorktreeError(f"{path} is no worktree", hint="see what is wrong: git ckpt doctor")
     with store.seen_from(repository, "plumbing") as view:
         commit = view.objects.head()[0]
@@ -261,14 +251,12 @@ def _unsaved(store: Checkpoints, newest: Checkpoint, path: str) -> list[str]:
         limits = rules.limits if not rules.problem else view.rules.limits()
         limits = replace(limits, timeout=math.inf)
         captured = view.capture(limits, run_files.of_run(repository, str(newest.run)))
-        recorded_contents = manifest.read(repository, view.objects, newest.tree, commit)
-        contents = manifest.read(repository, view.objects, captured.tree, commit)
-        paths = [
-            d.path for d in diff.differences(repository, recorded_contents.files, contents.files)
-        ]
-        paths += manifest.differing_raw(repository, recorded_contents, contents)
+        old = manifest.read(repository, view.objects, newest.tree, commit)
+        new = manifest.read(repository, view.objects, captured.tree, commit)
+        paths = [d.path for d in diff.differences(repository, old.files, new.files)]
+        paths += manifest.differing_raw(repository, old, new)
         descriptions = [path.decode("utf-8", "replace") for path in paths]
-        descriptions += _differing_index(repository, recorded_contents, contents, commit)
+        descriptions += _differing_index(repository, old, new, commit)
         descriptions += _differing_run_files(repository, newest.tree, captured.tree)
         recorded = newest.worktree.submodules if newest.worktree is not None else ()
         ids = {submodule.path: submodule.checkpoint for submodule in recorded}
@@ -295,13 +283,11 @@ def _differing_index(
     return [description for description, differs in differences.items() if differs]
 
 
-def _differing_run_files(
-    repository: Repository, old_tree: str | None, new_tree: str | None
-) -> list[str]:
+def _differing_run_files(repository: Repository, old: str | None, new: str | None) -> list[str]:
     entry, empty = run_files.ENTRY, manifest.base_tree(repository, "")
-    infos = [tree and repository.cat_file.info(f"{tree}:{entry}") for tree in (old_tree, new_tree)]
-    old, new = (info[0] if info else empty for info in infos)
-    differing = diff.differences(repository, old, new) if old != new else ()
+    infos = [tree and repository.cat_file.info(f"{tree}:{entry}") for tree in (old, new)]
+    old_oid, new_oid = (info[0] if info else empty for info in infos)
+    differing = diff.differences(repository, old_oid, new_oid) if old_oid != new_oid else ()
     return [f"{entry}/{d.path.decode('utf-8', 'replace')}" for d in differing if d.status != "D"]
 
 

@@ -29,20 +29,17 @@ if TYPE_CHECKING:
 
     Inputs = Mapping[str, bytes]  # content by name
 
-# Checkpoints that could not be written: a file lists them, if that can be, for other processes.
 
-
-def read(repository: Repository, run: str) -> list[str]:
+def read_unwritten(repository: Repository, run: str) -> list[str]:
     try:
-        with open(_path(repository, run), encoding="utf-8", errors="replace") as file:
+        with open(_path_unwritten(repository, run), encoding="utf-8", errors="replace") as file:
             return file.read().splitlines()
     except OSError:
         return []
 
 
-def note(repository: Repository, run: str, sentences: Sequence[str]) -> None:
-    """Record what could not be written of a run; an empty list removes the record."""
-    path = _path(repository, run)
+def note_unwritten(repository: Repository, run: str, sentences: Sequence[str]) -> None:
+    path = _path_unwritten(repository, run)
     lines = [f"{' '.join(sentence.split())}\n" for sentence in sentences]
     with contextlib.suppress(OSError):
         if lines:
@@ -52,7 +49,7 @@ def note(repository: Repository, run: str, sentences: Sequence[str]) -> None:
             os.unlink(path)
 
 
-def _path(repository: Repository, run: str) -> str:
+def _path_unwritten(repository: Repository, run: str) -> str:
     return os.path.join(repository.private_dir, f"unwritten-{run}")
 
 
@@ -67,7 +64,6 @@ _SCRATCH = "writing"
 
 
 def names(repository: Repository, snapshot: str | None) -> list[str]:
-    """Return the paths of a snapshot's run files, relative to their directory."""
     top = f"{snapshot}:{ENTRY}"
     if snapshot is None or repository.cat_file.info(top) is None:
         return []
@@ -133,7 +129,6 @@ class RunFiles:
         return files if is_empty else captured.add_to(files, commit, tree, objects)
 
     def keep(self, files: Inputs) -> None:
-        """Store complete copies of inputs, not masked as in snapshots, if changed."""
         paths = []
         for name, data in files.items():
             path = os.path.join(self.path, INPUT, name)
@@ -175,8 +170,7 @@ class RunFiles:
         """Restore the output of the snapshot `target`; remove it for None."""
         private_dirs.require(self.path)
         bounds.require(repository, present, "")
-        mounted = mounts.reason(self.path)
-        if mounted is not None:
+        if (mounted := mounts.reason(self.path)) is not None:
             problem = f"the output of the run cannot be restored: {mounted}"
             raise WorktreeError(problem, hint="unmount that, then run the command again")
         # Other files, such as suspected secrets, stay unless they are in the way.
@@ -193,15 +187,13 @@ class RunFiles:
             self.bring_back(repository, objects, target)
 
     def _tree(self, below: str, limits: Limits, captured: _Captured) -> str | None:
-        """Return a directory's tree, or None if empty; add to `captured`."""
         entries: Entries = {}
         with os.scandir(os.path.join(self.path, below)) as listing:
             children = [child for child in listing if below or child.name in (INPUT, OUTPUT)]
         for child in sorted(children, key=lambda child: child.name):
             inner = f"{below}/{child.name}" if below else child.name
             if child.is_dir(follow_symlinks=False):
-                tree = self._tree(inner, limits, captured)
-                if tree is not None:
+                if (tree := self._tree(inner, limits, captured)) is not None:
                     entries[os.fsencode(child.name)] = (DIRECTORY, tree)
                 continue
             status = child.stat(follow_symlinks=False)
@@ -302,9 +294,7 @@ def of_run(repository: Repository, run: str) -> RunFiles:
 
 
 def directory(repository: Repository) -> str:
-    """Return the directory of all runs' files, which need not exist."""
-    top = main_worktree(repository)
-    if top is None:
+    if (top := main_worktree(repository)) is None:
         return os.path.join(repository.common_dir, private_dirs.RUNS)
     return os.path.join(top, private_dirs.PRIVATE, "runs")
 

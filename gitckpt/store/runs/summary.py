@@ -30,8 +30,6 @@ if TYPE_CHECKING:
     from gitckpt.model.checkpoint import Attempt, Checkpoint, Pipeline
     from gitckpt.store.records.entry import CheckpointInfo
 
-# Attempts at phases, from the checkpoints written here.
-
 # Triggers of run checkpoints made by work in the worktree, also while nothing drives the run.
 _OF_OTHERS = (*HOOK_TRIGGERS, MANUAL, STEP)
 
@@ -67,8 +65,7 @@ class Attempts:
 
     def began_first(self, phase: str) -> Checkpoint | None:
         """Return where the latest series of attempts at a phase began."""
-        newest = self.began(phase)
-        if newest is None:
+        if (newest := self.began(phase)) is None:
             return None
         checkpoint = trust.read(self._store, self._run, newest)
         first = checkpoint.attempt.began if checkpoint.attempt is not None else None
@@ -103,12 +100,12 @@ class Attempts:
         return self.differs_from(newest)
 
 
-# All runs and their status.
-
 # The statuses of started runs that can continue.
 RESUMABLE = (runstate.CRASHED, runstate.FAILED, runstate.PAUSED, runstate.BLOCKED)
-
 _RELEASED = b"\nreleased = "
+
+
+RowFields = tuple[int, str, str | None, str, str | None, int, list[str | None]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,10 +179,7 @@ def _reported_label(store: Checkpoints, label: str, oid: str, trigger: str) -> s
     return f"{phase.split(label)[0]}-progress"
 
 
-def _as_written(
-    store: Checkpoints, run: str
-) -> tuple[int, str, str | None, str, str | None, int, list[str | None]]:
-    """Return the row fields, without ids, from only the checkpoints written here."""
+def _as_written(store: Checkpoints, run: str) -> RowFields:
     entries = heads.chain(store.index, store.repository, run)
     newest, instants = entries[0], [entry.time for entry in entries]
     driven = next((entry.label for entry in entries if is_driven(entry)), None)
@@ -214,8 +208,6 @@ def _leases(store: Checkpoints) -> dict[str, tuple[str, Lease]]:
                 leases[lease.run] = oid, lease
     return leases
 
-
-# The checkpoint to continue from.
 
 _FIRST = 100  # checkpoints are tried before all: hooks record at each commit
 
@@ -246,7 +238,6 @@ def is_from_here(store: Checkpoints, run: str) -> bool:
 
 
 def made_elsewhere(store: Checkpoints, names: Iterable[str]) -> dict[str, str]:
-    """Return which checkpoints and runs other worktrees made: the worktree by id."""
     repository, this_place = store.repository, local_checkpoints.place_of(store.repository)
     linked = administration.registered(repository)
     tops = {local_checkpoints.place_in(git_dir): path for git_dir, path in linked}
@@ -275,10 +266,8 @@ def _outside(store: Checkpoints) -> Checkpoint | None:
     for limit in (_FIRST, None):
         entries = store.list(Query(in_run=False, limit=limit))
         local = LocalCheckpoints.read(store.repository, [entry.id for entry in entries])
-        local_entries = [
-            e for e in entries if local.is_ours(e) and local.was_captured_in(e.id, place)
-        ]
-        reported = [entry for entry in local_entries if entry.trigger not in silent]
+        ours = [e for e in entries if local.is_ours(e) and local.was_captured_in(e.id, place)]
+        reported = [entry for entry in ours if entry.trigger not in silent]
         labels = [entry.label for entry in reported]
         is_done = ref_names.RUN_COMPLETE in labels
         since = reported[: labels.index(ref_names.RUN_COMPLETE)] if is_done else reported
@@ -297,8 +286,6 @@ def _first_readable(store: Checkpoints, entries: Iterable[CheckpointInfo]) -> Ch
             continue
     return None
 
-
-# The history of one run by phase.
 
 # The status of a phase that has not begun.
 PENDING = "pending"
@@ -348,9 +335,8 @@ def read(store: Checkpoints, run: str) -> History:
     pipeline = pipelines[-1] if pipelines else Pipeline()
     # Phases completed before the first checkpoint: in another run, or with another tool.
     early_phases = chain[0].pipeline.completed if chain and chain[0].pipeline is not None else ()
-    events: dict[str, Event] = {
-        name: Event(name, PENDING) for name in (*pipeline.phases, *early_phases)
-    }
+    names = (*pipeline.phases, *early_phases)
+    events: dict[str, Event] = {name: Event(name, PENDING) for name in names}
     current = ""
     for checkpoint in chain:
         name, status = phase.split(checkpoint.label)
@@ -361,15 +347,14 @@ def read(store: Checkpoints, run: str) -> History:
     for name, id_ in pipeline.completed.items():
         if name in events and events[name].status == PENDING:
             events[name] = replace(events[name], status="complete", checkpoint=id_)
-    says_all = bool(pipeline.completed) or any(
-        document.label == phase.REWOUND for document in chain
-    )
+    was_rewound = any(document.label == phase.REWOUND for document in chain)
+    says_all = bool(pipeline.completed) or was_rewound
     for name, event in events.items():
         if event.status in ("complete", "skipped") and says_all and name not in pipeline.completed:
             events[name] = replace(event, status=PENDING)  # the run was rewound: to be done again
     if current and summary.status not in (runstate.COMPLETE, runstate.PAUSED, runstate.OPEN):
         events[current] = replace(events[current], is_current=True)
-    unwritten = run_files.read(store.repository, run)
+    unwritten = run_files.read_unwritten(store.repository, run)
     newest = store.read(entries[-1].id)
     return History(summary, pipeline, list(events.values()), unwritten, newest)
 
@@ -383,6 +368,5 @@ def _advance(event: Event, checkpoint: Checkpoint, status: str) -> Event:
         return replace(event, saves=event.saves + 1)
     ended, errors = checkpoint.timestamp, checkpoint.errors
     seconds, code = (attempt.seconds, attempt.exit_code) if attempt is not None else (None, None)
-    return replace(
-        event, status=status, ended=ended, seconds=seconds, errors=errors, exit_code=code
-    )
+    event = replace(event, status=status, ended=ended, errors=errors)
+    return replace(event, seconds=seconds, exit_code=code)

@@ -56,9 +56,8 @@ def read(store: Checkpoints, run: str, checkpoint_id: str) -> Checkpoint:
     if oid is None:
         return store.read(checkpoint_id)  # raises the error
     checkpoint = codec.decode(ref_names.document(next(store.objects.read([oid])), ref, oid), ref)
-    if not any(
-        local_checkpoints.knows(store.repository, id_, oid) for id_ in (run, checkpoint.run) if id_
-    ):
+    runs = filter(None, (run, checkpoint.run))
+    if not any(local_checkpoints.knows(store.repository, id_, oid) for id_ in runs):
         raise refusal(store, checkpoint, [])
     return checkpoint
 
@@ -83,8 +82,7 @@ def adopt(store: Checkpoints, run: str, head: str | None = None, *, by: str | No
         if foreign:
             ownership.note_behind(store.repository, run, newest.id, foreign[0])
     oids = [*(entry.oid for entry in reversed(entries)), *([head] if head is not None else [])]
-    paths = local_checkpoints.note_chains(store.repository, by or run, oids)
-    if not paths:
+    if not (paths := local_checkpoints.note_chains(store.repository, by or run, oids)):
         problem = f"the adoption of run {run} cannot be recorded"
         raise CkptError(problem, hint="see why: git ckpt doctor")
     if by is None:
@@ -121,9 +119,7 @@ def account(store: Checkpoints, checkpoint: Checkpoint, commands: Sequence[str] 
     """Describe by line what to consider before trusting a checkpoint, unescaped."""
     newest = _newest_local(store, checkpoint.run) if checkpoint.run is not None else None
     previous = store.read(newest.id) if newest is not None else None
-    name = (
-        f"checkpoint {previous.id[: ids.SHORT]}" if previous else "the commit that is checked out"
-    )
+    name = f"checkpoint {previous.id[: ids.SHORT]}" if previous else "the checked-out commit"
     operation = checkpoint.worktree.operation if checkpoint.worktree else None
     state = f"state that differs from {name}" if previous else "state"
     facts = [
@@ -155,11 +151,8 @@ def _titled(title: str, lines: Iterable[str], *, every: bool = False) -> list[st
 def _files(store: Checkpoints, checkpoint: Checkpoint, previous: Checkpoint | None) -> list[str]:
     if checkpoint.imported is not None and not checkpoint.git_sha:
         return []  # it starts from the current checkout
-    old = (
-        (previous.tree, previous.git_sha)
-        if previous is not None
-        else (None, store.objects.head()[0])
-    )
+    head = None, store.objects.head()[0]
+    old = (previous.tree, previous.git_sha) if previous is not None else head
     new = (checkpoint.tree, checkpoint.git_sha)
     try:
         trees = comparison.comparable(store.repository, store.objects, old, new)
