@@ -106,8 +106,7 @@ def decide(
         first = nearest = entries[span.newest.id]
         for candidate in span.due:
             entry = entries[candidate.id]
-            is_contained = any(contents.has(later, entry) for later in (nearest, first))
-            if is_contained and entry.id not in used:
+            if entry.id not in used and any(contents.has(c, entry) for c in (nearest, first)):
                 decisions[entry.id] = policy.thinned(candidate, span, now=instant)
             else:
                 nearest = entry
