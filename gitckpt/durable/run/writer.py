@@ -191,9 +191,8 @@ class Writer:
 
     def _clear_unwritten(self) -> None:
         self.unwritten.clear()
-        run_files.note_unwritten(
-            self._store.repository, self._run, []
-        )  # including an earlier driver's
+        # Including those of an earlier driver.
+        run_files.note_unwritten(self._store.repository, self._run, [])
         self._is_note_cleared = True
 
     def withdraw(self) -> None:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -115,7 +117,9 @@ def test_a_program_neither_ends_itself_nor_waits_for_itself(
     plain: Store, desk: Leases, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     hold = desk.acquire(RUN, "one")
-    monkeypatch.setattr("os.kill", lambda *_: pytest.fail("signalled"))
+    monkeypatch.setattr(
+        leases, "os", SimpleNamespace(**{**vars(os), "kill": lambda *_: pytest.fail("signalled")})
+    )
     assert plain.cancel(RUN)
     hold.check()
     assert hold.lease.cancelled
@@ -142,7 +146,9 @@ def test_nobody_is_signalled_but_the_process_that_took_the_lease(
     monkeypatch.setattr(
         Leases, "cancel", lambda *_: (desk.current(RUN), lease)
     )  # whatever it says, somebody holds it
-    monkeypatch.setattr("os.kill", lambda *_: pytest.fail("signalled"))
+    monkeypatch.setattr(
+        leases, "os", SimpleNamespace(**{**vars(os), "kill": lambda *_: pytest.fail("signalled")})
+    )
     monkeypatch.setattr(leases, "_await_end", lambda *_: None)
     assert leases.cancel(desk, RUN, wait=1, tell=lambda _: None)
 
@@ -184,7 +190,7 @@ def test_a_process_that_cannot_be_signalled(
         threading.Timer(0.1, driver.kill).start()
         raise refusal
 
-    monkeypatch.setattr("os.kill", refuse)
+    monkeypatch.setattr(leases, "os", SimpleNamespace(**{**vars(os), "kill": refuse}))
     assert leases.cancel(desk, RUN, wait=10, tell=heard.append)
     assert (
         heard
