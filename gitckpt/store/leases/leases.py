@@ -77,11 +77,7 @@ class Lease:
     def is_here(self) -> bool:
         """Whether its process, if it lives, is visible to this process."""
         here = filesystem.here()
-        return (self.host, self.boot, self.namespace) == (
-            here.name,
-            here.boot,
-            here.namespace,
-        )
+        return (self.host, self.boot, self.namespace) == (here.name, here.boot, here.namespace)
 
     @property
     def is_ours(self) -> bool:
@@ -238,8 +234,7 @@ class Leases:
         ref = ref_names.LEASES + run
         if (oid := self.current(run)) is None:
             return None
-        stored = next(self._objects.read([oid]))
-        if stored is None or stored[0] != "blob":
+        if (stored := next(self._objects.read([oid]))) is None or stored[0] != "blob":
             hint = "see what is wrong: git ckpt verify"
             raise InvalidCheckpoint(ref, "", "does not point to a lease", hint=hint)
         return oid, parse(stored[1], ref)
@@ -248,8 +243,7 @@ class Leases:
         return self._refs.read(ref_names.LEASES + run)
 
     def require_free(self, run: str) -> None:
-        lease = self.read(run)
-        if lease is not None and self.is_held(*lease):
+        if (lease := self.read(run)) is not None and self.is_held(*lease):
             raise self.refusal(*lease)
 
     def is_held(self, oid: str, lease: Lease) -> bool:
@@ -388,8 +382,7 @@ class Leases:
     def cancel(self, run: str) -> tuple[str, Lease] | None:
         """Ask the driver of a run to stop; return its lease with oid, or None without one."""
         for _ in range(20):
-            current = self.read(run)
-            if current is None or not self.is_held(*current):
+            if (current := self.read(run)) is None or not self.is_held(*current):
                 return None
             oid, lease = current
             is_ours = self._files.has_noted(lease, oid)
@@ -483,8 +476,7 @@ class BoundToToken:
 
     def update(self) -> Update:
         """Return the update that fails a transaction if another driver has the run."""
-        current = self._leases.read(self._run)
-        if current is None or current[1].token != self._token:
+        if (current := self._leases.read(self._run)) is None or current[1].token != self._token:
             raise lost(self._run, current and current[1])
         return Update(ref_names.LEASES + self._run, current[0], current[0])
 

@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     import datetime as dt
     from typing import Any, Self
 
-
 Value = str | int | bytes  # of a row, apart from None
 
 # Fields that an entry has from its checkpoint as they are.
@@ -148,7 +147,6 @@ class Query:
 FIELDS = tuple(CheckpointInfo.__slots__)
 # Columns of a row: the entry, its phase's name and status, and the sort rank.
 COLUMNS = (*FIELDS, "name", "status", "rank")
-
 ID_BYTES = "id_bytes"  # the SQL function of that name
 
 # Steps from run to run by the index, however many checkpoints each has.
@@ -163,7 +161,6 @@ RUN_IDS = _EACH_RUN + "SELECT run FROM each WHERE run IS NOT NULL"  # noqa: S608
 
 # Trigger of imports from files in which agents report steps; such a run had no driver.
 OF_TRACKS = f"{IMPORT}superpowers"
-
 _NO_NEWS = tuple(name for name in NOT_PHASES if name != "run")
 _DRIVEN = f"(trigger = '{PHASE}' OR (trigger GLOB '{IMPORT}*' AND trigger <> '{OF_TRACKS}'))"
 _TOLD = f"trigger NOT IN {WITHIN} AND name NOT IN {_NO_NEWS}"

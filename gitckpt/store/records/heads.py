@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from gitckpt.store.records.entry import CheckpointInfo
     from gitckpt.store.records.index import Index
 
-
 _STARTS = 1000  # attempts to find an unused run id
 
 
@@ -171,8 +170,7 @@ def clear(repository: Repository, tell: Callable[[str], None], in_the_way: str) 
 def discard_left(repository: Repository, tell: Callable[[str], object]) -> None:
     """Remove and report stale locks of refs; the caller holds the lock of writers."""
     stale = leftovers.left_locks(repository, locks(repository))
-    paths = sorted(path for path, mark in stale.items() if leftovers.discard(path, mark))
-    if paths:
+    if paths := sorted(path for path, mark in stale.items() if leftovers.discard(path, mark)):
         tell(f"removed {first_of(paths, 1)}: a killed git had left it behind")
 
 

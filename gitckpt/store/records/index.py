@@ -25,7 +25,6 @@ from gitckpt.model.arguments import require
 from gitckpt.model.codec import decode_summary
 from gitckpt.model.errors import InvalidCheckpoint, RepositoryError
 from gitckpt.model.skip_invalid import fenced
-from gitckpt.model.values import dataclass
 from gitckpt.store.records import entry, ref_names
 from gitckpt.store.records.entry import CheckpointInfo, Problem, Query, Value
 
@@ -38,18 +37,14 @@ if TYPE_CHECKING:
     _T = TypeVar("_T")
     Take: TypeAlias = Callable[[Iterable[tuple[Any, ...]]], Any]
 
-
 Notify = Callable[[str], object]  # takes a line, "" at the end
-
 Ref = tuple[bytes, bytes]  # id of a checkpoint and oid of its document
 Values = tuple[Value | None, ...]  # from `entry.row`
 # Id and oid of an invalid checkpoint, a sentence, and whether the problem may be temporary.
 ProblemRow = tuple[bytes, bytes, str, bool]
-
 PATIENCE = 5.0  # seconds to wait for a locked file
 # Increase this when the row of a document changes; all rows are then made again.
 _READER = 1
-
 _NAMES = ("meta", "entry", "problem", "unranked")
 _DROP = "".join(f"DROP TABLE IF EXISTS {name};" for name in _NAMES)
 _TABLES = f"""
@@ -74,11 +69,9 @@ _ORDERS = {
 _INDEXES = (f"CREATE INDEX {name} ON entry {columns};" for name, columns in _ORDERS.items())
 _SCHEMA = _TABLES + "".join(_INDEXES)
 _SCHEMA_VERSION = zlib.crc32(_SCHEMA.encode() + b"%d" % _READER) >> 1
-
 _STORED = "SELECT id, oid FROM entry UNION ALL SELECT id, oid FROM problem"
 # Ids of rows to delete. One statement for all takes half the time of 10,000 single ones.
 _GOING = "CREATE TEMP TABLE IF NOT EXISTS going (id BLOB PRIMARY KEY) WITHOUT ROWID"
-
 _FORGET = (
     """INSERT OR IGNORE INTO unranked
     SELECT run, sequence FROM entry WHERE id IN going AND run IS NOT NULL""",
@@ -162,85 +155,9 @@ def rank(connection: Connection) -> None:
 
 # Documents to read at once while others cannot write: less time than they wait (`PATIENCE`).
 _PORTION = 20_000
-
 _DIRECTORY = ref_names.CHECKPOINTS.rstrip("/")
 
-
-@dataclass(frozen=True, slots=True)
-class Sync:
-    _repository: Repository
-    _objects: Objects
-    _refs: Refs
-    _progress: Notify
-
-    def bring_up(self, connection: Connection) -> None:
-        state = refs_stat.look(self._repository, _DIRECTORY)
-        connection.execute("BEGIN")
-        meta = _read_meta(connection)
-        marks = (state.packed, state.loose)
-        if None in marks or (meta.get("packed"), meta.get("loose")) != marks:
-            connection.rollback()
-            self._list(connection, state)
-
-    def _list(self, connection: Connection, state: State) -> None:
-        # `state` is from before the listing, so that a change during it is noticed next time.
-        listing = self._refs.list(_DIRECTORY, fields="%(objectname) %(refname)")
-        digest = hashlib.blake2b(listing).hexdigest()
-        connection.execute("BEGIN IMMEDIATE")
-        if _read_meta(connection).get("digest") != digest:
-            # Permanent problems stay: they are slow to read.
-            connection.execute("DELETE FROM problem WHERE may_pass")
-            self._read_new(connection, listing)
-            rank(connection)
-        self._note(connection, state, digest)
-
-    def _read_new(self, connection: Connection, listing: bytes) -> None:
-        count = 0
-        while True:
-            stale, new = compared(connection, listing)
-            forget(connection, stale)
-            self._add(connection, new[:_PORTION])
-            if len(new) <= _PORTION:
-                break
-            connection.execute("DELETE FROM meta")
-            connection.commit()  # others may write now
-            count += _PORTION
-            self._progress(f"… reading checkpoints: {count:,} of {count + len(new) - _PORTION:,}")
-            connection.execute("BEGIN IMMEDIATE")
-        if count:
-            self._progress("")
-
-    def _note(self, connection: Connection, state: State, digest: str) -> None:
-        connection.execute("DELETE FROM meta")
-        # Missing objects may come back: then the next query must look again.
-        if connection.execute("SELECT 1 FROM problem WHERE may_pass").fetchone() is None:
-            meta = {"packed": state.packed, "loose": state.loose, "digest": digest}
-            pairs = [(key, value) for key, value in meta.items() if value is not None]
-            connection.executemany("INSERT INTO meta VALUES (?, ?)", pairs)
-
-    def _add(self, connection: Connection, refs: Sequence[Ref]) -> None:
-        rows: list[Values] = []
-        problems: list[ProblemRow] = []
-        runs: dict[str, int] = {}
-        oids = [oid.hex() for _, oid in refs]
-        documents = ref_names.documents(self._repository, self._objects, oids)
-        for (id_, oid), document in zip(refs, documents, strict=True):
-            ref = ref_names.CHECKPOINTS + ids.from_bytes(id_)
-            try:
-                data = ref_names.document(document, ref, oid.hex())
-                header = fenced(ref, partial(decode_summary, data, ref))
-            except InvalidCheckpoint as error:
-                problems.append((id_, oid, error.message, document is None))
-                continue
-            rows.append(entry.row(header, oid.hex()))
-            if header.run is not None and header.sequence is not None:
-                runs[header.run] = min(header.sequence, runs.get(header.run, header.sequence))
-        add(connection, rows, problems)
-        has_changed(connection, runs)
-
-
 FILE = "index.sqlite"
-
 _NEWEST = "ORDER BY rank DESC, sequence DESC, id DESC"
 
 # Held until SQLite has opened the new file: see `private_dirs.ensure`.
@@ -260,7 +177,9 @@ class Index:
         self._repository = repository
         self._path = os.path.join(repository.private_dir, FILE)
         self._connection: Connection | None = None
-        self._sync = Sync(repository, objects, refs, progress)
+        self._objects = objects
+        self._refs = refs
+        self._progress = progress
         # Two threads in one connection crash Python, and one could replace it for the other.
         self._turn = threading.RLock()
 
@@ -333,7 +252,7 @@ class Index:
     def _ask(self, sql: str, values: Sequence[Value] = (), take: Take = list) -> Any:
         def answer(connection: Connection) -> Any:
             with connection:  # one transaction: another process may have seen older refs
-                self._sync.bring_up(connection)
+                self._bring_up(connection)
                 return take(connection.execute(sql, values))
 
         with self._turn:
@@ -341,6 +260,71 @@ class Index:
                 return answer(self._opened())
             except sqlite3.DatabaseError as error:
                 return answer(self._without_file(error))
+
+    def _bring_up(self, connection: Connection) -> None:
+        state = refs_stat.look(self._repository, _DIRECTORY)
+        connection.execute("BEGIN")
+        meta = _read_meta(connection)
+        marks = (state.packed, state.loose)
+        if None in marks or (meta.get("packed"), meta.get("loose")) != marks:
+            connection.rollback()
+            self._list(connection, state)
+
+    def _list(self, connection: Connection, state: State) -> None:
+        # `state` is from before the listing, so that a change during it is noticed next time.
+        listing = self._refs.list(_DIRECTORY, fields="%(objectname) %(refname)")
+        digest = hashlib.blake2b(listing).hexdigest()
+        connection.execute("BEGIN IMMEDIATE")
+        if _read_meta(connection).get("digest") != digest:
+            # Permanent problems stay: they are slow to read.
+            connection.execute("DELETE FROM problem WHERE may_pass")
+            self._read_new(connection, listing)
+            rank(connection)
+        self._note(connection, state, digest)
+
+    def _read_new(self, connection: Connection, listing: bytes) -> None:
+        count = 0
+        while True:
+            stale, new = compared(connection, listing)
+            forget(connection, stale)
+            self._add(connection, new[:_PORTION])
+            if len(new) <= _PORTION:
+                break
+            connection.execute("DELETE FROM meta")
+            connection.commit()  # others may write now
+            count += _PORTION
+            self._progress(f"… reading checkpoints: {count:,} of {count + len(new) - _PORTION:,}")
+            connection.execute("BEGIN IMMEDIATE")
+        if count:
+            self._progress("")
+
+    def _note(self, connection: Connection, state: State, digest: str) -> None:
+        connection.execute("DELETE FROM meta")
+        # Missing objects may come back: then the next query must look again.
+        if connection.execute("SELECT 1 FROM problem WHERE may_pass").fetchone() is None:
+            meta = {"packed": state.packed, "loose": state.loose, "digest": digest}
+            pairs = [(key, value) for key, value in meta.items() if value is not None]
+            connection.executemany("INSERT INTO meta VALUES (?, ?)", pairs)
+
+    def _add(self, connection: Connection, refs: Sequence[Ref]) -> None:
+        rows: list[Values] = []
+        problems: list[ProblemRow] = []
+        runs: dict[str, int] = {}
+        oids = [oid.hex() for _, oid in refs]
+        documents = ref_names.documents(self._repository, self._objects, oids)
+        for (id_, oid), document in zip(refs, documents, strict=True):
+            ref = ref_names.CHECKPOINTS + ids.from_bytes(id_)
+            try:
+                data = ref_names.document(document, ref, oid.hex())
+                header = fenced(ref, partial(decode_summary, data, ref))
+            except InvalidCheckpoint as error:
+                problems.append((id_, oid, error.message, document is None))
+                continue
+            rows.append(entry.row(header, oid.hex()))
+            if header.run is not None and header.sequence is not None:
+                runs[header.run] = min(header.sequence, runs.get(header.run, header.sequence))
+        add(connection, rows, problems)
+        has_changed(connection, runs)
 
     def _opened(self) -> Connection:
         if self._connection is None:

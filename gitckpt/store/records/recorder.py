@@ -148,8 +148,7 @@ class Recorder:
 
     def _place(self, proposal: Proposal) -> tuple[str, dict[str, Any] | None, dict[str, Any]]:
         """Return the run's head ("" for none), its keys, and its state if needed."""
-        run = proposal.fields.get("run")
-        if run is None or proposal.starts_run:
+        if (run := proposal.fields.get("run")) is None or proposal.starts_run:
             return "", None, {}
         ref = ref_names.RUNS + run
         if (head := self._refs.read(ref)) is None:

@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from gitckpt.model.checkpoint import Checkpoint
     from gitckpt.store.records.entry import CheckpointInfo
 
-
 CHECKPOINTS = notes.CHECKPOINTS
 TREES = "refs/ckpt/trees/"
 OPERATIONS = "refs/keep/ckpt-operations/"
@@ -38,7 +37,6 @@ HOLDERS = (TREES, OPERATIONS, ORIGINALS)
 
 # Namespaces of gitckpt. Other tools have refs in the first (`is_foreign`) and in refs/keep.
 OWN = ("refs/checkpoints", "refs/ckpt", "refs/keep/ckpt", "refs/keep/ckpt-operations")
-
 _MANY = 2000  # from this number of objects on, git reads ahead
 
 # Phase labels.

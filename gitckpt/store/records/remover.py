@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     Names = Collection[str]  # of checkpoints or runs
     Oids = Mapping[str, str]  # by the id of a checkpoint
 
-
 PATIENCE = 30.0  # seconds to retry against other writers
 _LIST_ALL_FROM = 20
 
@@ -182,8 +181,7 @@ class Remover:
                 newest.setdefault(entry.run, entry.oid)
         for run in sorted(runs):
             ref = ref_names.RUNS + run
-            old = self._refs.read(ref)
-            if old is not None and old in removed.values():
+            if (old := self._refs.read(ref)) is not None and old in removed.values():
                 updates.append(Update(ref, newest.get(run, ""), old))
         return updates
 

@@ -36,7 +36,6 @@ Failures = dict[str, CkptError]  # by id of a checkpoint
 # File in the private directory, times in microseconds: start of gapless use and last check (since
 # the epoch), then boot id and uptime at that check if known. A missing file means no gap.
 _FILE = "clock"
-
 _BOOT = "/proc/sys/kernel/random/boot_id"
 _GAP, _PROOF = 30 * DAY, DAY
 # How far the wall clock may run ahead of the uptime: the clock of a virtual machine that is
@@ -226,11 +225,7 @@ class ExpireResult:
 
 
 def expire(
-    store: Checkpoints,
-    rules: Policy,
-    *,
-    dry_run: bool = False,
-    progress: Notify = lambda _: None,
+    store: Checkpoints, rules: Policy, *, dry_run: bool = False, progress: Notify = lambda _: None
 ) -> ExpireResult:
     """Remove what a policy lets expire, or only decide it (`dry_run`).
 
@@ -274,7 +269,7 @@ def expire(
         entries = [e for e in chains[fate.run] if e.id not in fate.keeps] if going else []
         due += ((e, Decision(e.id, expires=True, reason=fate.reason)) for e in entries)
         if fate.failure is not None:
-            failed |= _existing(store, dict.fromkeys((e.id for e in entries), fate.failure))
+            failed |= _of_existing(store, dict.fromkeys((e.id for e in entries), fate.failure))
     due.sort(key=lambda pair: (pair[0].time, pair[0].sequence or 0, pair[0].id), reverse=True)
     removed = [pair for pair in due if pair[0].id not in failed]
     stuck = [(entry, failed[entry.id]) for entry, _ in due if entry.id in failed]
@@ -294,20 +289,16 @@ def _remove_each(store: Checkpoints, ids: Collection[str], listed: ById | None =
                 raise
             failed |= dict.fromkeys(stuck, error)
             listed = None  # may be stale
-    return _existing(store, failed)
+    return _of_existing(store, failed)
 
 
-def _existing(store: Checkpoints, failed: Failures) -> Failures:
-    existing = {id_ for id_ in failed if store.refs.read(ref_names.CHECKPOINTS + id_) is not None}
-    return {id_: error for id_, error in failed.items() if id_ in existing}
+def _of_existing(store: Checkpoints, failed: Failures) -> Failures:
+    read = store.refs.read
+    return {i: e for i, e in failed.items() if read(ref_names.CHECKPOINTS + i) is not None}
 
 
 def expire_alone(
-    store: Checkpoints,
-    rules: Policy,
-    *,
-    dry_run: bool = False,
-    progress: Notify = lambda _: None,
+    store: Checkpoints, rules: Policy, *, dry_run: bool = False, progress: Notify = lambda _: None
 ) -> tuple[list[tuple[CheckpointInfo, Decision]], Failures]:
     """Remove expired checkpoints outside of runs; return them, and errors by id."""
     if not dry_run:
@@ -323,8 +314,7 @@ def expire_alone(
     decisions = {d.id: d for d in policy.apply(candidates, rules, newest, now=instant)}
     min_age = min(rules.rewritten_older_than, rules.older_than)
     old = [entry for entry in entries if instant - entry.time >= min_age]
-    rewritten = _rewritten(store, [entry for entry in old if not decisions[entry.id].expires])
-    if rewritten:
+    if rewritten := _rewritten(store, [entry for entry in old if not decisions[entry.id].expires]):
         candidates = [replace(c, rewritten=c.id in rewritten) for c in candidates]
         decisions = {d.id: d for d in policy.apply(candidates, rules, newest, now=instant)}
     staying = [candidate for candidate in candidates if not decisions[candidate.id].expires]

@@ -25,7 +25,6 @@ from gitckpt.store.retention import worktree
 from gitckpt.store.runs import run_files, summary
 
 Chains = Mapping[str, Sequence[CheckpointInfo]]  # the checkpoints of runs, by sequence
-
 _REF = re.compile(r"refs/(?:[\w-]+/)+([\w-]+)")
 
 # Runs removed in one batch. Nothing else can drive them until their checkpoints are gone. Each
@@ -155,9 +154,8 @@ def remove(
             going = [fate for fate in batch if results[fate.run].expires]
             failures = _delete(store, chains, going, progress, settled=settled)
             for run, error in failures.items():
-                results[run] = replace(
-                    results[run], expires=False, reason=error.message, failure=error
-                )
+                fate = replace(results[run], expires=False, reason=error.message)
+                results[run] = replace(fate, failure=error)
             removed = [fate.run for fate in going if fate.run not in failures and not fate.keeps]
             _forget(store, {run: holds.pop(run) for run in removed})
         finally:
@@ -168,12 +166,7 @@ def remove(
 
 
 def _delete(
-    store: Checkpoints,
-    chains: Chains,
-    going: Sequence[Fate],
-    progress: Notify,
-    *,
-    settled: bool,
+    store: Checkpoints, chains: Chains, going: Sequence[Fate], progress: Notify, *, settled: bool
 ) -> dict[str, CkptError]:
     failures: dict[str, CkptError] = {}
     while True:
@@ -209,8 +202,7 @@ def forget_leases(store: Checkpoints) -> None:
         if run in existing or store.refs.read(ref_names.RUNS + run) is not None:
             continue
         try:
-            lease = store.leases.read(run)
-            if lease is not None and not store.leases.is_held(*lease):
+            if (lease := store.leases.read(run)) is not None and not store.leases.is_held(*lease):
                 store.refs.update([Update(ref_names.LEASES + run, "", lease[0])])
         except (InvalidCheckpoint, RefMoved, LockHeld):
             continue  # `verify` reports it, or another process changed it
@@ -301,8 +293,7 @@ def _needed_by(store: Checkpoints, unfinished: Collection[str]) -> dict[str, set
     runs = {entry.id: entry.run for entry in entries}
     needed: dict[str, set[str]] = {}
     for id_, referrer in pairs:
-        run = runs.get(id_)
-        if run is not None and run != referrer:
+        if (run := runs.get(id_)) is not None and run != referrer:
             needed.setdefault(run, set()).add(str(referrer))
     return needed
 

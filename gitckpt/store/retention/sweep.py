@@ -46,8 +46,7 @@ def sweep(repository: Repository, refs: Refs, tell: Notify = lambda _: None) -> 
             # Last: a checkpoint is written after the refs it needs.
             oids |= dict(refs.each(ref_names.CHECKPOINTS))
         orphans = [ref for ref in oids if _is_orphan(repository, ref, oids)]
-        leftover = [ref for ref in orphans if not commit_refs.is_young(repository, ref)]
-        if leftover:
+        if leftover := [ref for ref in orphans if not commit_refs.is_young(repository, ref)]:
             refs.update([Update(ref, "", oids[ref]) for ref in leftover])
         return leftover
 

@@ -77,7 +77,6 @@ def _is_reached(counterpart: Repository, oid: str) -> bool:
 
 HOLDER = "git ckpt expire"  # the lease holder name during a removal, and the command to retry
 HOLDS = "holds what no checkpoint does"
-
 _AWAY = ".making-way-"  # prefix of a worktree, beside its path, that is about to be deleted
 _PARKED = "removing."  # prefix of a parked git directory
 _NOTE = "ckpt-removal"
@@ -195,8 +194,7 @@ def _newest(store: Checkpoints, run: str) -> CheckpointInfo:
 
 def _worktrees_of(repository: Repository, run: str) -> Iterator[tuple[str, str]]:
     for git_dir, path in administration.registered(repository):
-        owner = ownership.owner_in(git_dir)
-        if owner is not None and owner.run == run:
+        if (owner := ownership.owner_in(git_dir)) is not None and owner.run == run:
             yield git_dir, path
 
 

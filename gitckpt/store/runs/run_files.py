@@ -250,8 +250,7 @@ class RunFiles:
 
 
 def _read_object(objects: Objects, kind: str, oid: str) -> bytes:
-    content = next(objects.read([oid], None))
-    if content is None or content[0] != kind:
+    if (content := next(objects.read([oid], None))) is None or content[0] != kind:
         problem = f"the {kind} {oid} of the snapshot is missing"
         raise WorktreeError(problem, hint="see what is wrong: git ckpt verify")
     return content[1]

@@ -104,7 +104,6 @@ class Attempts:
 RESUMABLE = (runstate.CRASHED, runstate.FAILED, runstate.PAUSED, runstate.BLOCKED)
 _RELEASED = b"\nreleased = "
 
-
 RowFields = tuple[int, str, str | None, str, str | None, int, list[str | None]]
 
 
@@ -228,8 +227,7 @@ def unfinished(store: Checkpoints) -> list[RunInfo]:
 
 def is_from_here(store: Checkpoints, run: str) -> bool:
     """Return whether a run belongs to this worktree: started, imported or adopted."""
-    owner = ownership.owner(store.repository)
-    if owner is not None and owner.run is not None:
+    if (owner := ownership.owner(store.repository)) is not None and owner.run is not None:
         return owner.run == run
     names = [entry.id for entry in store.list(Query(run=run))]
     local = LocalCheckpoints.read(store.repository, names)
