@@ -223,9 +223,7 @@ class Leases:
     def __init__(
         self, objects: Objects, refs: Refs, repository: Repository, clock: Callable[[], int]
     ) -> None:
-        self._objects = objects
-        self._refs = refs
-        self._repository = repository
+        self._objects, self._refs, self._repository = objects, refs, repository
         self._files = LockFiles(repository)
         self.clock = clock
 
@@ -489,6 +487,7 @@ _INTERVAL = 0.1  # seconds between checks whether a cancelled driver has ended
 
 
 def cancel(leases: Leases, run: str, *, wait: float, tell: Callable[[str], object]) -> bool:
+    """Stop a driver within `wait` seconds (0: only ask); return whether there was one."""
     if (cancelled := leases.cancel(run)) is None:
         return False
     oid, lease = cancelled

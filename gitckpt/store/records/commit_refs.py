@@ -41,8 +41,7 @@ class Line:
     """A line of history that a checkpoint continues; `update` keeps its commit."""
 
     def __init__(self, repository: Repository, commit: str, *, is_retry: bool = False) -> None:
-        self._repository = repository
-        self.commit = commit
+        self._repository, self.commit = repository, commit
         self._passed: list[Update] = []
         value = value_of(repository, KEEP + commit, is_retry=is_retry)
         is_symbolic = value == commit and _is_symbolic(repository, KEEP + commit)
@@ -102,7 +101,7 @@ def keep(apply: Apply, values: Mapping[str, str], symbolic: Collection[str]) -> 
 
 
 def value_of(repository: Repository, ref: str, *, is_retry: bool = False) -> str:
-    """Return the value of a ref; "" if missing or, unless `again`, without its object."""
+    """Return the value of a ref; "" if missing or (at first) without its object."""
     require_no_pipe(repository, ref)
     if (info := repository.cat_file.info(ref)) is not None:
         return info[0]

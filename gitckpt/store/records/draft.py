@@ -6,8 +6,7 @@ from collections.abc import Mapping, Sequence
 from types import NoneType
 
 from gitckpt.git.repository import lost_commit
-from gitckpt.model import codec, document, times
-from gitckpt.model import phase as phases
+from gitckpt.model import codec, document, phase, times
 from gitckpt.model.arguments import require, require_callable, require_text, strings
 from gitckpt.model.checkpoint import MANUAL, Attempt, Checkpoint, Pipeline, Progress, Worktree
 from gitckpt.model.errors import InvalidCheckpoint, UsageError
@@ -116,7 +115,7 @@ def draft(
         raise UsageError(problem, hint="shorten it, and put the rest into the state")
     values: dict[str, Any] = {"trigger": MANUAL, **details, "id": checkpoint_id}
     values |= {"message": message or None, "errors": errors, "worktree": worktree}
-    values |= {"label": phases.label(label), "timestamp": times.to_text(instant)}
+    values |= {"label": phase.label(label), "timestamp": times.to_text(instant)}
     drafted = Checkpoint(git_sha=head[0], branch=head[1], **values)
     fields = codec.fields(drafted)
     return drafted, fields, _require_valid(fields, state)

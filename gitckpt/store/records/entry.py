@@ -9,7 +9,6 @@ from types import NoneType
 from gitckpt.model import ids, times
 from gitckpt.model.arguments import require, require_number, require_storable, require_text, strings
 from gitckpt.model.checkpoint import IMPORT, PHASE, WITHIN, Checkpoint
-from gitckpt.model.ids import require_oid_or_unborn
 from gitckpt.model.phase import NOT_PHASES, split
 from gitckpt.model.values import dataclass
 
@@ -129,7 +128,7 @@ class Query:
             require_text(name, getattr(self, name), may_be_none=True)
             require_storable(name, getattr(self, name))
         if self.git_sha:
-            require_oid_or_unborn(self.git_sha)
+            ids.require_oid_or_unborn(self.git_sha)
         for name in ("since", "until", "limit", "skip"):
             value = getattr(self, name)
             require_number(name, value, may_be_none=True)

@@ -31,7 +31,6 @@ if TYPE_CHECKING:
 
 
 def count(repository: Repository, index: Index, entries: Infos) -> dict[str, int]:
-    """Return, by id, the number of changed paths of each checkpoint with files."""
     counts = {entry.id: entry.changed for entry in entries if entry.changed is not None}
     unknown = [entry for entry in entries if entry.changed is None and entry.tree]
     names = [(f"{entry.tree}:files", f"{entry.git_sha}^{{tree}}") for entry in unknown]

@@ -139,7 +139,6 @@ class Heads:
     def start(
         self, record: Callable[[], object], fields: dict[str, Any], instant: int, name: str
     ) -> None:
-        """Record the first checkpoint of a run, under a unique id."""
         for attempt in range(1, _STARTS):
             fields["run"] = ids.run_id(times.to_stamp(instant), name, attempt)
             if self._refs.read(ref_names.RUNS + fields["run"]) is None:

@@ -16,7 +16,6 @@ from operator import itemgetter
 from sqlite3 import Connection
 
 from gitckpt.git.files import private_dirs, refs_stat
-from gitckpt.git.files.refs_stat import State
 from gitckpt.git.objects.encoding import oid_size
 from gitckpt.git.refs import Refs
 from gitckpt.git.repository import Repository
@@ -177,9 +176,7 @@ class Index:
         self._repository = repository
         self._path = os.path.join(repository.private_dir, FILE)
         self._connection: Connection | None = None
-        self._objects = objects
-        self._refs = refs
-        self._progress = progress
+        self._objects, self._refs, self._progress = objects, refs, progress
         # Two threads in one connection crash Python, and one could replace it for the other.
         self._turn = threading.RLock()
 
@@ -198,7 +195,6 @@ class Index:
         return [Problem(ref_names.CHECKPOINTS + ids.from_bytes(id_), text) for id_, text in rows]
 
     def oids(self) -> dict[str, str]:
-        """Return the oid of each ref of a checkpoint by id, valid or not."""
         return {ids.from_bytes(id_): oid.hex() for id_, oid in self._ask(_STORED)}
 
     def runs(self) -> list[str]:
@@ -270,7 +266,7 @@ class Index:
             connection.rollback()
             self._list(connection, state)
 
-    def _list(self, connection: Connection, state: State) -> None:
+    def _list(self, connection: Connection, state: refs_stat.State) -> None:
         # `state` is from before the listing, so that a change during it is noticed next time.
         listing = self._refs.list(_DIRECTORY, fields="%(objectname) %(refname)")
         digest = hashlib.blake2b(listing).hexdigest()
@@ -298,7 +294,7 @@ class Index:
         if count:
             self._progress("")
 
-    def _note(self, connection: Connection, state: State, digest: str) -> None:
+    def _note(self, connection: Connection, state: refs_stat.State, digest: str) -> None:
         connection.execute("DELETE FROM meta")
         # Missing objects may come back: then the next query must look again.
         if connection.execute("SELECT 1 FROM problem WHERE may_pass").fetchone() is None:

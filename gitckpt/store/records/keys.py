@@ -51,8 +51,7 @@ def _run_in(content: tuple[str, bytes] | None, ref: str) -> str:
     data = content[1] if content is not None and content[0] == "blob" else b""
     cure = f"look at it: git cat-file -p {shell_word(ref)}; "
     cure += f"to give up the key: git update-ref -d {shell_word(ref)}"
-    record = parse_record(data, ref, "key", cure)
-    version, key, run = map(record.get, ("version", "key", "run"))
+    version, key, run = map(parse_record(data, ref, "key", cure).get, ("version", "key", "run"))
     is_valid = type(version) is int and isinstance(run, str) and ids.is_run_id(run)
     if not is_valid or not isinstance(key, str):
         raise InvalidCheckpoint(ref, "", "does not point to a key", hint=cure)
@@ -66,11 +65,8 @@ class Claim:
     def __init__(
         self, key: str, refs: Refs, objects: Objects, object_format: str, exists: Exists
     ) -> None:
-        self._key = key
-        self._ref = ref_of(key)
-        self._refs = refs
-        self._objects = objects
-        self._format = object_format
+        self._key, self._ref = key, ref_of(key)
+        self._refs, self._objects, self._format = refs, objects, object_format
         self._exists = exists
 
     def holder(self) -> tuple[str, str] | None:

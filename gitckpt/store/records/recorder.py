@@ -101,9 +101,7 @@ class Proposal:
 
 class Recorder:
     def __init__(self, repository: Repository, objects: Objects, refs: Refs) -> None:
-        self._repository = repository
-        self._objects = objects
-        self._refs = refs
+        self._repository, self._objects, self._refs = repository, objects, refs
         self._written: dict[str, tuple[str, dict[str, Any]]] = {}
         self._turn = RLock()  # guards the cached values
 

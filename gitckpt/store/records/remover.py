@@ -47,9 +47,7 @@ class Remover:
     def __init__(self, repository: Repository, objects: Objects, refs: Refs, index: Index) -> None:
         self._repository = repository
         self._journal = os.path.join(repository.make_private_dir(), _BEGUN)
-        self._objects = objects
-        self._refs = refs
-        self._index = index
+        self._objects, self._refs, self._index = objects, refs, index
 
     def remove(
         self, ids: Names, *, runs: Names | None, listed: ById | None, last: Names, settled: bool

@@ -27,7 +27,6 @@ from gitckpt.store.records import keys, ref_names
 from gitckpt.store.records.entry import ById, CheckpointInfo, Infos, Query
 from gitckpt.store.records.index import Notify
 from gitckpt.store.retention import runs, sweep, worktree
-from gitckpt.store.retention.runs import Fate
 from gitckpt.store.runs import summary
 from gitckpt.store.worktrees import ownership
 
@@ -193,7 +192,9 @@ def remove(store: Checkpoints, run: str) -> int:
         raise UsageError(problem, hint=f"remove that one first: git ckpt remove {dependent}")
     chains = runs.chains_of(store, [run])
     size = len(chains[run])
-    fate = Fate(run, info.label, size, info.path, is_due=True, expires=True, reason="it was named")
+    fate = runs.Fate(
+        run, info.label, size, info.path, is_due=True, expires=True, reason="it was named"
+    )
     (fate,) = runs.remove(store, chains, [fate])
     if fate.failure is not None:
         raise fate.failure
@@ -218,7 +219,7 @@ class ExpireResult:
     """The result of an expiry; checkpoints and runs are listed newest first."""
 
     checkpoints: Sequence[tuple[CheckpointInfo, Decision]]  # removed (or to remove)
-    runs: Sequence[Fate]
+    runs: Sequence[runs.Fate]
     squashed: Collection[str]  # ids of progress checkpoints that go: their phase is complete
     total: int  # number of checkpoints before
     failed: Sequence[tuple[CheckpointInfo, CkptError]] = ()  # could not be deleted

@@ -159,7 +159,6 @@ def pack(repository: Repository) -> None:
 
 
 def collect(repository: Repository) -> None:
-    """Pack loose objects if there are many, and run `git gc --auto`."""
     # Users who only save never commit, so git itself would not do it.
     values = config.read(repository, r"^(maintenance\.auto|gc\.auto|gc\.cruftpacks)$")
     switches = [values.get(name, ["true"])[-1] for name in ("maintenance.auto", "gc.auto")]

@@ -146,10 +146,8 @@ def remove(
             for fate in batch:
                 progress(f"removing run {fate.run}, {len(results) + 1} of {len(due)}")
                 last = chains[fate.run][-1]
-                if fate.run in refused:
-                    reason: str | None = refused[fate.run].message
-                else:
-                    reason = _remove_files(store, fate.run, last, newest.get(fate.run))
+                reason = refused[fate.run].message if fate.run in refused else None
+                reason = reason or _remove_files(store, fate.run, last, newest.get(fate.run))
                 results[fate.run] = replace(fate, expires=False, reason=reason) if reason else fate
             going = [fate for fate in batch if results[fate.run].expires]
             failures = _delete(store, chains, going, progress, settled=settled)

@@ -8,7 +8,6 @@ from collections.abc import Mapping
 
 from gitckpt.git import leftovers
 from gitckpt.git.filesystem import names_in
-from gitckpt.git.leftovers import FileMark
 from gitckpt.git.lock import Lock, is_locked
 from gitckpt.git.refs import Refs, Update
 from gitckpt.git.repository import Repository
@@ -66,7 +65,7 @@ def sweep_files(repository: Repository) -> list[str]:
     return sorted([*paths, *(path for path in abandoned if ownership.discard(repository, path))])
 
 
-def left_files(repository: Repository) -> dict[str, FileMark]:
+def left_files(repository: Repository) -> dict[str, leftovers.FileMark]:
     scratch = ((path, leftovers.mark(path)) for path in _scratch(repository))
     return {
         **leftovers.left_objects(repository),
@@ -88,10 +87,9 @@ def scratch_files(repository: Repository) -> list[str]:
 def kind_of(path: str) -> str:
     """Return the name pattern of a scratch file, such as "ckpt/index.*"."""
     name = os.path.basename(path)
-    if name.startswith(".tmp-"):
-        return ".tmp-*-pack-*"
-    if name.startswith("tmp_objdir-"):
-        return "tmp_objdir-*"
+    for prefix, pattern in ((".tmp-", ".tmp-*-pack-*"), ("tmp_objdir-", "tmp_objdir-*")):
+        if name.startswith(prefix):
+            return pattern
     if name.startswith(("tmp_", "bulk_")):
         return f"{'_'.join(name.split('_')[:2])}_*"
     parent = os.path.basename(os.path.dirname(path))
@@ -115,13 +113,13 @@ def _scratch(repository: Repository) -> list[str]:
     return paths
 
 
-def _left_worktrees(repository: Repository) -> dict[str, FileMark]:
+def _left_worktrees(repository: Repository) -> dict[str, leftovers.FileMark]:
     # From a killed `git worktree add`: git locks a worktree while it adds it, and never prunes it.
     unfinished = filter(ownership.is_locked_by_us, administration.unfinished(repository))
     return leftovers.left_for(times.GRACE, unfinished)
 
 
-def _left_keeps(repository: Repository) -> dict[str, FileMark]:
+def _left_keeps(repository: Repository) -> dict[str, leftovers.FileMark]:
     # Git never repacks or deletes the contents of a kept pack.
     marks = {}
     place = os.path.join(repository.common_dir, "objects", "pack")
@@ -150,7 +148,6 @@ def _is_abandoned(path: str) -> bool:
 
 
 def _is_orphan(repository: Repository, ref: str, oids: Mapping[str, str]) -> bool:
-    """Return whether a ref names a checkpoint that does not exist, or no valid commit."""
     if ref.startswith(ref_names.KEEP):
         return not commit_refs.may_name(repository, ref.removeprefix(ref_names.KEEP))
     owner = ref_names.CHECKPOINTS + ref.rpartition("/")[2]

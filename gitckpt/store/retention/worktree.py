@@ -27,7 +27,6 @@ from gitckpt.store.records import heads
 from gitckpt.store.records.entry import CheckpointInfo
 from gitckpt.store.runs import run_files
 from gitckpt.store.snapshot import comparison, manifest
-from gitckpt.store.snapshot.manifest import Contents
 from gitckpt.store.worktrees import opener, ownership
 from gitckpt.store.worktrees.resumption import record_leftover
 
@@ -146,7 +145,6 @@ def _parked(repository: Repository) -> list[str]:
 
 
 def delete_directory(path: str) -> None:
-    """Delete a directory recursively, even if directories in it are read-only."""
     try:
         private_dirs.remove(path)
     except FileNotFoundError:
@@ -215,8 +213,7 @@ def _reason(store: Checkpoints, newest: Checkpoint, git_dir: str, path: str) -> 
         return f"its worktree {path} is gone, and {git_dir} has repositories of submodules"
     if ownership.is_locked_by_others(git_dir):
         return f"its worktree {path} is locked"
-    named_dir = administration.named_by(path)
-    if not ownership.is_same(named_dir, git_dir):
+    if not ownership.is_same(administration.named_by(path), git_dir):
         if (moved := administration.moved_to(store.repository, git_dir, path)) is not None:
             return f"its worktree was moved to {moved}: git worktree repair {shell_word(moved)}"
         return f"{path} is not the worktree that it was" if os.path.lexists(path) else None
@@ -268,7 +265,7 @@ def _unsaved(store: Checkpoints, newest: Checkpoint, path: str) -> list[str]:
 
 
 def _differing_index(
-    repository: Repository, old: Contents, new: Contents, commit: str
+    repository: Repository, old: manifest.Contents, new: manifest.Contents, commit: str
 ) -> list[str]:
     contents = (old, new)
     staged = [{**c.index, 0: comparison.merged_tree(repository, c, commit)} for c in contents]

@@ -91,7 +91,6 @@ class _Captured:
         return object_id(kind, data, self.repository.object_format)
 
     def add_to(self, files: Worktree, commit: str, tree: str | None, objects: Objects) -> Worktree:
-        """Write the objects; return a captured `Worktree` with this tree of run files."""
         if files.tree is None:  # a clean worktree has the files of the commit
             entries = {b"files": (DIRECTORY, manifest.base_tree(self.repository, commit))}
         elif content := next(objects.read([files.tree], None)):
@@ -299,8 +298,7 @@ def directory(repository: Repository) -> str:
 
 
 def output_of(repository: Repository, tree: str | None) -> str | None:
-    name = f"{tree}:{ENTRY}/{OUTPUT}"
-    info = repository.cat_file.info(name) if tree is not None else None
+    info = repository.cat_file.info(f"{tree}:{ENTRY}/{OUTPUT}") if tree is not None else None
     return info[0] if info is not None else None
 
 

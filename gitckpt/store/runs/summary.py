@@ -38,8 +38,7 @@ class Attempts:
     """The attempts at phases of a run so far, seen from its worktree."""
 
     def __init__(self, store: Checkpoints, run: str, *, is_new: bool = False) -> None:
-        self._store = store
-        self._run = run
+        self._store, self._run = store, run
         self._attempts: Counter[str] | None = Counter() if is_new else None
 
     def phases(self, completed: Iterable[str]) -> list[str]:
@@ -72,7 +71,6 @@ class Attempts:
         return trust.read(self._store, self._run, first) if first is not None else checkpoint
 
     def differs_from(self, checkpoint_id: str) -> bool:
-        """Return whether commit or files of the worktree differ from a checkpoint."""
         checkpoint = trust.read(self._store, self._run, checkpoint_id)
         commit = self._store.objects.head()[0]
         if commit != checkpoint.git_sha:

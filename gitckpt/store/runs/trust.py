@@ -36,7 +36,6 @@ class Untrusted(UsageError):
 
 
 def is_ours(store: Checkpoints, checkpoint: Checkpoint) -> bool:
-    """Return whether a checkpoint was written or adopted here."""
     run = checkpoint.run
     if run is None:  # without a pipeline, it can only be restored
         return checkpoint.pipeline is None and not store.is_replaced(checkpoint.id)
@@ -192,8 +191,7 @@ def _inputs(store: Checkpoints, checkpoint: Checkpoint, pipeline: Pipeline) -> l
 
 
 def _copies(store: Checkpoints, tree: str | None) -> dict[str, str]:
-    name = f"{tree}:{ENTRY}/{INPUT}"
-    info = store.repository.cat_file.info(name) if tree is not None else None
+    info = store.repository.cat_file.info(f"{tree}:{ENTRY}/{INPUT}") if tree is not None else None
     content = next(store.objects.read([info[0]])) if info is not None else None
     if info is None or content is None or content[0] != "tree":
         return {}
