@@ -76,8 +76,8 @@ class Lease:
     @property
     def is_here(self) -> bool:
         """Whether its process, if it lives, is visible to this process."""
-        here = filesystem.here()
-        return (self.host, self.boot, self.namespace) == (here.name, here.boot, here.namespace)
+        host = filesystem.here()
+        return (self.host, self.boot, self.namespace) == (host.name, host.boot, host.namespace)
 
     @property
     def is_ours(self) -> bool:
@@ -359,8 +359,8 @@ class Leases:
             is_broken = self.is_stalled(oid, predecessor) or predecessor.is_endless(instant)
             if not (take_over and is_broken):
                 raise self.refusal(oid, predecessor)
-        here, pid = filesystem.here(), os.getpid()
-        process = here.name, here.boot, here.namespace, pid, filesystem.start_of(pid)
+        host, pid = filesystem.here(), os.getpid()
+        process = host.name, host.boot, host.namespace, pid, filesystem.start_of(pid)
         acquired, expires = times.to_text(instant), times.to_text(instant + length)
         return Lease(run, token, holder, *process, acquired, acquired, expires), oid, predecessor
 

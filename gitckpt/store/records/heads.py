@@ -57,18 +57,16 @@ def chains_of(index: Index, runs: Collection[str]) -> dict[str, list[CheckpointI
 
 
 def newest_of(
-    index: Index, repository: Repository, names: Collection[str]
+    index: Index, repository: Repository, runs: Collection[str]
 ) -> dict[str, CheckpointInfo]:
     newest = {}
-    for run, entries in chains_of(index, names).items():
+    for run, entries in chains_of(index, runs).items():
         oids = local_checkpoints.known(repository, run)
         newest[run] = next((entry for entry in entries if entry.oid in oids), entries[0])
     return newest
 
 
-def recorded_among(
-    lines: Iterable[bytes], run: str, objects: Objects, refs: Refs
-) -> Checkpoint | None:
+def find_head(lines: Iterable[bytes], run: str, objects: Objects, refs: Refs) -> Checkpoint | None:
     """Return the first document that is a checkpoint of a run, or None."""
     # A hook that is killed before it moves the head leaves that behind while a driver goes on:
     # two checkpoints would get one number.

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     Change: TypeAlias = Callable[[dict[str, Any]], dict[str, Any]]  # must not modify its input
     ProgressOf: TypeAlias = Callable[[Mapping[str, Any]], Progress | None]
-    Flush: TypeAlias = Callable[[], None]
+    Flush: TypeAlias = Callable[[], None] | None
     Drafts: TypeAlias = Sequence[tuple["Proposal", bytes]]
 
     class Guard(Protocol):
@@ -158,7 +158,7 @@ class Recorder:
             # Perhaps a writer was killed before the head moved.
             from gitckpt.store.records import heads
 
-            newest = heads.recorded_among(lines, run, self._objects, self._refs)
+            newest = heads.find_head(lines, run, self._objects, self._refs)
         if newest is not None or last_oid != head or proposal.state is None:
             from gitckpt.model.codec import fields as fields_of
 
@@ -188,19 +188,19 @@ class Recorder:
             drives = first.guard is not None and first.guard.drives
             oids = [oid for _, oid in documents]
             noted = local_checkpoints.extend(repository, run, head, oids, drives=drives)
-        meanwhile: Flush | None = partial(self._objects.flush, needs, noted)
+        flush: Flush = partial(self._objects.flush, needs, noted)
         if len(needs) >= _MANY:
             self._objects.flush(needs, noted)
-            meanwhile = None
+            flush = None
         try:
-            self._apply(updates, line, meanwhile)
+            self._apply(updates, line, flush)
         except GitError:
             if not (lost := self._lost(updates)):
                 raise
             if (first.fields.get("worktree") or {}).get("tree") in lost:
                 raise FilesPruned from None
             self._objects.write(needed)
-            self._apply(updates, line, meanwhile)
+            self._apply(updates, line, flush)
         if self._lost(updates):
             self._objects.write(needed)
         if line is not None:
@@ -212,13 +212,11 @@ class Recorder:
         needed = [update.new for update in updates if update.new]
         return [oid for oid in needed if self._repository.cat_file.info(oid) is None]
 
-    def _apply(
-        self, updates: list[Update], line: commit_refs.Line | None, meanwhile: Flush | None
-    ) -> None:
+    def _apply(self, updates: list[Update], line: commit_refs.Line | None, flush: Flush) -> None:
         try:
-            self._refs.update(updates, meanwhile)
+            self._refs.update(updates, flush)
         except LockHeld as error:
             if line is None or not error.path.endswith(f"/{line.update.ref}.lock"):
                 raise
             updates.remove(line.update)  # maintenance creates the ref
-            self._refs.update(updates, meanwhile)
+            self._refs.update(updates, flush)

@@ -192,9 +192,7 @@ def remove(store: Checkpoints, run: str) -> int:
         raise UsageError(problem, hint=f"remove that one first: git ckpt remove {dependent}")
     chains = runs.chains_of(store, [run])
     size = len(chains[run])
-    fate = runs.Fate(
-        run, info.label, size, info.path, is_due=True, expires=True, reason="it was named"
-    )
+    fate = runs.Fate(run, info.label, size, info.path, is_due=True, expires=True, reason="named")
     (fate,) = runs.remove(store, chains, [fate])
     if fate.failure is not None:
         raise fate.failure
@@ -270,7 +268,7 @@ def expire(
         entries = [e for e in chains[fate.run] if e.id not in fate.keeps] if going else []
         due += ((e, Decision(e.id, expires=True, reason=fate.reason)) for e in entries)
         if fate.failure is not None:
-            failed |= _of_existing(store, dict.fromkeys((e.id for e in entries), fate.failure))
+            failed |= _select_existing(store, dict.fromkeys((e.id for e in entries), fate.failure))
     due.sort(key=lambda pair: (pair[0].time, pair[0].sequence or 0, pair[0].id), reverse=True)
     removed = [pair for pair in due if pair[0].id not in failed]
     stuck = [(entry, failed[entry.id]) for entry, _ in due if entry.id in failed]
@@ -290,10 +288,10 @@ def _remove_each(store: Checkpoints, ids: Collection[str], listed: ById | None =
                 raise
             failed |= dict.fromkeys(stuck, error)
             listed = None  # may be stale
-    return _of_existing(store, failed)
+    return _select_existing(store, failed)
 
 
-def _of_existing(store: Checkpoints, failed: Failures) -> Failures:
+def _select_existing(store: Checkpoints, failed: Failures) -> Failures:
     read = store.refs.read
     return {i: e for i, e in failed.items() if read(ref_names.CHECKPOINTS + i) is not None}
 

@@ -262,8 +262,8 @@ def _outside(store: Checkpoints) -> Checkpoint | None:
     for limit in (_FIRST, None):
         entries = store.list(Query(in_run=False, limit=limit))
         local = LocalCheckpoints.read(store.repository, [entry.id for entry in entries])
-        ours = [e for e in entries if local.is_ours(e) and local.was_captured_in(e.id, place)]
-        reported = [entry for entry in ours if entry.trigger not in silent]
+        infos = [e for e in entries if local.is_ours(e) and local.was_captured_in(e.id, place)]
+        reported = [entry for entry in infos if entry.trigger not in silent]
         labels = [entry.label for entry in reported]
         is_done = ref_names.RUN_COMPLETE in labels
         since = reported[: labels.index(ref_names.RUN_COMPLETE)] if is_done else reported
