@@ -210,7 +210,7 @@ class Checkpoints:
             made: Any = {"checkpoint_id": then.details["id"], "instant": self.clock()}
             second = drafted(then.label, then.state, then.details, **made)
             recorder(proposal, then=[Proposal(*second[1:], keeps=keeps)])
-            then.made = draft.recorded(*second)
+            then.checkpoint = draft.recorded(*second)
         elif start is None:
             recorder(proposal)
         else:
@@ -255,7 +255,9 @@ class Checkpoints:
             return self.record(used, state, worktree=files, **options)
 
         def remove(torn: Collection[str]) -> None:
-            second = [then.made.id] if then is not None and then.made is not None else []
+            second = (
+                [then.checkpoint.id] if then is not None and then.checkpoint is not None else []
+            )
             self.remove([*torn, *second])
 
         common = self.repository, self.objects, attempt, remove, self.announce

@@ -288,11 +288,11 @@ class Store:
 
         `wait` is in seconds, then CkptError; 0 only asks, without a signal.
         """
-        from gitckpt.store.leases import cancellation
+        from gitckpt.store.leases.leases import cancel
 
         arguments.require_seconds("wait", wait)
         leases, tell = self._checkpoints.leases, self._checkpoints.announce
-        return cancellation.cancel(leases, ids.require_run_id(run), wait=wait, tell=tell)
+        return cancel(leases, ids.require_run_id(run), wait=wait, tell=tell)
 
     def take_over(self, run: str, *, holder: str = "a program") -> None:
         """Take a run from a stalled driver, which can write no more; else LeaseHeld."""

@@ -233,7 +233,7 @@ class TestCleanupOfRuns:
         first = [entry.id for entry in store.list() if entry.run == young.id][-1]
         with locked(main_checkout, f"refs/checkpoints/{first}"), pytest.raises(LockHeld):
             cleanup_runs(inside(store), older_than=0)
-        assert cleanup_runs(inside(store), older_than=0).gone == (young.id,)
+        assert cleanup_runs(inside(store), older_than=0).removed_runs == (young.id,)
         left = {
             run.id: sum(entry.run == run.id for entry in store.list())
             for run in (old, other, open_, held, young)

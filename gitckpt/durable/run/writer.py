@@ -186,12 +186,13 @@ class Writer:
         if self.unwritten[-1:] != [sentence]:
             self.unwritten.append(sentence)
             self._is_note_cleared = False
-            run_files.note(self._store.repository, self._run, self.unwritten)
+            run_files.note_unwritten(self._store.repository, self._run, self.unwritten)
             append_log(self._store.repository, sentence)
 
     def _clear_unwritten(self) -> None:
         self.unwritten.clear()
-        run_files.note(self._store.repository, self._run, [])  # including an earlier driver's
+        # Including those of an earlier driver.
+        run_files.note_unwritten(self._store.repository, self._run, [])
         self._is_note_cleared = True
 
     def withdraw(self) -> None:
@@ -275,7 +276,9 @@ class Writer:
             made = self._store.save(first.label, state, beside=self._files.added, **how)
         else:
             made = self._store.record(first.label, state, worktree=self.newest.worktree, **how)
-        self._adopt([made, *([then.made] if then is not None and then.made is not None else [])])
+        self._adopt(
+            [made, *([then.checkpoint] if then is not None and then.checkpoint is not None else [])]
+        )
 
     def _with_steps(self, pending: _Pending) -> Mapping[str, Any]:
         rewinds = pending.details.get("rewound_to")

@@ -2,5 +2,4 @@
 
 Doors:
     leases: acquires, renews and checks leases; reached as `store.leases`.
-    cancellation: stops the driver of a run.
 """

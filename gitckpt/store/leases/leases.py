@@ -1,14 +1,11 @@
-"""Leases: the right to drive a run, one holder at a time.
-
-A lease is a blob at `refs/ckpt/leases/<run>` (docs/format.md), written by compare-and-swap. It
-stays after its release, so that its token only grows. Each ref transaction of the run verifies the
-lease: a suspended driver whose lease was taken over can write nothing more.
-"""
+"""Acquire, renew and check leases: the right to drive a run, one holder at a time."""
 
 from __future__ import annotations
 
 import os
+import signal
 import threading
+import time
 from collections.abc import Mapping
 
 from gitckpt.git import filesystem
@@ -31,8 +28,6 @@ if TYPE_CHECKING:
     from gitckpt.git.refs import Refs
     from gitckpt.git.repository import Repository
 
-# The lease document and its errors.
-
 # Longest validity after a renewal, in microseconds, whatever the lease says: 20 renewal intervals.
 LONGEST = 600 * times.MICRO
 # Tokens are less than this. A larger one would leave no room for those of later holders.
@@ -54,7 +49,7 @@ class Lease:
     """The holder of a run. Fields are the keys of the document, times are timestamps."""
 
     run: str
-    token: int  # increases with every holder
+    token: int  # increases with every holder, so the lease stays after its release
     holder: str  # what the holder does, for people
     host: str
     boot: str
@@ -73,16 +68,16 @@ class Lease:
         """Expiry for readers that cannot see the process, in microseconds since the epoch."""
         return min(times.from_text(self.expires), times.from_text(self.renewed) + LONGEST)
 
-    def is_endless(self, now: int) -> bool:
+    def is_endless(self, instant: int) -> bool:
         """Return whether the lease is valid longer than any driver would write."""
         expires, renewed = times.from_text(self.expires), times.from_text(self.renewed)
-        return self.released is None and max(expires - renewed, renewed - now) > LONGEST
+        return self.released is None and max(expires - renewed, renewed - instant) > LONGEST
 
     @property
     def is_here(self) -> bool:
         """Whether its process, if it lives, is visible to this process."""
-        here = filesystem.here()
-        return (self.host, self.boot, self.namespace) == (here.name, here.boot, here.namespace)
+        host = filesystem.here()
+        return (self.host, self.boot, self.namespace) == (host.name, host.boot, host.namespace)
 
     @property
     def is_ours(self) -> bool:
@@ -94,12 +89,11 @@ class Lease:
 
 def render(lease: Lease) -> bytes:
     values = {name: getattr(lease, name) for name in Lease.__slots__ if name != "unknown"}
-    known = {name: v for name, v in values.items() if v is not None and v is not False}
-    return toml.dumps({"version": 1, **known, **lease.unknown}, budget.RECORD).encode()
+    items = {name: v for name, v in values.items() if v is not None and v is not False}
+    return toml.dumps({"version": 1, **items, **lease.unknown}, budget.RECORD).encode()
 
 
 def parse(data: bytes, ref: str) -> Lease:
-    """Parse the document of a lease; the last part of its ref must be the run."""
     return fenced(ref, lambda: _parse(data, ref))
 
 
@@ -126,7 +120,6 @@ def lost(run: str, lease: Lease | None, why: str = "removed") -> LeaseLost:
 
 
 # Lock files of driver processes. If one can be locked, its process is gone.
-
 _PATIENCE = 5.0  # in seconds: a process that checks for life holds the lock for a moment
 
 
@@ -158,7 +151,6 @@ class LockFiles:
     _repository: Repository
 
     def acquire(self, lease: Lease) -> None:
-        """Lock the file of this process for a lease to write, where files can be locked."""
         self._repository.make_private_dir()
         path = self._path(lease)
         with _mutex:
@@ -169,11 +161,9 @@ class LockFiles:
             _locks[path] = shared
 
     def release(self, lease: Lease, *, is_over: bool) -> None:
-        """Release the lock unless other leases of this process need it."""
         path = self._path(lease)
         with _mutex:
-            shared = _locks.get(path)
-            if shared is None:
+            if (shared := _locks.get(path)) is None:
                 return  # the lock belongs to the parent of this forked process
             shared.leases -= 1
             shared.stays |= not is_over  # else the document of the lease shows that it is over
@@ -182,7 +172,6 @@ class LockFiles:
                 shared.release(delete=not shared.stays)
 
     def note(self, lease: Lease, oids: Iterable[str]) -> None:
-        """List lease documents as written here, by or for the lease's process."""
         try:
             # Never create the file: an unlocked one shows that the process is gone.
             fd = self._open(lease, os.O_WRONLY | os.O_APPEND)
@@ -191,7 +180,7 @@ class LockFiles:
         with open(fd, "wb", buffering=0) as file:
             file.write("\n".join(["", *oids, ""]).encode("ascii"))
 
-    def knows(self, lease: Lease, oid: str) -> bool:
+    def has_noted(self, lease: Lease, oid: str) -> bool:
         try:
             fd = self._open(lease, os.O_RDONLY | os.O_NONBLOCK)
         except (OSError, CkptError):
@@ -204,7 +193,7 @@ class LockFiles:
 
     def is_alive(self, lease: Lease, oid: str) -> bool | None:
         """Return whether the writer of a lease lives; None if unknown."""
-        if not self.knows(lease, oid):
+        if not self.has_noted(lease, oid):
             return None
         if locked := is_locked(self._path(lease)):
             return True
@@ -221,8 +210,6 @@ class LockFiles:
         return os.path.join(self._repository.private_dir, name)
 
 
-# Acquire, check, renew and release leases.
-
 # Validity without renewal, in microseconds. Only other machines rely on it.
 LENGTH = 120 * times.MICRO
 RENEWAL = 30.0  # seconds between renewals
@@ -236,20 +223,16 @@ class Leases:
     def __init__(
         self, objects: Objects, refs: Refs, repository: Repository, clock: Callable[[], int]
     ) -> None:
-        self._objects = objects
-        self._refs = refs
-        self._repository = repository
+        self._objects, self._refs, self._repository = objects, refs, repository
         self._files = LockFiles(repository)
         self.clock = clock
 
     def read(self, run: str) -> tuple[str, Lease] | None:
         """Return the document's oid and the lease of a run; None if it never had one."""
         ref = ref_names.LEASES + run
-        oid = self.current(run)
-        if oid is None:
+        if (oid := self.current(run)) is None:
             return None
-        stored = next(self._objects.read([oid]))
-        if stored is None or stored[0] != "blob":
+        if (stored := next(self._objects.read([oid]))) is None or stored[0] != "blob":
             hint = "see what is wrong: git ckpt verify"
             raise InvalidCheckpoint(ref, "", "does not point to a lease", hint=hint)
         return oid, parse(stored[1], ref)
@@ -258,8 +241,7 @@ class Leases:
         return self._refs.read(ref_names.LEASES + run)
 
     def require_free(self, run: str) -> None:
-        lease = self.read(run)
-        if lease is not None and self.is_held(*lease):
+        if (lease := self.read(run)) is not None and self.is_held(*lease):
             raise self.refusal(*lease)
 
     def is_held(self, oid: str, lease: Lease) -> bool:
@@ -278,10 +260,9 @@ class Leases:
         return self.clock() >= halfway or (lease.is_here and filesystem.is_stopped(lease.pid))
 
     def is_process(self, oid: str, lease: Lease) -> bool:
-        """Return whether the process that a lease names took it and is visible."""
         if not lease.is_here or lease.pid <= 1 or not lease.started:
             return False
-        return self._files.knows(lease, oid) and filesystem.start_of(lease.pid) == lease.started
+        return self._files.has_noted(lease, oid) and filesystem.start_of(lease.pid) == lease.started
 
     def refusal(self, oid: str, lease: Lease) -> LeaseHeld:
         run, driven = lease.run, f"run {lease.run} is driven by {lease.sentence()}"
@@ -301,28 +282,23 @@ class Leases:
     def acquire(
         self, run: str, holder: str, length: int = LENGTH, *, take_over: bool = False
     ) -> Hold:
-        """Acquire the lease of a run for a length in microseconds; `holder` is for people.
-
-        With `take_over`, also from a live holder that is stalled, or whose lease is invalid
-        (`Lease.is_endless`); that holder can write nothing more. Raises `LeaseHeld` for other ones.
-        """
+        """Acquire a lease for `length` µs, with `take_over` also from a stalled holder."""
         if length > LONGEST:
             hint = f"the longest is {LONGEST} µs"
             raise UsageError(f"a lease of {length} µs is too long", hint=hint)
-        lease, old, before = self._next(run, holder, length, take_over=take_over)
+        lease, old, predecessor = self._next(run, holder, length, take_over=take_over)
         self._files.acquire(lease)
         try:
             oid = self.swap(lease, old, is_ours=True)
         except RefMoved:
             self._files.release(lease, is_over=True)
-            winner = self.read(run)
-            if winner is None:
+            if (winner := self.read(run)) is None:
                 raise
             raise self.refusal(*winner) from None
         except BaseException:
             self._files.release(lease, is_over=False)  # it may have been written
             raise
-        return Hold(self, oid, lease, length, before, is_first=not old)
+        return Hold(self, oid, lease, length, predecessor, is_first=not old)
 
     def acquire_all(
         self, runs: Iterable[str], holder: str
@@ -333,7 +309,7 @@ class Leases:
         documents, updates = [], []
         for run in runs:
             try:
-                lease, old, before = self._next(run, holder, LENGTH)
+                lease, old, predecessor = self._next(run, holder, LENGTH)
                 self._files.acquire(lease)
             except CkptError as error:
                 refused[run] = error
@@ -341,7 +317,7 @@ class Leases:
             documents.append(render(lease))
             oid = object_id("blob", documents[-1], self._repository.object_format)
             updates.append(Update(ref_names.LEASES + run, oid, old))
-            holds[run] = Hold(self, oid, lease, LENGTH, before, is_first=not old)
+            holds[run] = Hold(self, oid, lease, LENGTH, predecessor, is_first=not old)
         try:
             if updates:
                 any_lease = next(iter(holds.values())).lease
@@ -349,10 +325,10 @@ class Leases:
                 self._objects.write([("blob", data) for data in documents])
                 self._refs.update(updates)
         except CkptError:  # one held lease fails the whole transaction
-            wanted, holds = holds, {}
-            for hold in wanted.values():
+            new_holds, holds = holds, {}
+            for hold in new_holds.values():
                 hold.close(is_over=True)
-            for run in wanted:
+            for run in new_holds:
                 try:
                     holds[run] = self.acquire(run, holder)
                 except CkptError as error:
@@ -363,12 +339,12 @@ class Leases:
         self, run: str, holder: str, length: int, *, take_over: bool = False
     ) -> tuple[Lease, str, Lease | None]:
         """Return the next lease of a run; oid ("" for none) and lease that it replaces."""
-        now = self.clock()
-        before: Lease | None = None
+        instant = self.clock()
+        predecessor: Lease | None = None
         oid = self.current(run) or ""
         try:
-            oid, before = self.read(run) or ("", None)
-            token = before.token + 1 if before is not None else 1
+            oid, predecessor = self.read(run) or ("", None)
+            token = predecessor.token + 1 if predecessor is not None else 1
         except InvalidCheckpoint as error:
             if not oid or error.field == "version":  # a newer gitckpt may drive it
                 raise
@@ -378,21 +354,18 @@ class Leases:
             token = MOST_TOKENS
         if token >= MOST_TOKENS:
             # Larger than any earlier token, whose children must stay fenced.
-            token = now // times.MICRO
-        if before is not None and self.is_held(oid, before):
-            may_be_taken = take_over and (self.is_stalled(oid, before) or before.is_endless(now))
-            if not may_be_taken:
-                raise self.refusal(oid, before)
-        here, pid = filesystem.here(), os.getpid()
-        process = here.name, here.boot, here.namespace, pid, filesystem.start_of(pid)
-        acquired, expires = times.to_text(now), times.to_text(now + length)
-        return Lease(run, token, holder, *process, acquired, acquired, expires), oid, before
+            token = instant // times.MICRO
+        if predecessor is not None and self.is_held(oid, predecessor):
+            is_broken = self.is_stalled(oid, predecessor) or predecessor.is_endless(instant)
+            if not (take_over and is_broken):
+                raise self.refusal(oid, predecessor)
+        host, pid = filesystem.here(), os.getpid()
+        process = host.name, host.boot, host.namespace, pid, filesystem.start_of(pid)
+        acquired, expires = times.to_text(instant), times.to_text(instant + length)
+        return Lease(run, token, holder, *process, acquired, acquired, expires), oid, predecessor
 
     def swap(self, lease: Lease, old: str, *, is_ours: bool = False) -> str:
-        """Replace a lease, expected at the oid `old` ("" for none), else `RefMoved`.
-
-        If the process that `lease` names took it here (`is_ours`), its new oid is listed as such.
-        """
+        """Replace a lease at the oid `old` ("" for none), or raise `RefMoved`."""
         data = render(lease)
         oid = object_id("blob", data, self._repository.object_format)
         if is_ours:
@@ -407,21 +380,19 @@ class Leases:
     def cancel(self, run: str) -> tuple[str, Lease] | None:
         """Ask the driver of a run to stop; return its lease with oid, or None without one."""
         for _ in range(20):
-            held = self.read(run)
-            if held is None or not self.is_held(*held):
+            if (current := self.read(run)) is None or not self.is_held(*current):
                 return None
-            oid, lease = held
-            is_ours = self._files.knows(lease, oid)
+            oid, lease = current
+            is_ours = self._files.has_noted(lease, oid)
             try:
                 self.swap(replace(lease, cancelled=True), oid, is_ours=is_ours)
             except RefMoved:
                 continue
-            return held
+            return current
         problem = f"the lease of {run} changed at each of 20 attempts"
         raise BusyError(problem, hint="run the command again")
 
     def bound(self, run: str) -> BoundToToken | None:
-        """Return the guard for the driver that started this process for this run, if any."""
         token = os.environ.get(FENCE_VARIABLE, "")
         if os.environ.get(RUN_VARIABLE) != run or not (token.isascii() and token.isdigit()):
             return None
@@ -436,14 +407,13 @@ class Hold:
     _oid: str
     lease: Lease  # as last written
     _length: int
-    before: Lease | None  # the lease that it replaced; None for the first or an invalid one
+    predecessor: Lease | None  # the lease that it replaced; None for the first or an invalid one
     is_first: bool  # its run had none before
     _is_open: bool = True
     _mutex: Any = field(default_factory=threading.RLock)
     drives = True  # this is the driver's own lease
 
     def update(self) -> Update:
-        """Return the update that fails a transaction unless the lease is still held."""
         with self._mutex:
             return Update(ref_names.LEASES + self.lease.run, self._oid, self._oid)
 
@@ -464,22 +434,19 @@ class Hold:
             self.lease = replace(self.lease, cancelled=current[1].cancelled)
 
     def renew(self) -> None:
-        now = self._leases.clock()
-        renewed, expires = times.to_text(now), times.to_text(now + self._length)
+        instant = self._leases.clock()
+        renewed, expires = times.to_text(instant), times.to_text(instant + self._length)
         self._write(lambda lease: replace(lease, renewed=renewed, expires=expires))
 
     def release(self) -> None:
-        now = times.to_text(self._leases.clock())
+        instant = times.to_text(self._leases.clock())
         try:
-            self._write(lambda lease: replace(lease, released=now))
+            self._write(lambda lease: replace(lease, released=instant))
         finally:
             self.close(is_over=self.lease.released is not None)
 
     def close(self, *, is_over: bool) -> None:
-        """Release the lock by which others see that this process lives.
-
-        Unless the lease is over (released, deleted, never written), the unlocked file stays.
-        """
+        """Release the lock of this process; keep its file as a sign unless `is_over`."""
         with self._mutex:
             if self._is_open:
                 self._is_open = False
@@ -507,10 +474,50 @@ class BoundToToken:
 
     def update(self) -> Update:
         """Return the update that fails a transaction if another driver has the run."""
-        current = self._leases.read(self._run)
-        if current is None or current[1].token != self._token:
+        if (current := self._leases.read(self._run)) is None or current[1].token != self._token:
             raise lost(self._run, current and current[1])
         return Update(ref_names.LEASES + self._run, current[0], current[0])
 
     def check(self) -> None:
         self.update()
+
+
+# Stop a driver, by its lease and, on this machine, by a signal.
+_INTERVAL = 0.1  # seconds between checks whether a cancelled driver has ended
+
+
+def cancel(leases: Leases, run: str, *, wait: float, tell: Callable[[str], object]) -> bool:
+    """Stop a driver within `wait` seconds (0: only ask); return whether there was one."""
+    if (cancelled := leases.cancel(run)) is None:
+        return False
+    oid, lease = cancelled
+    if wait <= 0 or lease.is_ours:  # no signal to this process: the driver stops at its next check
+        return True
+    if leases.is_process(oid, lease):
+        try:
+            os.kill(lease.pid, signal.SIGTERM)
+        except ProcessLookupError:
+            pass  # it has just ended
+        except PermissionError:
+            tell(f"process {lease.pid} is another user's; it stops run {run} at its next check")
+    _await_end(leases, run, lease.token, wait)
+    return True
+
+
+def _await_end(leases: Leases, run: str, token: int, wait: float) -> None:
+    deadline = time.monotonic() + wait
+    while True:
+        current = leases.read(run)
+        if current is None or current[1].token != token or not leases.is_held(*current):
+            return
+        if leases.is_stalled(*current):
+            pid = current[1].pid
+            take_over = f"git ckpt resume {run} --take-over"
+            hint = f"let it continue: kill -CONT {pid}; or take the run from it: {take_over}"
+            problem = f"run {run} was asked to stop, but its process {pid} is stalled"
+            raise CkptError(problem, hint=hint)
+        seconds = deadline - time.monotonic()
+        if seconds <= 0:
+            hint = f"it stops at its next check; see: git ckpt status {run}"
+            raise CkptError(f"run {run} was asked to stop and has not stopped yet", hint=hint)
+        time.sleep(min(seconds, _INTERVAL))

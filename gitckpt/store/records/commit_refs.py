@@ -1,8 +1,4 @@
-"""The refs that keep commits alive: `refs/keep/ckpt/<oid>`, one per history line.
-
-When history advances, the ref moves along: one transaction creates the ref of the new commit, a
-second one verifies it and deletes those of the parents. The hook imports this module.
-"""
+"""Maintain the refs that keep linked commits alive: `refs/keep/ckpt/<oid>`."""
 
 from __future__ import annotations
 
@@ -28,31 +24,26 @@ if TYPE_CHECKING:
     Needed: TypeAlias = Callable[[], Collection[str] | None]
 
 
-# Keep a commit alive while a checkpoint is recorded.
-
-
 def may_name(repository: Repository, name: str) -> bool:
     return ids.is_oid(name) and len(name) == 2 * oid_size(repository.object_format)
 
 
 def is_young(repository: Repository, ref: str) -> bool:
-    """Return whether a ref may belong to a checkpoint that is being written."""
     try:
-        written = os.stat(os.path.join(repository.common_dir, ref)).st_mtime
+        mtime = os.stat(os.path.join(repository.common_dir, ref)).st_mtime
     except OSError:
         # Packed: only `git gc` packs new refs, and the recorder checks again. Reftables are atomic.
         return False
-    return time.time() - written < times.GRACE
+    return time.time() - mtime < times.GRACE
 
 
 class Line:
     """A line of history that a checkpoint continues; `update` keeps its commit."""
 
-    def __init__(self, repository: Repository, commit: str, *, again: bool = False) -> None:
-        self._repository = repository
-        self.commit = commit
+    def __init__(self, repository: Repository, commit: str, *, is_retry: bool = False) -> None:
+        self._repository, self.commit = repository, commit
         self._passed: list[Update] = []
-        value = value_of(repository, KEEP + commit, again=again)
+        value = value_of(repository, KEEP + commit, is_retry=is_retry)
         is_symbolic = value == commit and _is_symbolic(repository, KEEP + commit)
         self.update = Update(KEEP + commit, commit, value, is_symbolic=is_symbolic)
         if value == commit or commit.encode("ascii") in repository.cuts():
@@ -60,7 +51,7 @@ class Line:
         content = next(repository.cat_file.contents([commit]))
         text = content[2] if content else repository.git.run("cat-file", "commit", commit).out
         for parent in parents(text):
-            if value_of(repository, KEEP + parent, again=again) == parent:
+            if value_of(repository, KEEP + parent, is_retry=is_retry) == parent:
                 self._passed.append(Update(KEEP + parent, "", parent))
 
     def follow_up(self, apply: Apply) -> None:
@@ -93,31 +84,28 @@ def listing(repository: Repository) -> tuple[dict[str, str], set[str]]:
     """Return each ref's value by the oid in its name, and the oids of symbolic refs."""
     form = "--format=%(objectname) %(refname) %(symref)"
     output = repository.git.run("for-each-ref", form, KEEP.rstrip("/")).out
-    kept: dict[str, str] = {}
-    symbolic: set[str] = set()
+    values, symbolic = dict[str, str](), set[str]()
     for line in output.decode("utf-8", "surrogateescape").split("\n")[:-1]:
         oid, ref, target = line.split(" ")
         name = ref.removeprefix(KEEP)
         if may_name(repository, name):
-            kept[name] = oid
+            values[name] = oid
             symbolic |= {name} if target else set()
-    return kept, symbolic
+    return values, symbolic
 
 
 def keep(apply: Apply, values: Mapping[str, str], symbolic: Collection[str]) -> None:
     """Create or correct the refs of commits; `values` has the present ones, or ""."""
-    wrong = [oid for oid, value in values.items() if value != oid or oid in symbolic]
-    if wrong:
+    if wrong := [oid for oid, value in values.items() if value != oid or oid in symbolic]:
         apply([Update(KEEP + oid, oid, values[oid], is_symbolic=oid in symbolic) for oid in wrong])
 
 
-def value_of(repository: Repository, ref: str, *, again: bool = False) -> str:
-    """Return the value of a ref; "" if missing or, unless `again`, without its object."""
+def value_of(repository: Repository, ref: str, *, is_retry: bool = False) -> str:
+    """Return the value of a ref; "" if missing or (at first) without its object."""
     require_no_pipe(repository, ref)
-    info = repository.cat_file.info(ref)
-    if info is not None:
+    if (info := repository.cat_file.info(ref)) is not None:
         return info[0]
-    if not again and not os.path.isfile(os.path.join(repository.common_dir, ref)):
+    if not is_retry and not os.path.isfile(os.path.join(repository.common_dir, ref)):
         return ""
     # The object is missing.
     words = ("rev-parse", "--quiet", "--verify", ref)
@@ -129,29 +117,29 @@ def settle(repository: Repository, apply: Apply, needed: Needed) -> None:
     from gitckpt.git import graph
 
     listed, symbolic = listing(repository)
-    kept = [oid for oid, value in listed.items() if value == oid and oid not in symbolic]
+    intact = [oid for oid, value in listed.items() if value == oid and oid not in symbolic]
     # A ref whose commit is gone is not being written, and makes every gc fail.
-    young = [oid for oid in kept if is_young(repository, KEEP + oid)]
-    wanted = set(repository.cat_file.known(young))
-    needed_before = needed()
-    wanted |= set(kept if needed_before is None else needed_before)
+    young = [oid for oid in intact if is_young(repository, KEEP + oid)]
+    needed_oids = set(repository.cat_file.known(young))
+    old_needs = needed()
+    needed_oids |= set(intact if old_needs is None else old_needs)
     try:
-        newest = graph.newest(repository.git, wanted)
+        newest = graph.newest(repository.git, needed_oids)
     except GitError:
         return
     keep(apply, {oid: listed.get(oid, "") for oid in newest}, symbolic)
-    gone = [
+    superfluous = [
         oid
-        for oid in kept
+        for oid in intact
         if oid not in newest
-        and (oid not in wanted or repository.cat_file.info(oid) is not None)
+        and (oid not in needed_oids or repository.cat_file.info(oid) is not None)
         # One locked ref would make the whole transaction fail.
         and not is_locked(repository, KEEP + oid)
     ]
-    if gone:
+    if superfluous:
         checks = [Update(KEEP + oid, oid, oid) for oid in newest]
-        apply([*checks, *(Update(KEEP + oid, "", oid) for oid in gone)])
+        apply([*checks, *(Update(KEEP + oid, "", oid) for oid in superfluous)])
         # A checkpoint recorded meanwhile may have relied on a ref that was just deleted.
-        added = {oid for oid in needed() or () if may_name(repository, oid)} - wanted
+        added = {oid for oid in needed() or () if may_name(repository, oid)} - needed_oids
         lost = graph.outside(repository.git, added, newest)
         keep(apply, {oid: value_of(repository, KEEP + oid) for oid in lost}, symbolic)

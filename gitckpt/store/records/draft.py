@@ -6,8 +6,7 @@ from collections.abc import Mapping, Sequence
 from types import NoneType
 
 from gitckpt.git.repository import lost_commit
-from gitckpt.model import codec, document, times
-from gitckpt.model import phase as phases
+from gitckpt.model import codec, document, phase, times
 from gitckpt.model.arguments import require, require_callable, require_text, strings
 from gitckpt.model.checkpoint import MANUAL, Attempt, Checkpoint, Pipeline, Progress, Worktree
 from gitckpt.model.errors import InvalidCheckpoint, UsageError
@@ -41,53 +40,47 @@ if TYPE_CHECKING:
 
 
 _GIVEN = tuple(key for key in document.KEYS if key.is_given)
-# Kinds of keys whose values are an optional text.
-_OPTIONAL_TEXTS = ("run", "text", "optional id")
-
+_KNOWN = frozenset(key.name for key in _GIVEN)
+_OPTIONAL_TEXTS = ("run", "text", "optional id")  # kinds of keys
 _PARTS = {"Progress": Progress, "Pipeline": Pipeline, "Attempt": Attempt}
 
 
 def require_known(details: Details) -> None:
-    unknown = sorted(set(details) - _KNOWN)
-    if unknown:
+    if unknown := sorted(set(details) - _KNOWN):
         names = ", ".join(sorted(_KNOWN))
         raise UsageError(f"there is no argument {unknown[0]!r}", hint=f"valid ones: {names}")
 
 
-def require_call(label: str, details: Details, /, **others: object) -> None:
-    """Check the arguments of `Checkpoints.record` or `save` before anything happens."""
+def require_call(label: str, details: Details, /, **options: object) -> None:
+    """Check all arguments of `Checkpoints.record` or `save` before anything happens."""
     require_text("label", label)
     for key in _GIVEN:
         if key.kind in _OPTIONAL_TEXTS:
             require_text(key.name, details.get(key.name), may_be_none=True)
         elif key.kind in _PARTS:
-            kind = _PARTS[key.kind]
-            article = "an" if kind is Attempt else "a"
-            value = details.get(key.name)
-            require(key.name, value, (kind, NoneType), f"{article} {kind.__name__}")
+            kind, article = _PARTS[key.kind], "an" if key.kind == "Attempt" else "a"
+            require(key.name, details.get(key.name), (kind, NoneType), f"{article} {key.kind}")
     require_text("id", details.get("id", ""))
     require_text("trigger", details.get("trigger", MANUAL))
     require_known(details)
-    start, run = others.get("start"), details.get("run")
+    start, run = options.get("start"), details.get("run")
     for name in ("start", "key", "base"):
-        require_text(name, others.get(name), may_be_none=True)
+        require_text(name, options.get(name), may_be_none=True)
     for name in ("change", "progress_of"):
-        require_callable(name, others.get(name), may_be_none=True)
-    strings("keeps", others.get("keeps", ()))  # type: ignore[arg-type]
-    if others.get("key") is not None and start is None:
+        require_callable(name, options.get(name), may_be_none=True)
+    strings("keeps", options.get("keeps", ()))  # type: ignore[arg-type]
+    if options.get("key") is not None and start is None:
         hint = "name it: start=…, or find the run: Store.run_of(key)"
         raise UsageError("a key is for a run that starts", hint=hint)
-    states = others.get("change"), others.get("state")
+    states = options.get("change"), options.get("state")
     for pair, values in (("start and run", (start, run)), ("change and state", states)):
         if None not in values:
             raise UsageError(f"{pair} exclude each other", hint="give one of them")
-    if others.get("progress_of") is not None and others.get("change") is None:
+    if options.get("progress_of") is not None and options.get("change") is None:
         hint = "give change, too, or progress instead"
         raise UsageError("progress_of needs the state that change returns", hint=hint)
-    require("worktree", others.get("worktree"), (Worktree, NoneType), "what Store.capture returned")
-
-
-_KNOWN = frozenset(key.name for key in _GIVEN)
+    worktree = options.get("worktree")
+    require("worktree", worktree, (Worktree, NoneType), "what Store.capture returned")
 
 
 def head(repository: Repository, objects: Objects) -> tuple[str, str | None]:
@@ -122,7 +115,7 @@ def draft(
         raise UsageError(problem, hint="shorten it, and put the rest into the state")
     values: dict[str, Any] = {"trigger": MANUAL, **details, "id": checkpoint_id}
     values |= {"message": message or None, "errors": errors, "worktree": worktree}
-    values |= {"label": phases.label(label), "timestamp": times.to_text(instant)}
+    values |= {"label": phase.label(label), "timestamp": times.to_text(instant)}
     drafted = Checkpoint(git_sha=head[0], branch=head[1], **values)
     fields = codec.fields(drafted)
     return drafted, fields, _require_valid(fields, state)
@@ -143,7 +136,7 @@ def _require_valid(fields: Fields, state: Fields | None) -> dict[str, Any] | Non
 
 
 def recorded(checkpoint: Checkpoint, fields: Fields, state: Fields | None) -> Checkpoint:
-    """Return a checkpoint as it was written."""
+    """Return a drafted checkpoint with its run position and what the run carries on."""
     place: dict[str, Any] = {key: fields.get(key) for key in ("run", "parent", "sequence")}
     names = ("pipeline", "attempt")
     carried = [key for key in names if fields.get(key) and getattr(checkpoint, key) is None]
@@ -156,8 +149,6 @@ def recorded(checkpoint: Checkpoint, fields: Fields, state: Fields | None) -> Ch
 
 @dataclass(slots=True)
 class Changing:
-    """A change for a `Proposal` that keeps checkpoint and new state consistent."""
-
     checkpoint: Checkpoint
     _fields: dict[str, Any]
     _change: Change
@@ -169,8 +160,8 @@ class Changing:
             # Reserves its position before the tables that a run carries on.
             self._fields["progress"] = None
 
-    def __call__(self, before: dict[str, Any]) -> dict[str, Any]:
-        self.state = self._change(before)
+    def __call__(self, old_state: dict[str, Any]) -> dict[str, Any]:
+        self.state = self._change(old_state)
         if self._progress_of is not None:
             self.checkpoint = replace(self.checkpoint, progress=self._progress_of(self.state))
             self._fields["progress"] = codec.fields(self.checkpoint).get("progress")
@@ -185,4 +176,4 @@ class Successor:
     label: str
     state: Mapping[str, Any]
     details: Details
-    made: Checkpoint | None = None
+    checkpoint: Checkpoint | None = None

@@ -9,7 +9,6 @@ from types import NoneType
 from gitckpt.model import ids, times
 from gitckpt.model.arguments import require, require_number, require_storable, require_text, strings
 from gitckpt.model.checkpoint import IMPORT, PHASE, WITHIN, Checkpoint
-from gitckpt.model.ids import require_oid_or_unborn
 from gitckpt.model.phase import NOT_PHASES, split
 from gitckpt.model.values import dataclass
 
@@ -17,7 +16,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     import datetime as dt
     from typing import Any, Self
-
 
 Value = str | int | bytes  # of a row, apart from None
 
@@ -84,19 +82,18 @@ ById = Mapping[str, CheckpointInfo]  # by id
 
 
 def submodules(checkpoint: Checkpoint) -> str:
-    """Return a checkpoint's submodules in the format of `CheckpointInfo`."""
     captured = checkpoint.worktree.submodules if checkpoint.worktree is not None else ()
-    return "".join(f"{each.checkpoint} {each.path}\0" for each in captured)
+    return "".join(f"{submodule.checkpoint} {submodule.path}\0" for submodule in captured)
 
 
 def references(checkpoint: Checkpoint) -> list[tuple[str, str]]:
     """Return the other checkpoints that a document names, except its parent, by key."""
-    named = {"forked_from": checkpoint.forked_from, "rewound_to": checkpoint.rewound_to}
+    ids = {"forked_from": checkpoint.forked_from, "rewound_to": checkpoint.rewound_to}
     if checkpoint.attempt is not None:
-        named["attempt.began"] = checkpoint.attempt.began
+        ids["attempt.began"] = checkpoint.attempt.began
     completed = checkpoint.pipeline.completed if checkpoint.pipeline is not None else {}
-    named |= {f"pipeline.completed.{name}": id_ for name, id_ in completed.items()}
-    return [(key, id_) for key, id_ in named.items() if id_ is not None]
+    ids |= {f"pipeline.completed.{name}": id_ for name, id_ in completed.items()}
+    return [(key, id_) for key, id_ in ids.items() if id_ is not None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +128,7 @@ class Query:
             require_text(name, getattr(self, name), may_be_none=True)
             require_storable(name, getattr(self, name))
         if self.git_sha:
-            require_oid_or_unborn(self.git_sha)
+            ids.require_oid_or_unborn(self.git_sha)
         for name in ("since", "until", "limit", "skip"):
             value = getattr(self, name)
             require_number(name, value, may_be_none=True)
@@ -149,9 +146,7 @@ class Query:
 FIELDS = tuple(CheckpointInfo.__slots__)
 # Columns of a row: the entry, its phase's name and status, and the sort rank.
 COLUMNS = (*FIELDS, "name", "status", "rank")
-
-# The SQL function that conditions use for `id_bytes`.
-ID_BYTES = "id_bytes"
+ID_BYTES = "id_bytes"  # the SQL function of that name
 
 # Steps from run to run by the index, however many checkpoints each has.
 _EACH_RUN = """
@@ -165,9 +160,7 @@ RUN_IDS = _EACH_RUN + "SELECT run FROM each WHERE run IS NOT NULL"  # noqa: S608
 
 # Trigger of imports from files in which agents report steps; such a run had no driver.
 OF_TRACKS = f"{IMPORT}superpowers"
-
-_NO_NEWS = tuple(word for word in NOT_PHASES if word != "run")
-
+_NO_NEWS = tuple(name for name in NOT_PHASES if name != "run")
 _DRIVEN = f"(trigger = '{PHASE}' OR (trigger GLOB '{IMPORT}*' AND trigger <> '{OF_TRACKS}'))"
 _TOLD = f"trigger NOT IN {WITHIN} AND name NOT IN {_NO_NEWS}"
 _OF_RUN = "(SELECT rowid FROM entry WHERE run = each.run"
@@ -188,13 +181,11 @@ ORDER BY newest.rank DESC, each.run DESC
 
 
 def is_driven(entry: CheckpointInfo) -> bool:
-    """Return whether a driver recorded a checkpoint, here or elsewhere; see `RUNS`."""
     trigger = entry.trigger
     return trigger == PHASE or (trigger.startswith(IMPORT) and trigger != OF_TRACKS)
 
 
 def is_told(entry: CheckpointInfo) -> bool:
-    """Return whether a checkpoint gives the status of a phase, step or run (`RUNS`)."""
     return entry.trigger not in WITHIN and split(entry.label)[0] not in _NO_NEWS
 
 
@@ -210,7 +201,6 @@ _HEX = tuple(map(FIELDS.index, ("oid", "git_sha", "tree")))
 
 
 def row(checkpoint: Checkpoint, oid: str) -> tuple[Value | None, ...]:
-    """Return the row of a checkpoint, without a timestamp that `time` implies."""
     entry = CheckpointInfo.of(checkpoint, oid)
     values = [getattr(entry, name) for name in FIELDS]
     values[_ID] = ids.to_bytes(entry.id)
@@ -244,7 +234,6 @@ _LITERAL = ("status = ?", "trigger = ?")
 
 
 def condition(query: Query) -> tuple[str, list[Value]]:
-    """Return the WHERE clause of a query, and its values."""
     parts, values, triggers = [], list[Value](), query.triggers
     trigger = triggers[0] if triggers is not None and len(triggers) == 1 else None
     for words, value in (

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from itertools import chain
 
 from gitckpt.git.files.refs_stat import plain
 from gitckpt.git.notes import Notes
@@ -30,7 +31,6 @@ if TYPE_CHECKING:
 
 
 def count(repository: Repository, index: Index, entries: Infos) -> dict[str, int]:
-    """Return, by id, the number of changed paths of each checkpoint with files."""
     counts = {entry.id: entry.changed for entry in entries if entry.changed is not None}
     unknown = [entry for entry in entries if entry.changed is None and entry.tree]
     names = [(f"{entry.tree}:files", f"{entry.git_sha}^{{tree}}") for entry in unknown]
@@ -48,15 +48,13 @@ def count(repository: Repository, index: Index, entries: Infos) -> dict[str, int
         if not expansion.is_lacking(base, files):
             pairs.setdefault((base, files), []).append(entry.id)
     counted = diff.counts(repository, pairs)
-    new = [(id_, counted[pair]) for pair, members in pairs.items() for id_ in members]
-    if new:
+    if new := [(id_, counted[pair]) for pair, members in pairs.items() for id_ in members]:
         index.remember_changed(new)
     return counts | dict(new)
 
 
 # The newest checkpoint of this worktree (or of its run), and the newest of all.
 LATEST, LATEST_ANY = "latest", "latest:any"
-
 _FIRST = 20
 _LIST = "see which there are: git ckpt list"
 
@@ -69,13 +67,12 @@ def find(text: str, repository: Repository, index: Index, linked: Linked) -> str
         return latest(repository, index).id
     if text == LATEST_ANY:
         return _latest_any(repository, index)
-    checkpoint, run = _named(text, repository, index)
-    newest = heads.newest(index, repository, run) if run is not None else None
-    checkpoint = newest.id if newest is not None else checkpoint
-    checkpoint = checkpoint or _by_rev(text, repository, linked)
-    if checkpoint is None:
-        raise _not_found(text, index)
-    return checkpoint
+    checkpoint, run = _resolve(text, repository, index)
+    if run is not None and (newest := heads.newest(index, repository, run)):
+        return newest.id
+    if checkpoint := checkpoint or _by_rev(text, repository, linked):
+        return checkpoint
+    raise _not_found(text, index)
 
 
 def linked(commit: str, repository: Repository, objects: Objects, index: Index) -> Infos:
@@ -87,16 +84,16 @@ def linked(commit: str, repository: Repository, objects: Objects, index: Index) 
     listed = index.select(Query(ids=list(map(note.link_id, (*lines, *pending)))))
     # The note also lists checkpoints of the commits it replaced; a full note lacks some of them.
     commits = {commit, *(entry.git_sha for entry in listed if note.is_full(lines))} - {""} or {""}
-    own = [entry.id for oid in commits for entry in index.select(Query(git_sha=oid))]
-    return index.select(Query(ids=[*(entry.id for entry in listed), *own]))
+    entry_ids = [entry.id for oid in commits for entry in index.select(Query(git_sha=oid))]
+    return index.select(Query(ids=[*(entry.id for entry in listed), *entry_ids]))
 
 
 def latest(repository: Repository, index: Index) -> CheckpointInfo:
     """Return the newest checkpoint of this worktree, or of its run, but no safety one."""
-    if newest := _find_newest(index, repository, _of_this_worktree):
+    if newest := _find_newest(index, repository, _pick_from_worktree):
         return newest
-    known, place = LocalCheckpoints.read(repository), local_checkpoints.place_of(repository)
-    if any(known.was_captured_in(id_, place) for id_ in known.replaced(index.oids())):
+    local, place = LocalCheckpoints.read(repository), local_checkpoints.place_of(repository)
+    if any(local.was_captured_in(id_, place) for id_ in local.replaced(index.oids())):
         hint = "put back what was written here: git ckpt verify --repair"
         raise NotFoundError("a fetch has replaced the checkpoints of this worktree", hint=hint)
     if not index.select(Query(limit=1)):
@@ -106,8 +103,8 @@ def latest(repository: Repository, index: Index) -> CheckpointInfo:
 
 
 def _latest_any(repository: Repository, index: Index) -> str:
-    """Return the newest local checkpoint; fetched ones can have any date."""
-    if newest := _find_newest(index, repository, _ours):
+    # Not a fetched one, which can have any date.
+    if newest := _find_newest(index, repository, _pick_local):
         return newest.id
     if not LocalCheckpoints.read(repository):  # a fresh clone: nothing is listed as written here
         for entry in index.select(Query(in_run=False)):
@@ -120,38 +117,34 @@ def _latest_any(repository: Repository, index: Index) -> str:
 
 
 def _find_newest(index: Index, repository: Repository, pick: Pick) -> CheckpointInfo | None:
-    for limit in (_FIRST, None):
-        newest = next(pick(index.select(Query(limit=limit)), repository), None)
-        if newest is not None:
-            return newest
-    return None
+    picked = (pick(index.select(Query(limit=limit)), repository) for limit in (_FIRST, None))
+    return next(chain.from_iterable(picked), None)
 
 
 def _none_yet() -> NotFoundError:
     return NotFoundError("there are no checkpoints yet", hint="make one: git ckpt save")
 
 
-def _ours(entries: Infos, repository: Repository) -> Iterator[CheckpointInfo]:
-    known = LocalCheckpoints.read(repository, [entry.id for entry in entries])
-    return (entry for entry in entries if entry.trigger != SAFETY and known.is_ours(entry))
+def _pick_local(entries: Infos, repository: Repository) -> Iterator[CheckpointInfo]:
+    local = LocalCheckpoints.read(repository, [entry.id for entry in entries])
+    return (entry for entry in entries if entry.trigger != SAFETY and local.is_ours(entry))
 
 
-def _of_this_worktree(entries: Infos, repository: Repository) -> Iterator[CheckpointInfo]:
-    known = LocalCheckpoints.read(repository, [entry.id for entry in entries])
+def _pick_from_worktree(entries: Infos, repository: Repository) -> Iterator[CheckpointInfo]:
+    local = LocalCheckpoints.read(repository, [entry.id for entry in entries])
     place, owner = local_checkpoints.place_of(repository), ref_names.owner_in(repository.git_dir)
-    for entry in _ours(entries, repository):
+    for entry in _pick_local(entries, repository):
         is_of_run = owner is not None and owner.run is not None and owner.run == entry.run
-        if is_of_run or known.was_captured_in(entry.id, place):
+        if is_of_run or local.was_captured_in(entry.id, place):
             yield entry
 
 
 def named_run(text: str, repository: Repository, index: Index) -> str | None:
     require_text("id", text)
-    return _named(text, repository, index)[1]
+    return _resolve(text, repository, index)[1]
 
 
-def _named(text: str, repository: Repository, index: Index) -> tuple[str | None, str | None]:
-    """Return the checkpoint or the run that an id or a prefix names."""
+def _resolve(text: str, repository: Repository, index: Index) -> tuple[str | None, str | None]:
     folded = text.lower()
     ref = ref_names.CHECKPOINTS + folded
     if ids.is_id(folded) and (plain(repository, ref) or repository.cat_file.info(ref)):
@@ -197,17 +190,15 @@ def _by_rev(text: str, repository: Repository, linked: Linked) -> str | None:
         commit = repository.commit(text)
     except NotFoundError:
         return None
-    entries = linked(commit)
-    if not entries:
+    if not (entries := linked(commit)):
         raise NotFoundError(f"no checkpoint is linked to commit {commit[:10]} ({text})", hint=_LIST)
-    preferred = [*_of_this_worktree(entries, repository), *_ours(entries, repository)]
-    if preferred:
+    if preferred := [*_pick_from_worktree(entries, repository), *_pick_local(entries, repository)]:
         return preferred[0].id
     # Else the first fetched checkpoint that replaces no local one. No safety checkpoint: its
     # restore, run twice, would undo itself.
-    known = LocalCheckpoints.read(repository, [entry.id for entry in entries])
+    local = LocalCheckpoints.read(repository, [entry.id for entry in entries])
     for entry in entries:
-        if entry.trigger != SAFETY and not known.is_replaced(entry.id, entry.oid):
+        if entry.trigger != SAFETY and not local.is_replaced(entry.id, entry.oid):
             return entry.id
     problem = f"commit {commit[:10]} ({text}) only has checkpoints made before files were replaced"
     raise NotFoundError(problem, hint=f"to undo that replacement: git ckpt undo; or {_LIST}")
@@ -215,11 +206,11 @@ def _by_rev(text: str, repository: Repository, linked: Linked) -> str | None:
 
 def _not_found(text: str, index: Index) -> NotFoundError:
     recent = [entry.id for entry in index.select(Query(limit=1000))]
-    known = [LATEST, LATEST_ANY, *index.runs(), *recent]
-    close = closest(text, [*known, *(name[: len(text)] for name in known)], likeness=0.7)
+    names = [LATEST, LATEST_ANY, *index.runs(), *recent]
+    close = closest(text, [*names, *(name[: len(text)] for name in names)], likeness=0.7)
     hint = _LIST
     if close:
-        hint = f"did you mean {next(name for name in known if name.startswith(close))}?"
+        hint = f"did you mean {next(name for name in names if name.startswith(close))}?"
     elif len(text) < ids.MIN_PREFIX:
         hint = f"give at least {ids.MIN_PREFIX} characters of an id, or {_LIST}"
     return NotFoundError(f"no checkpoint, run or commit goes by {text!r}", hint=hint)

@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from gitckpt.store.records.entry import CheckpointInfo
     from gitckpt.store.records.index import Index
 
-
 _STARTS = 1000  # attempts to find an unused run id
 
 
@@ -38,8 +37,8 @@ def _select(index: Index, **criteria: Any) -> list[CheckpointInfo]:
 def chain(index: Index, repository: Repository, run: str) -> list[CheckpointInfo]:
     """List the checkpoints of a run, newest first; only local ones if it has any."""
     entries = _select(index, run=run)  # also fetched ones, which must not decide anything
-    known = local_checkpoints.local_oids(repository, run)
-    return [entry for entry in entries if entry.oid in known] or entries
+    oids = local_checkpoints.local_oids(repository, run)
+    return [entry for entry in entries if entry.oid in oids] or entries
 
 
 def newest(index: Index, repository: Repository, run: str) -> CheckpointInfo | None:
@@ -51,7 +50,6 @@ def newest(index: Index, repository: Repository, run: str) -> CheckpointInfo | N
 
 
 def chains_of(index: Index, runs: Collection[str]) -> dict[str, list[CheckpointInfo]]:
-    """Return the checkpoints of some runs, newest first, fetched ones included."""
     chains: dict[str, list[CheckpointInfo]] = {}
     for entry in _select(index, runs=sorted(runs)) if runs else ():
         chains.setdefault(str(entry.run), []).append(entry)
@@ -63,20 +61,16 @@ def newest_of(
 ) -> dict[str, CheckpointInfo]:
     newest = {}
     for run, entries in chains_of(index, runs).items():
-        known = local_checkpoints.local_oids(repository, run)
-        newest[run] = next((entry for entry in entries if entry.oid in known), entries[0])
+        oids = local_checkpoints.local_oids(repository, run)
+        newest[run] = next((entry for entry in entries if entry.oid in oids), entries[0])
     return newest
 
 
-def recorded_among(
-    noted: Iterable[bytes], run: str, objects: Objects, refs: Refs
-) -> Checkpoint | None:
-    """Return the first document that is a recorded checkpoint of a run, or None.
-
-    A hook that is killed between its checkpoint and the run's head leaves the head behind while a
-    driver goes on. Without this check, two checkpoints would have one number.
-    """
-    for line in noted:
+def find_head(lines: Iterable[bytes], run: str, objects: Objects, refs: Refs) -> Checkpoint | None:
+    """Return the first document that is a checkpoint of a run, or None."""
+    # A hook that is killed before it moves the head leaves that behind while a driver goes on:
+    # two checkpoints would get one number.
+    for line in lines:
         oid = line.decode("ascii", "replace")
         content = next(objects.read([oid])) if ids.is_oid(oid) else None
         if content is not None and content[0] == "blob":
@@ -91,24 +85,22 @@ class Heads:
     _refs: Refs
     _objects: Objects
     _index: Callable[[], Index]
-    _knows: Callable[[str, str], bool]  # takes a run and the oid of a document; was it written here
+    _is_local: Callable[[str, str], bool]  # takes a run and the oid of a document
     _moved: set[str] = field(default_factory=set)
 
     def read(self, run: str) -> Checkpoint:
         return self.head(run)[1]
 
     def head(self, run: str) -> tuple[str, Checkpoint]:
-        """Return the document's oid and the checkpoint that the head of a run points to."""
+        """Return oid and content of the document that the head of a run points to."""
         ref = ref_names.RUNS + ids.require_run_id(run)
-        oid = self._refs.read(ref)
-        if oid is None:
+        if (oid := self._refs.read(ref)) is None:
             raise NotFoundError(f"no run {run}", hint="see which there are: git ckpt list")
         return oid, ref_names.run_head(next(self._objects.read([oid])), ref)
 
     def is_ours(self, run: str) -> bool:
-        """Return whether the document of a run's head was written or adopted here."""
         oid = self._refs.read(ref_names.RUNS + run) if ids.is_run_id(run) else None
-        return oid is not None and self._knows(run, oid)
+        return oid is not None and self._is_local(run, oid)
 
     def catch_up(self, run: str) -> Checkpoint:
         self.move_up(run)
@@ -119,11 +111,12 @@ class Heads:
         ref = ref_names.RUNS + ids.require_run_id(run)
         entries = _select(self._index(), run=run, limit=1)
         old = self._refs.read(ref)
-        if entries and entries[0].oid != old and not self._knows(run, entries[0].oid):
+        if entries and entries[0].oid != old and not self._is_local(run, entries[0].oid):
             # A head that was written here only moves to checkpoints written here.
-            chain = _select(self._index(), run=run)
-            ours = [entry for entry in chain if self._knows(run, entry.oid)]
-            entries = ours if ours and (old is None or self._knows(run, old)) else entries
+            entries_of_run = _select(self._index(), run=run)
+            local_entries = [entry for entry in entries_of_run if self._is_local(run, entry.oid)]
+            if local_entries and (old is None or self._is_local(run, old)):
+                entries = local_entries
         if entries and entries[0].oid != old:
             head = ref_names.run_head(next(self._objects.read([old])), ref) if old else None
             if head is None or (head.sequence or 0) < (entries[0].sequence or 0):
@@ -144,7 +137,6 @@ class Heads:
     def start(
         self, record: Callable[[], object], fields: dict[str, Any], instant: int, name: str
     ) -> None:
-        """Record the first checkpoint of a run, under a unique id."""
         for attempt in range(1, _STARTS):
             fields["run"] = ids.run_id(times.to_stamp(instant), name, attempt)
             if self._refs.read(ref_names.RUNS + fields["run"]) is None:
@@ -156,7 +148,6 @@ class Heads:
 
 
 # Stale locks of gitckpt's refs, left by a killed git. Other locks are never removed.
-
 _SUFFIX = ".lock"
 _PATIENCE = 2.0  # seconds to wait for other writers
 
@@ -176,9 +167,8 @@ def clear(repository: Repository, tell: Callable[[str], None], in_the_way: str) 
 def discard_left(repository: Repository, tell: Callable[[str], object]) -> None:
     """Remove and report stale locks of refs; the caller holds the lock of writers."""
     stale = leftovers.left_locks(repository, locks(repository))
-    gone = sorted(path for path, mark in stale.items() if leftovers.discard(path, mark))
-    if gone:
-        tell(f"removed {first_of(gone, 1)}: a killed git had left it behind")
+    if paths := sorted(path for path, mark in stale.items() if leftovers.discard(path, mark)):
+        tell(f"removed {first_of(paths, 1)}: a killed git had left it behind")
 
 
 def is_ours(repository: Repository, path: str) -> bool:
@@ -192,7 +182,6 @@ def is_ours(repository: Repository, path: str) -> bool:
 
 
 def locks(repository: Repository) -> list[str]:
-    """List the locks of gitckpt's refs, stale or not."""
     paths = [os.path.join(repository.common_dir, ref_names.NOTES + _SUFFIX)]
     for space in ref_names.OWN:
         for parent, _, names in os.walk(os.path.join(repository.common_dir, space)):

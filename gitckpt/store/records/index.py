@@ -1,8 +1,4 @@
-"""The derived index: the header of every checkpoint in a small SQLite file.
-
-Each query first checks by `stat` whether refs can have changed. If so, git lists them, and new
-documents are read. Deleting the file only makes the next query slower.
-"""
+"""Cache the header of every checkpoint in SQLite; check it before each query."""
 
 from __future__ import annotations
 
@@ -20,7 +16,6 @@ from operator import itemgetter
 from sqlite3 import Connection
 
 from gitckpt.git.files import private_dirs, refs_stat
-from gitckpt.git.files.refs_stat import State
 from gitckpt.git.objects.encoding import oid_size
 from gitckpt.git.refs import Refs
 from gitckpt.git.repository import Repository
@@ -29,7 +24,6 @@ from gitckpt.model.arguments import require
 from gitckpt.model.codec import decode_summary
 from gitckpt.model.errors import InvalidCheckpoint, RepositoryError
 from gitckpt.model.skip_invalid import fenced
-from gitckpt.model.values import dataclass
 from gitckpt.store.records import entry, ref_names
 from gitckpt.store.records.entry import CheckpointInfo, Problem, Query, Value
 
@@ -40,21 +34,16 @@ if TYPE_CHECKING:
     from gitckpt.git.objects.port import Objects
 
     _T = TypeVar("_T")
-    ShowProgress: TypeAlias = Callable[[str], object]
     Take: TypeAlias = Callable[[Iterable[tuple[Any, ...]]], Any]
 
-
-# Tables of the index.
-
+Notify = Callable[[str], object]  # takes a line, "" at the end
 Ref = tuple[bytes, bytes]  # id of a checkpoint and oid of its document
 Values = tuple[Value | None, ...]  # from `entry.row`
 # Id and oid of an invalid checkpoint, a sentence, and whether the problem may be temporary.
 ProblemRow = tuple[bytes, bytes, str, bool]
-
 PATIENCE = 5.0  # seconds to wait for a locked file
 # Increase this when the row of a document changes; all rows are then made again.
 _READER = 1
-
 _NAMES = ("meta", "entry", "problem", "unranked")
 _DROP = "".join(f"DROP TABLE IF EXISTS {name};" for name in _NAMES)
 _TABLES = f"""
@@ -79,11 +68,9 @@ _ORDERS = {
 _INDEXES = (f"CREATE INDEX {name} ON entry {columns};" for name, columns in _ORDERS.items())
 _SCHEMA = _TABLES + "".join(_INDEXES)
 _SCHEMA_VERSION = zlib.crc32(_SCHEMA.encode() + b"%d" % _READER) >> 1
-
 _STORED = "SELECT id, oid FROM entry UNION ALL SELECT id, oid FROM problem"
 # Ids of rows to delete. One statement for all takes half the time of 10,000 single ones.
 _GOING = "CREATE TEMP TABLE IF NOT EXISTS going (id BLOB PRIMARY KEY) WITHOUT ROWID"
-
 _FORGET = (
     """INSERT OR IGNORE INTO unranked
     SELECT run, sequence FROM entry WHERE id IN going AND run IS NOT NULL""",
@@ -116,12 +103,10 @@ def connect(path: str) -> Connection:
 
 
 def _read_meta(connection: Connection) -> dict[str, str]:
-    """Return the state of the refs that the index was made from."""
     return dict(connection.execute("SELECT key, value FROM meta"))
 
 
 def compared(connection: Connection, listing: bytes | bytearray) -> tuple[set[bytes], list[Ref]]:
-    """Return the ids whose rows are stale, and the refs without rows, in order."""
     stored = dict(connection.execute(_STORED))
     new = []
     for match in _LISTED.finditer(listing):
@@ -140,10 +125,10 @@ def add(connection: Connection, rows: Iterable[Values], problems: Iterable[Probl
     connection.executemany("INSERT INTO problem VALUES (?, ?, ?, ?)", problems)
 
 
-def forget(connection: Connection, gone: Collection[bytes]) -> None:
-    if gone:
+def forget(connection: Connection, ids: Collection[bytes]) -> None:
+    if ids:
         connection.execute(_GOING)
-        connection.executemany("INSERT OR IGNORE INTO going VALUES (?)", [(id_,) for id_ in gone])
+        connection.executemany("INSERT OR IGNORE INTO going VALUES (?)", [(id_,) for id_ in ids])
         for statement in _FORGET:
             connection.execute(statement)
 
@@ -158,32 +143,121 @@ def rank(connection: Connection) -> None:
     latest = dict(connection.execute(f"SELECT run, ({_BEFORE}) FROM {_UNRANKED}"))
     ranks = []
     affected = f"{_UNRANKED} JOIN entry ON entry.run = each.run AND sequence >= first"
-    question = f"SELECT entry.run, entry.rowid, time, rank FROM {affected}"
-    for run, row, instant, known in connection.execute(f"{question} ORDER BY 1, sequence, id"):
+    query = f"SELECT entry.run, entry.rowid, time, rank FROM {affected}"
+    for run, row, instant, old_rank in connection.execute(f"{query} ORDER BY 1, sequence, id"):
         latest[run] = max(instant, latest[run] or 0)
-        if known != latest[run]:
+        if old_rank != latest[run]:
             ranks.append((latest[run], row))
     connection.executemany("UPDATE entry SET rank = ? WHERE rowid = ?", ranks)
     connection.execute("DELETE FROM unranked")
 
 
-# Update the tables from the refs.
-
 # Documents to read at once while others cannot write: less time than they wait (`PATIENCE`).
 _PORTION = 20_000
-
 _DIRECTORY = ref_names.CHECKPOINTS.rstrip("/")
 
+FILE = "index.sqlite"
+_NEWEST = "ORDER BY rank DESC, sequence DESC, id DESC"
 
-@dataclass(frozen=True, slots=True)
-class Sync:
-    _repository: Repository
-    _objects: Objects
-    _refs: Refs
-    _progress: ShowProgress
+# Held until SQLite has opened the new file: see `private_dirs.ensure`.
+_OPENING = threading.Lock()
 
-    def bring_up(self, connection: Connection) -> None:
-        """Update the tables, and leave open a transaction in which they match the refs."""
+
+class Index:
+    """The index; `progress` takes a line to show during long reads, "" at the end."""
+
+    def __init__(
+        self,
+        repository: Repository,
+        objects: Objects,
+        refs: Refs,
+        progress: Notify = lambda _: None,
+    ) -> None:
+        self._repository = repository
+        self._path = os.path.join(repository.private_dir, FILE)
+        self._connection: Connection | None = None
+        self._objects, self._refs, self._progress = objects, refs, progress
+        # Two threads in one connection crash Python, and one could replace it for the other.
+        self._turn = threading.RLock()
+
+    def select(self, query: Query | None = None) -> list[CheckpointInfo]:
+        """List matching checkpoints, newest first; in a run by sequence."""
+        query = Query() if query is None else query
+        require("query", query, Query, "a Query")
+        where, values = entry.condition(query)
+        limit = -1 if query.limit is None else query.limit
+        sql = f"SELECT {', '.join(entry.FIELDS)} FROM entry{where} {_NEWEST}"
+        sql += f" LIMIT {limit:d} OFFSET {query.skip or 0:d}"
+        return [entry.of_row(row) for row in self._ask(sql, values)]
+
+    def problems(self) -> list[Problem]:
+        rows = self._ask("SELECT id, sentence FROM problem ORDER BY id")
+        return [Problem(ref_names.CHECKPOINTS + ids.from_bytes(id_), text) for id_, text in rows]
+
+    def oids(self) -> dict[str, str]:
+        return {ids.from_bytes(id_): oid.hex() for id_, oid in self._ask(_STORED)}
+
+    def runs(self) -> list[str]:
+        return [row[0] for row in self._ask(entry.RUN_IDS)]
+
+    def commits(self) -> set[str] | None:
+        """Return linked commits of this object format; None if a document is unreadable."""
+        linked = "SELECT git_sha FROM entry WHERE length(git_sha) = ?"
+        sql = f"SELECT NULL FROM problem UNION ALL {linked}"
+        size = oid_size(self._repository.object_format)
+        # A set as the rows arrive: many checkpoints have the same commit.
+        oids = self._ask(sql, [size], lambda rows: {oid and oid.hex() for (oid,) in rows})
+        return None if None in oids else oids
+
+    def run_rows(self) -> list[tuple[Any, ...]]:
+        """Return a row for each run, the newest first, with the columns of `entry.RUNS`."""
+        return [(*row[:2], ids.from_bytes(row[2]), *row[3:]) for row in self._ask(entry.RUNS)]
+
+    def sizes(self) -> tuple[int, dict[str, tuple[int, str, str]]]:
+        """Return the number of checkpoints; by run its number, first id and first oid."""
+        (total, *_), *rows = self._ask(entry.SIZES)
+        sizes = {run: (count, ids.from_bytes(id_), oid.hex()) for count, run, id_, oid, _ in rows}
+        return total, sizes
+
+    def refresh(self) -> None:
+        self._ask("SELECT 1")
+
+    def aside(self, access: Callable[[Connection], _T], otherwise: _T) -> _T:
+        """Access cached data; return `otherwise` if the file cannot be used."""
+        with self._turn:
+            try:
+                return access(self._opened())
+            except sqlite3.DatabaseError:
+                return otherwise
+
+    def remember_changed(self, counts: Iterable[tuple[str, int]]) -> None:
+        rows = [(count, ids.to_bytes(id_)) for id_, count in counts]
+        update = "UPDATE entry SET changed = ? WHERE id = ?"
+        self.aside(lambda connection: connection.executemany(update, rows), None)
+
+    def discard(self) -> None:
+        self.close()
+        self._delete_files()
+
+    def close(self) -> None:
+        with self._turn:
+            if self._connection is not None:
+                self._connection.close()
+                self._connection = None
+
+    def _ask(self, sql: str, values: Sequence[Value] = (), take: Take = list) -> Any:
+        def answer(connection: Connection) -> Any:
+            with connection:  # one transaction: another process may have seen older refs
+                self._bring_up(connection)
+                return take(connection.execute(sql, values))
+
+        with self._turn:
+            try:
+                return answer(self._opened())
+            except sqlite3.DatabaseError as error:
+                return answer(self._without_file(error))
+
+    def _bring_up(self, connection: Connection) -> None:
         state = refs_stat.look(self._repository, _DIRECTORY)
         connection.execute("BEGIN")
         meta = _read_meta(connection)
@@ -192,7 +266,7 @@ class Sync:
             connection.rollback()
             self._list(connection, state)
 
-    def _list(self, connection: Connection, state: State) -> None:
+    def _list(self, connection: Connection, state: refs_stat.State) -> None:
         # `state` is from before the listing, so that a change during it is noticed next time.
         listing = self._refs.list(_DIRECTORY, fields="%(objectname) %(refname)")
         digest = hashlib.blake2b(listing).hexdigest()
@@ -205,22 +279,22 @@ class Sync:
         self._note(connection, state, digest)
 
     def _read_new(self, connection: Connection, listing: bytes) -> None:
-        done = 0
+        count = 0
         while True:
-            gone, new = compared(connection, listing)
-            forget(connection, gone)
+            stale, new = compared(connection, listing)
+            forget(connection, stale)
             self._add(connection, new[:_PORTION])
             if len(new) <= _PORTION:
                 break
             connection.execute("DELETE FROM meta")
             connection.commit()  # others may write now
-            done += _PORTION
-            self._progress(f"… reading checkpoints: {done:,} of {done + len(new) - _PORTION:,}")
+            count += _PORTION
+            self._progress(f"… reading checkpoints: {count:,} of {count + len(new) - _PORTION:,}")
             connection.execute("BEGIN IMMEDIATE")
-        if done:
+        if count:
             self._progress("")
 
-    def _note(self, connection: Connection, state: State, digest: str) -> None:
+    def _note(self, connection: Connection, state: refs_stat.State, digest: str) -> None:
         connection.execute("DELETE FROM meta")
         # Missing objects may come back: then the next query must look again.
         if connection.execute("SELECT 1 FROM problem WHERE may_pass").fetchone() is None:
@@ -247,118 +321,6 @@ class Sync:
                 runs[header.run] = min(header.sequence, runs.get(header.run, header.sequence))
         add(connection, rows, problems)
         has_changed(connection, runs)
-
-
-# Queries.
-
-FILE = "index.sqlite"
-
-_NEWEST = "ORDER BY rank DESC, sequence DESC, id DESC"
-
-# Held until SQLite has opened the new file: see `private_dirs.ensure`.
-_OPENING = threading.Lock()
-
-
-class Index:
-    """The index; `progress` takes a line to show during long reads, "" at the end."""
-
-    def __init__(
-        self,
-        repository: Repository,
-        objects: Objects,
-        refs: Refs,
-        progress: ShowProgress = lambda _: None,
-    ) -> None:
-        self._repository = repository
-        self._path = os.path.join(repository.private_dir, FILE)
-        self._connection: Connection | None = None
-        self._sync = Sync(repository, objects, refs, progress)
-        # Two threads in one connection crash Python, and one could replace it for the other.
-        self._turn = threading.RLock()
-
-    def select(self, query: Query | None = None) -> list[CheckpointInfo]:
-        """List matching checkpoints, newest first; in a run by sequence."""
-        query = Query() if query is None else query
-        require("query", query, Query, "a Query")
-        where, values = entry.condition(query)
-        limit = -1 if query.limit is None else query.limit
-        question = f"SELECT {', '.join(entry.FIELDS)} FROM entry{where} {_NEWEST}"
-        question += f" LIMIT {limit:d} OFFSET {query.skip or 0:d}"
-        return [entry.of_row(row) for row in self._ask(question, values)]
-
-    def problems(self) -> list[Problem]:
-        rows = self._ask("SELECT id, sentence FROM problem ORDER BY id")
-        return [Problem(ref_names.CHECKPOINTS + ids.from_bytes(id_), text) for id_, text in rows]
-
-    def oids(self) -> dict[str, str]:
-        """Return the oid of each ref of a checkpoint by id, valid or not."""
-        return {ids.from_bytes(id_): oid.hex() for id_, oid in self._ask(_STORED)}
-
-    def runs(self) -> list[str]:
-        return [row[0] for row in self._ask(entry.RUN_IDS)]
-
-    def commits(self) -> set[str] | None:
-        """Return linked commits of this object format; None if a document is unreadable."""
-        linked = "SELECT git_sha FROM entry WHERE length(git_sha) = ?"
-        question = f"SELECT NULL FROM problem UNION ALL {linked}"
-        size = oid_size(self._repository.object_format)
-        # A set as the rows arrive: many checkpoints have the same commit.
-        oids = self._ask(question, [size], lambda rows: {oid and oid.hex() for (oid,) in rows})
-        return None if None in oids else oids
-
-    def run_rows(self) -> list[tuple[Any, ...]]:
-        """Return a row for each run, the newest first; see `entry.RUNS`.
-
-        Columns: run; time, id, oid, branch and label of its newest checkpoint; label and oid of the
-        newest one by a driver; time of the first one; and, for a run never driven beyond its start,
-        label, oid and trigger of the newest one of a phase or step.
-        """
-        return [(*row[:2], ids.from_bytes(row[2]), *row[3:]) for row in self._ask(entry.RUNS)]
-
-    def sizes(self) -> tuple[int, dict[str, tuple[int, str, str]]]:
-        """Return the number of checkpoints; by run its number, first id and first oid."""
-        (total, *_), *rows = self._ask(entry.SIZES)
-        sizes = {run: (count, ids.from_bytes(id_), oid.hex()) for count, run, id_, oid, _ in rows}
-        return total, sizes
-
-    def refresh(self) -> None:
-        self._ask("SELECT 1")
-
-    def aside(self, access: Callable[[Connection], _T], otherwise: _T) -> _T:
-        """Access cached data; return `otherwise` if the file cannot be used."""
-        with self._turn:
-            try:
-                return access(self._opened())
-            except sqlite3.DatabaseError:
-                return otherwise
-
-    def remember_changed(self, counts: Iterable[tuple[str, int]]) -> None:
-        rows = [(count, ids.to_bytes(id_)) for id_, count in counts]
-        update = "UPDATE entry SET changed = ? WHERE id = ?"
-        self.aside(lambda connection: connection.executemany(update, rows), None)
-
-    def discard(self) -> None:
-        """Delete the file; the next query makes it again."""
-        self.close()
-        self._delete_files()
-
-    def close(self) -> None:
-        with self._turn:
-            if self._connection is not None:
-                self._connection.close()
-                self._connection = None
-
-    def _ask(self, question: str, values: Sequence[Value] = (), take: Take = list) -> Any:
-        def answer(connection: Connection) -> Any:
-            with connection:  # one transaction: another process may have seen older refs
-                self._sync.bring_up(connection)
-                return take(connection.execute(question, values))
-
-        with self._turn:
-            try:
-                return answer(self._opened())
-            except sqlite3.DatabaseError as error:
-                return answer(self._without_file(error))
 
     def _opened(self) -> Connection:
         if self._connection is None:

@@ -1,9 +1,4 @@
-"""Keys that callers choose for runs, so that a repeated start finds the run.
-
-A key is a blob at `refs/ckpt/keys/<SHA-256 of the key>` (docs/format.md). It is written in the
-transaction that starts its run, before the run's refs. A kill can leave a key without a run, which
-the next start takes over, but never a run without its key.
-"""
+"""Store keys that callers choose for runs, so that a repeated start finds its run."""
 
 from __future__ import annotations
 
@@ -48,7 +43,7 @@ def render(key: str, run: str) -> bytes:
 
 
 def run_in(content: tuple[str, bytes] | None, ref: str) -> str:
-    """Return the run of a key, from kind and content of its object."""
+    """Return the run of a key, given kind and content of its object."""
     return fenced(ref, lambda: _run_in(content, ref))
 
 
@@ -56,8 +51,7 @@ def _run_in(content: tuple[str, bytes] | None, ref: str) -> str:
     data = content[1] if content is not None and content[0] == "blob" else b""
     cure = f"look at it: git cat-file -p {shell_word(ref)}; "
     cure += f"to give up the key: git update-ref -d {shell_word(ref)}"
-    record = parse_record(data, ref, "key", cure)
-    version, key, run = map(record.get, ("version", "key", "run"))
+    version, key, run = map(parse_record(data, ref, "key", cure).get, ("version", "key", "run"))
     is_valid = type(version) is int and isinstance(run, str) and ids.is_run_id(run)
     if not is_valid or not isinstance(key, str):
         raise InvalidCheckpoint(ref, "", "does not point to a key", hint=cure)
@@ -68,16 +62,11 @@ def _run_in(content: tuple[str, bytes] | None, ref: str) -> str:
 
 
 class Claim:
-    """Gives a key to a new run, once."""
-
     def __init__(
         self, key: str, refs: Refs, objects: Objects, object_format: str, exists: Exists
     ) -> None:
-        self._key = key
-        self._ref = ref_of(key)
-        self._refs = refs
-        self._objects = objects
-        self._format = object_format
+        self._key, self._ref = key, ref_of(key)
+        self._refs, self._objects, self._format = refs, objects, object_format
         self._exists = exists
 
     def holder(self) -> tuple[str, str] | None:
@@ -86,30 +75,29 @@ class Claim:
         return None if oid is None else (run_in(next(self._objects.read([oid])), self._ref), oid)
 
     def run(self) -> str | None:
-        held = self.holder()
-        return held[0] if held is not None and self._exists(held[0]) else None
+        holder = self.holder()
+        return holder[0] if holder is not None and self._exists(holder[0]) else None
 
     def require_free(self) -> None:
-        run = self.run()
-        if run is not None:
+        if (run := self.run()) is not None:
             problem = f"the run with the key {self._key!r} exists: {run}"
             raise RunExists(problem, run, hint=f"go on with it: git ckpt resume {run}")
 
     def updates(self, run: str) -> list[Update]:
+        # In the transaction that starts the run: a kill never leaves a run without its key.
         self.require_free()
-        held = self.holder()
+        holder = self.holder()
         data = render(self._key, run)
         self._objects.write([("blob", data)])
         new = object_id("blob", data, self._format)
-        if held is None:
+        if holder is None:
             return [Update(self._ref, new, "")]
         # A process that starts the named run locks its head: this waits, and fails once it exists.
-        absent = [Update(ref_names.RUNS + held[0], "", "")] if held[0] != run else []
-        return [*absent, Update(self._ref, new, held[1])]
+        absent = [Update(ref_names.RUNS + holder[0], "", "")] if holder[0] != run else []
+        return [*absent, Update(self._ref, new, holder[1])]
 
 
 def of_runs(refs: Refs, objects: Objects, runs: Collection[str]) -> list[Update]:
-    """Return the updates that delete the keys of removed runs."""
     keys = _list_keys(refs, objects) if runs else []
     return [Update(ref, "", oid) for ref, oid, run in keys if run in runs]
 
@@ -127,9 +115,10 @@ def forget_orphans(refs: Refs, objects: Objects, runs: Callable[[], Collection[s
 
 def _list_keys(refs: Refs, objects: Objects) -> list[tuple[str, str, str | None]]:
     """Return ref, oid and run of each key; None for the run of an unreadable one."""
-    named = list(refs.each(ref_names.KEYS))
+    refs_of_keys = list(refs.each(ref_names.KEYS))
     keys: list[tuple[str, str, str | None]] = []
-    for (ref, oid), content in zip(named, objects.read([oid for _, oid in named]), strict=True):
+    contents = objects.read([oid for _, oid in refs_of_keys])
+    for (ref, oid), content in zip(refs_of_keys, contents, strict=True):
         try:
             keys.append((ref, oid, run_in(content, ref)))
         except InvalidCheckpoint:

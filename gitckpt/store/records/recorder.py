@@ -1,8 +1,4 @@
-"""Write a checkpoint: objects first, then all its refs in one transaction.
-
-The hook uses this, so it imports nothing heavy. The order of the updates makes it safe: after each
-prefix of them the store is valid, and the checkpoint's own ref is the commit point.
-"""
+"""Write a checkpoint: objects first, then all its refs in one transaction."""
 
 from __future__ import annotations
 
@@ -20,6 +16,7 @@ from gitckpt.model.values import dataclass, field
 from gitckpt.store import local_checkpoints, notes
 from gitckpt.store.records import commit_refs, ref_names
 
+# The hook imports this: nothing heavy.
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
@@ -33,16 +30,13 @@ if TYPE_CHECKING:
 
     Change: TypeAlias = Callable[[dict[str, Any]], dict[str, Any]]  # must not modify its input
     ProgressOf: TypeAlias = Callable[[Mapping[str, Any]], Progress | None]
-    Flush: TypeAlias = Callable[[], None]
+    Flush: TypeAlias = Callable[[], None] | None
     Drafts: TypeAlias = Sequence[tuple["Proposal", bytes]]
 
     class Guard(Protocol):
-        """A transaction's condition: the lease of a run.
+        """A transaction's condition: the lease of a run."""
 
-        `drives` is true for the driver's own lease, false for that of a process it started.
-        """
-
-        drives: bool
+        drives: bool  # whether it is the driver's own lease, not that of a process it started
 
         def update(self) -> Update:
             """Return the first update of the transaction."""
@@ -57,8 +51,6 @@ _MANY = 64
 
 
 class FilesPruned(BusyError):
-    """`git gc --prune=now` deleted the captured objects; nothing was recorded."""
-
     def __init__(self) -> None:
         problem = "the captured files vanished before they could be recorded"
         problem += ": git gc --prune=now ran"
@@ -81,20 +73,20 @@ class Proposal:
     # Whether the run may continue from it without trust: not with inputs from a foreign file.
     is_ours: bool = True
     is_apart: bool = False  # whether its files are not those of the present worktree
-    _own: dict[str, Any] = field(default_factory=dict)
+    _initial: dict[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self._own = {name: self.fields.get(name) for name in ("pipeline", "attempt")}
+        self._initial = {name: self.fields.get(name) for name in ("pipeline", "attempt")}
 
-    def document(self, before: dict[str, Any] | None, carried: dict[str, Any]) -> bytes:
-        """Return the document that follows `before`, the run's newest checkpoint if any."""
-        self.fields.update(self._own)
+    def document(self, previous: dict[str, Any] | None, carried: dict[str, Any]) -> bytes:
+        """Return the document that follows `previous`, the run's newest one or None."""
+        self.fields.update(self._initial)
         if self.fields.get("run") is not None:
-            self.fields["sequence"] = ((before or {}).get("sequence") or 0) + 1
-            self.fields["parent"] = before["id"] if before else None
+            self.fields["sequence"] = ((previous or {}).get("sequence") or 0) + 1
+            self.fields["parent"] = previous["id"] if previous else None
             from gitckpt.model import phase  # outside of runs, nothing is carried on
 
-            phase.carry(self.fields, before or {})
+            phase.carry(self.fields, previous or {})
         if self.change is not None:
             carried = self.change(carried)
         if self.state is not None and self.fields.get("rewound_to") is None:
@@ -103,43 +95,35 @@ class Proposal:
         return document.render(self.fields, carried if self.state is None else self.state)
 
     def first_updates(self) -> list[Update]:
-        """Return the first updates of the transaction: lease and key."""
         updates = [self.guard.update()] if self.guard is not None else []
         return updates + (self.claim.updates(self.fields["run"]) if self.claim else [])
 
 
 class Recorder:
     def __init__(self, repository: Repository, objects: Objects, refs: Refs) -> None:
-        self._repository = repository
-        self._objects = objects
-        self._refs = refs
+        self._repository, self._objects, self._refs = repository, objects, refs
         self._written: dict[str, tuple[str, dict[str, Any]]] = {}
         self._turn = RLock()  # guards the cached values
 
     def record(
         self, proposal: Proposal, then: Sequence[Proposal] = (), needs: Sequence[str] = ()
     ) -> None:
-        """Write a checkpoint and flush it to disk.
+        """Write a checkpoint, and those in `then` after it in its run; flush them.
 
-        Those in `then` follow in its run, in one transaction, with its commit and files, and their
-        own states. The objects that it `needs` are flushed before the refs move.
-
-        Raises:
-            RefMoved: the run to start exists, or others were faster for `PATIENCE` seconds.
-            FilesPruned: the snapshot is gone.
+        Raises `RefMoved` if others were faster for `PATIENCE` seconds, and `FilesPruned`.
         """
         deadline = time.monotonic() + PATIENCE
         attempt = 0
         with self._turn, ref_names.turn(self._repository):
             while True:
                 attempt += 1
-                head, before, carried = self._place(proposal)
-                drafts = [(proposal, proposal.document(before, carried))]
+                head, previous, carried = self._place(proposal)
+                drafts = [(proposal, proposal.document(previous, carried))]
                 for following in then:
                     last = drafts[-1][0]
                     drafts.append((following, following.document(last.fields, last.state or {})))
                 try:
-                    blob = self._write(drafts, head, needs, again=attempt > 1)
+                    blob = self._write(drafts, head, needs, is_retry=attempt > 1)
                     if proposal.fields.get("run"):
                         self._written[proposal.fields["run"]] = blob, dict(drafts[-1][0].fields)
                     return
@@ -162,34 +146,33 @@ class Recorder:
 
     def _place(self, proposal: Proposal) -> tuple[str, dict[str, Any] | None, dict[str, Any]]:
         """Return the run's head ("" for none), its keys, and its state if needed."""
-        run = proposal.fields.get("run")
-        if run is None or proposal.starts_run:
+        if (run := proposal.fields.get("run")) is None or proposal.starts_run:
             return "", None, {}
         ref = ref_names.RUNS + run
-        head = self._refs.read(ref)
-        if head is None:
+        if (head := self._refs.read(ref)) is None:
             raise NotFoundError(f"no run {run}", hint="see which runs there are: git ckpt runs")
-        written, before = self._written.get(run, ("", {}))
+        last_oid, previous = self._written.get(run, ("", {}))
         state: dict[str, Any] = {}
         newest = None
-        if noted := local_checkpoints.noted_after(self._repository, run, head):
+        if lines := local_checkpoints.noted_after(self._repository, run, head):
             # Perhaps a writer was killed before the head moved.
             from gitckpt.store.records import heads
 
-            newest = heads.recorded_among(noted, run, self._objects, self._refs)
-        if newest is not None or written != head or proposal.state is None:
+            newest = heads.find_head(lines, run, self._objects, self._refs)
+        if newest is not None or last_oid != head or proposal.state is None:
             from gitckpt.model.codec import fields as fields_of
 
             newest = newest or ref_names.run_head(next(self._objects.read([head])), ref)
-            before, state = fields_of(newest), dict(newest.state)
-        return head, before, state
+            previous, state = fields_of(newest), dict(newest.state)
+        return head, previous, state
 
-    def _write(self, drafts: Drafts, head: str, needs: Sequence[str], *, again: bool) -> str:
+    def _write(self, drafts: Drafts, head: str, needs: Sequence[str], *, is_retry: bool) -> str:
         first, repository = drafts[0][0], self._repository
         run, commit = first.fields.get("run"), first.fields["git_sha"]
         format_ = repository.object_format
-        documents = [(each.fields, object_id("blob", data, format_)) for each, data in drafts]
-        line = commit_refs.Line(repository, commit, again=again) if commit else None
+        documents = [(draft.fields, object_id("blob", data, format_)) for draft, data in drafts]
+        line = commit_refs.Line(repository, commit, is_retry=is_retry) if commit else None
+        # After each prefix of the updates the store is valid; the checkpoint's own ref commits it.
         updates = first.first_updates()
         updates += ref_names.new_refs(documents, head, line.update if line is not None else None)
         needed: list[Item] = [("blob", data) for _, data in drafts]
@@ -205,20 +188,19 @@ class Recorder:
             drives = first.guard is not None and first.guard.drives
             oids = [oid for _, oid in documents]
             noted = local_checkpoints.extend(repository, run, head, oids, drives=drives)
-        meanwhile: Flush | None = partial(self._objects.flush, needs, noted)
+        flush: Flush = partial(self._objects.flush, needs, noted)
         if len(needs) >= _MANY:
             self._objects.flush(needs, noted)
-            meanwhile = None
+            flush = None
         try:
-            self._apply(updates, line, meanwhile)
+            self._apply(updates, line, flush)
         except GitError:
-            lost = self._lost(updates)
-            if not lost:
+            if not (lost := self._lost(updates)):
                 raise
             if (first.fields.get("worktree") or {}).get("tree") in lost:
                 raise FilesPruned from None
             self._objects.write(needed)
-            self._apply(updates, line, meanwhile)
+            self._apply(updates, line, flush)
         if self._lost(updates):
             self._objects.write(needed)
         if line is not None:
@@ -230,14 +212,11 @@ class Recorder:
         needed = [update.new for update in updates if update.new]
         return [oid for oid in needed if self._repository.cat_file.info(oid) is None]
 
-    def _apply(
-        self, updates: list[Update], line: commit_refs.Line | None, meanwhile: Flush | None
-    ) -> None:
-        """Apply updates in one transaction, without the keep ref if that is locked."""
+    def _apply(self, updates: list[Update], line: commit_refs.Line | None, flush: Flush) -> None:
         try:
-            self._refs.update(updates, meanwhile)
+            self._refs.update(updates, flush)
         except LockHeld as error:
             if line is None or not error.path.endswith(f"/{line.update.ref}.lock"):
                 raise
             updates.remove(line.update)  # maintenance creates the ref
-            self._refs.update(updates, meanwhile)
+            self._refs.update(updates, flush)

@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from gitckpt.model.checkpoint import Checkpoint
     from gitckpt.store.records.entry import CheckpointInfo
 
-
 CHECKPOINTS = notes.CHECKPOINTS
 TREES = "refs/ckpt/trees/"
 OPERATIONS = "refs/keep/ckpt-operations/"
@@ -38,7 +37,6 @@ HOLDERS = (TREES, OPERATIONS, ORIGINALS)
 
 # Namespaces of gitckpt. Other tools have refs in the first (`is_foreign`) and in refs/keep.
 OWN = ("refs/checkpoints", "refs/ckpt", "refs/keep/ckpt", "refs/keep/ckpt-operations")
-
 _MANY = 2000  # from this number of objects on, git reads ahead
 
 # Phase labels.
@@ -64,7 +62,7 @@ PATIENCE = 10.0
 
 
 def turn(repository: Repository, patience: float | None = None) -> Lock:
-    """Return the lock of writers; `patience` is in seconds, by default `PATIENCE`."""
+    """Return the lock of writers; `patience` is in seconds."""
     path = os.path.join(repository.make_private_dir(), WRITE_LOCK)
     return Lock(path, PATIENCE if patience is None else patience)
 
@@ -79,7 +77,6 @@ def link_lines(entries: Iterable[CheckpointInfo]) -> dict[str, list[str]]:
 
 
 def is_own(ref: str) -> bool:
-    """Return whether a ref is that of a checkpoint, valid or not."""
     return ref.startswith(CHECKPOINTS) and ids.is_id(ref.removeprefix(CHECKPOINTS))
 
 
@@ -158,8 +155,7 @@ def run_head(content: Item | None, ref: str) -> Checkpoint:
 def require_free(repository: Repository, checkpoint_id: str) -> None:
     patterns = [space + checkpoint_id for space in (CHECKPOINTS, *HOLDERS)]
     output = repository.git.run("for-each-ref", "--format=%(refname)", *patterns).out
-    refs = output.decode("utf-8", "replace").split()
-    if not refs:
+    if not (refs := output.decode("utf-8", "replace").split()):
         return
     from gitckpt.model.errors import UsageError
 
@@ -169,9 +165,6 @@ def require_free(repository: Repository, checkpoint_id: str) -> None:
         raise UsageError(problem, hint=f"see it: git ckpt show {checkpoint_id}; or {omit}")
     problem = f"the id {checkpoint_id} has no checkpoint, but a leftover ref: {refs[0]}"
     raise UsageError(problem, hint=f"{omit}, or clear leftovers: git ckpt verify --repair")
-
-
-# Owners of worktrees.
 
 
 @dataclass(frozen=True, slots=True)

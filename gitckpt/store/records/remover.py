@@ -1,8 +1,4 @@
-"""Remove checkpoints: links, heads and own refs first, then what these kept.
-
-This takes two transactions, because git deletes packed refs before loose ones: in a single one, a
-kill could leave a checkpoint without its commit.
-"""
+"""Remove checkpoints: links, heads and own refs first, then the refs of objects."""
 
 from __future__ import annotations
 
@@ -30,7 +26,6 @@ if TYPE_CHECKING:
     Names = Collection[str]  # of checkpoints or runs
     Oids = Mapping[str, str]  # by the id of a checkpoint
 
-
 PATIENCE = 30.0  # seconds to retry against other writers
 _LIST_ALL_FROM = 20
 
@@ -40,7 +35,6 @@ _BEGUN = "removing"
 
 
 def begun(repository: Repository) -> set[str]:
-    """Return the ids of checkpoints whose removal was interrupted."""
     path = os.path.join(repository.private_dir, _BEGUN)
     try:
         with open(path, encoding="ascii", errors="replace", opener=private_dirs.create) as file:
@@ -53,37 +47,33 @@ class Remover:
     def __init__(self, repository: Repository, objects: Objects, refs: Refs, index: Index) -> None:
         self._repository = repository
         self._journal = os.path.join(repository.make_private_dir(), _BEGUN)
-        self._objects = objects
-        self._refs = refs
-        self._index = index
+        self._objects, self._refs, self._index = objects, refs, index
 
     def remove(
         self, ids: Names, *, runs: Names | None, listed: ById | None, last: Names, settled: bool
     ) -> int:
-        """Remove checkpoints, those in `last` in a second transaction; count deleted refs.
-
-        Whatever is raised, each checkpoint is complete or gone. Unless `settled`, the caller
-        settles the keep refs once for all.
-        """
-        wanted = {name for name in ids if not ref_names.is_foreign(ref_names.CHECKPOINTS + name)}
+        """Remove whole checkpoints, those in `last` second; return how many are gone."""
+        names = {name for name in ids if not ref_names.is_foreign(ref_names.CHECKPOINTS + name)}
         deadline = time.monotonic() + PATIENCE
-        gone = 0
+        count = 0
         while True:
-            refs = self._existing(wanted, listed)
+            refs = self._existing(names, listed)
             checkpoints = refs[ref_names.CHECKPOINTS]
             try:
                 with ref_names.turn(self._repository):
                     if any(refs[space] for space in ref_names.HOLDERS):
-                        self._begin(wanted)
+                        self._begin(names)
                     # First: a kill leaves an extra line.
                     notes.append(self._repository, {}, checkpoints.keys())
                     self._delete(checkpoints, runs, last)
-                gone += len(checkpoints)
+                count += len(checkpoints)
+                # Apart: git deletes packed refs before loose ones, and a kill could leave a
+                # checkpoint without its commit.
                 self.finish({name for space in ref_names.HOLDERS for name in refs[space]})
-                if wanted and settled:
+                if names and settled:  # else the caller settles the keep refs once for all
                     with contextlib.suppress(LockHeld):  # a ref is locked: maintenance tries again
                         self.settle()
-                return gone
+                return count
             except RefMoved:
                 if time.monotonic() > deadline:
                     raise
@@ -91,12 +81,12 @@ class Remover:
 
     def _delete(self, checkpoints: Oids, runs: Names | None, last: Names) -> None:
         heads = self._new_heads(checkpoints, runs)
-        early = {name: oid for name, oid in checkpoints.items() if name not in last} if last else {}
-        if early and len(early) < len(checkpoints):
-            before = self._new_heads(early, runs)  # heads that lag behind
-            self._refs.update([*before, *_deletions(early)])
+        first = {name: oid for name, oid in checkpoints.items() if name not in last} if last else {}
+        if first and len(first) < len(checkpoints):
+            early_heads = self._new_heads(first, runs)  # heads that lag behind
+            self._refs.update([*early_heads, *_deletions(first)])
             checkpoints = {name: oid for name, oid in checkpoints.items() if name in last}
-            heads = self._new_heads(checkpoints, runs) if before else heads
+            heads = self._new_heads(checkpoints, runs) if early_heads else heads
         over = {head.ref.removeprefix(ref_names.RUNS) for head in heads if not head.new}
         updates = [*heads, *_deletions(checkpoints), *keys.of_runs(self._refs, self._objects, over)]
         if updates:
@@ -108,25 +98,25 @@ class Remover:
         """Delete the holders of removed checkpoints, also of removals that were killed."""
         with ref_names.turn(self._repository):
             interrupted = begun(self._repository)
-            own = interrupted if ids is None else set(ids)
-            if not own | interrupted:
+            names = interrupted if ids is None else set(ids)
+            if not names | interrupted:
                 return
-            refs = self._existing(own | interrupted)
-            self._delete_holders(refs, own)
+            refs = self._existing(names | interrupted)
+            self._delete_holders(refs, names)
             try:
-                self._delete_holders(refs, interrupted - own)
+                self._delete_holders(refs, interrupted - names)
             except LockHeld:  # it may be stale or held; all of `ids` is done
                 return
             with contextlib.suppress(OSError):  # a repeated id does no harm
                 os.unlink(self._journal)
 
     def _delete_holders(self, refs: Mapping[str, Oids], ids: Names) -> None:
-        gone = set(ids).difference(refs[ref_names.CHECKPOINTS])  # those that exist keep theirs
+        removed = set(ids) - refs[ref_names.CHECKPOINTS].keys()  # those that exist keep theirs
         updates = [
             Update(space + name, "", oid)
             for space in reversed(ref_names.HOLDERS)
             for name, oid in refs[space].items()
-            if name in gone
+            if name in removed
         ]
         if updates:
             self._refs.update(updates)
@@ -145,20 +135,19 @@ class Remover:
         ):
             file.write(lines)
 
-    def _existing(self, wanted: set[str], listed: ById | None = None) -> Mapping[str, Oids]:
-        """Return oid by id for each namespace of the wanted checkpoints' refs."""
+    def _existing(self, names: set[str], listed: ById | None = None) -> Mapping[str, Oids]:
         spaces = [*ref_names.HOLDERS] if listed else [ref_names.CHECKPOINTS, *ref_names.HOLDERS]
         patterns = spaces
-        if len(wanted) < _LIST_ALL_FROM:
-            patterns = [space + name for space in spaces for name in wanted]
+        if len(names) < _LIST_ALL_FROM:
+            patterns = [space + name for space in spaces for name in names]
         refs: dict[str, dict[str, str]] = {space: {} for space in spaces}
-        for ref, oid in self._refs.each(*patterns) if wanted else ():
+        for ref, oid in self._refs.each(*patterns) if names else ():
             space, _, name = ref.rpartition("/")
             # Foreign refs in deeper namespaces may end in the same name.
-            if name in wanted and f"{space}/" in refs:
+            if name in names and f"{space}/" in refs:
                 refs[f"{space}/"][name] = oid
         if listed:
-            refs[ref_names.CHECKPOINTS] = {name: listed[name].oid for name in sorted(wanted)}
+            refs[ref_names.CHECKPOINTS] = {name: listed[name].oid for name in sorted(names)}
         return refs
 
     def _commits(self) -> set[str] | None:
@@ -175,23 +164,22 @@ class Remover:
         except CkptError:
             return ()
 
-    def _new_heads(self, gone: Oids, runs: Names | None) -> list[Update]:
+    def _new_heads(self, removed: Oids, runs: Names | None) -> list[Update]:
         updates = []
         if runs is None:
-            entries = self._entries(Query(ids=list(gone)))
+            entries = self._entries(Query(ids=list(removed)))
             runs = {entry.run for entry in entries if entry.run}
-            if len(entries) < len(gone):  # only the head names the run of an unreadable document
-                oids = set(gone.values())
+            if len(entries) < len(removed):  # only the head names the run of an unreadable document
+                oids = set(removed.values())
                 heads = self._refs.each(ref_names.RUNS)
                 runs |= {ref.removeprefix(ref_names.RUNS) for ref, oid in heads if oid in oids}
         newest: dict[str, str] = {}
         for entry in self._entries(Query(runs=sorted(runs))) if runs else ():
-            if entry.run and entry.id not in gone:
+            if entry.run and entry.id not in removed:
                 newest.setdefault(entry.run, entry.oid)
         for run in sorted(runs):
             ref = ref_names.RUNS + run
-            old = self._refs.read(ref)
-            if old is not None and old in gone.values():
+            if (old := self._refs.read(ref)) is not None and old in removed.values():
                 updates.append(Update(ref, newest.get(run, ""), old))
         return updates
 

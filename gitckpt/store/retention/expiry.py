@@ -25,8 +25,8 @@ from gitckpt.store.checkpoints import Checkpoints
 from gitckpt.store.local_checkpoints import LocalCheckpoints
 from gitckpt.store.records import keys, ref_names
 from gitckpt.store.records.entry import ById, CheckpointInfo, Infos, Query
+from gitckpt.store.records.index import Notify
 from gitckpt.store.retention import runs, sweep, worktree
-from gitckpt.store.retention.runs import Fate, ShowLine
 from gitckpt.store.runs import summary
 from gitckpt.store.worktrees import ownership
 
@@ -35,7 +35,6 @@ Failures = dict[str, CkptError]  # by id of a checkpoint
 # File in the private directory, times in microseconds: start of gapless use and last check (since
 # the epoch), then boot id and uptime at that check if known. A missing file means no gap.
 _FILE = "clock"
-
 _BOOT = "/proc/sys/kernel/random/boot_id"
 _GAP, _PROOF = 30 * DAY, DAY
 # How far the wall clock may run ahead of the uptime: the clock of a virtual machine that is
@@ -44,20 +43,20 @@ _GAP, _PROOF = 30 * DAY, DAY
 _HALTED = DAY
 
 
-def doubt(repository: Repository, now: int) -> str | None:
+def doubt(repository: Repository, instant: int) -> str | None:
     """Record the time (µs since the epoch); return why it is not trusted, or None."""
-    since, last, *boot = _read_clock(repository) or (0, now)
+    since, last_check, *boot = _read_clock(repository) or (0, instant)
     # The uptime says something about `now` only if `now` comes from this machine's clock.
-    uptime = _read_uptime() if abs(now - times.now()) < HOUR else []
+    uptime = _read_uptime() if abs(instant - times.now()) < HOUR else []
     is_same_boot = bool(uptime) and boot[:1] == uptime[:1]
     passed, limit = (uptime[1] - boot[1], _HALTED) if is_same_boot else (0, _GAP)
-    if not -HOUR <= now - last - passed <= limit:
-        since = now
+    if not -HOUR <= instant - last_check - passed <= limit:
+        since = instant
     with contextlib.suppress(OSError):  # on a full disk, the older file does as well
         path = os.path.join(repository.make_private_dir(), _FILE)
-        line = " ".join(map(str, (since, now, *uptime))) + "\n"
+        line = " ".join(map(str, (since, instant, *uptime))) + "\n"
         atomic.write_own(path, line.encode("ascii"), flushed=False, opener=private_dirs.create)
-    if now - since >= _PROOF:
+    if instant - since >= _PROOF:
         return None
     return "the clock was set, or the repository was unused for a month: nothing expires for a day"
 
@@ -78,7 +77,7 @@ def _read_clock(repository: Repository) -> list[int] | None:
     path = os.path.join(repository.private_dir, _FILE)
     try:
         with open(path, "rb", opener=private_dirs.create) as file:
-            numbers = [int(word) for word in file.read(256).split()]
+            numbers = [int(number) for number in file.read(256).split()]
     except (OSError, ValueError):
         return None
     return numbers if len(numbers) in (2, 4) else None
@@ -91,17 +90,13 @@ def _read_clock(repository: Repository) -> list[int] | None:
 def decide(
     store: Checkpoints, entries: ById, staying: Sequence[Candidate], rules: Policy, newest: Newest
 ) -> dict[str, Decision]:
-    """Return the decisions to thin checkpoints out, by id.
-
-    `staying` are those that do not expire otherwise, newest first.
-    """
-    now = store.clock()
-    mine = LocalCheckpoints.read(store.repository)
-    ours = [candidate for candidate in staying if mine.is_ours(entries[candidate.id])]
-    spans = policy.spans(ours, rules, newest, now=now)
-    if not spans:
+    """Decide which checkpoints to thin out, by id; `staying` is newest first."""
+    instant = store.clock()
+    local = LocalCheckpoints.read(store.repository)
+    local_candidates = [candidate for candidate in staying if local.is_ours(entries[candidate.id])]
+    if not (spans := policy.spans(local_candidates, rules, newest, now=instant)):
         return {}
-    used = runs.named(store) | ownership.checkpoints(store.repository)
+    used = runs.named_checkpoints(store) | ownership.checkpoints(store.repository)
     due = [entries[candidate.id] for span in spans for candidate in span.due]
     contents = _Contents(store, due, [entries[span.newest.id] for span in spans])
     decisions: dict[str, Decision] = {}
@@ -109,15 +104,14 @@ def decide(
         first = nearest = entries[span.newest.id]
         for candidate in span.due:
             entry = entries[candidate.id]
-            if entry.id not in used and any(contents.has(each, entry) for each in (nearest, first)):
-                decisions[entry.id] = policy.thinned(candidate, span, now=now)
+            if entry.id not in used and any(contents.has(c, entry) for c in (nearest, first)):
+                decisions[entry.id] = policy.thinned(candidate, span, now=instant)
             else:
                 nearest = entry
     return decisions
 
 
 def heads(store: Checkpoints) -> set[str]:
-    """Return the objects that branches, tags and remote-tracking branches point to."""
     output = store.refs.list("refs/heads", "refs/tags", "refs/remotes", fields="%(objectname)")
     return set(store.repository.cat_file.known(sorted(set(output.decode("ascii").split()))))
 
@@ -150,17 +144,18 @@ class _Contents:
 
     def _has_paths(self, later: CheckpointInfo, entry: CheckpointInfo, *, is_reached: bool) -> bool:
         repository = self._repository
-        files, after, committed = self._files(entry), self._files(later), self._tree(entry.git_sha)
+        files, later_files = self._files(entry), self._files(later)
+        committed = self._tree(entry.git_sha)
         base = committed if is_reached else self._tree("")
-        if files is None or after is None or committed is None or base is None:
+        if files is None or later_files is None or committed is None or base is None:
             return False
-        pairs = ((base, files), (committed, files), (files, after))
+        pairs = ((base, files), (committed, files), (files, later_files))
         if any(self._expansion.is_beyond(*pair) for pair in pairs):
             return False
         original = {d.path: (d.old_mode, d.old) for d in differences(repository, committed, files)}
-        changes = {d.path: d for d in differences(repository, files, after)}
-        written = [d.path for d in differences(repository, base, files) if d.status != "D"]
-        for path in filter(changes.__contains__, written):
+        changes = {d.path: d for d in differences(repository, files, later_files)}
+        paths = [d.path for d in differences(repository, base, files) if d.status != "D"]
+        for path in filter(changes.__contains__, paths):
             new = changes[path].new_mode, changes[path].new
             is_gone = changes[path].status == "D" or new == original.get(path)
             # Without a branch, the version could come from another worktree.
@@ -189,19 +184,15 @@ def _submodules(entry: CheckpointInfo) -> set[str]:
     return {text.partition(" ")[2] for text in entry.submodules.split("\0")[:-1]}
 
 
-# Removal of one run by name: the whole run, or nothing.
-
-
 def remove(store: Checkpoints, run: str) -> int:
     info = summary.summary_of(store, run)
     store.leases.require_free(run)
-    other = runs.needed_by(store, run)
-    if other is not None:
-        problem = f"run {run} stays: the unfinished run {other} refers to it"
-        raise UsageError(problem, hint=f"remove that one first: git ckpt remove {other}")
+    if (dependent := runs.needed_by(store, run)) is not None:
+        problem = f"run {run} stays: the unfinished run {dependent} refers to it"
+        raise UsageError(problem, hint=f"remove that one first: git ckpt remove {dependent}")
     chains = runs.chains_of(store, [run])
     size = len(chains[run])
-    fate = Fate(run, info.label, size, info.path, is_due=True, expires=True, reason="it was named")
+    fate = runs.Fate(run, info.label, size, info.path, is_due=True, expires=True, reason="named")
     (fate,) = runs.remove(store, chains, [fate])
     if fate.failure is not None:
         raise fate.failure
@@ -221,29 +212,23 @@ def _forget_removed_runs(store: Checkpoints) -> None:
     local_checkpoints.forget_others_chains(store.repository, store.index.runs)
 
 
-# Expiry by policy.
-
-
 @dataclass(frozen=True, slots=True)
 class ExpireResult:
     """The result of an expiry; checkpoints and runs are listed newest first."""
 
     checkpoints: Sequence[tuple[CheckpointInfo, Decision]]  # removed (or to remove)
-    runs: Sequence[Fate]
+    runs: Sequence[runs.Fate]
     squashed: Collection[str]  # ids of progress checkpoints that go: their phase is complete
     total: int  # number of checkpoints before
     failed: Sequence[tuple[CheckpointInfo, CkptError]] = ()  # could not be deleted
 
 
 def expire(
-    store: Checkpoints, rules: Policy, *, dry_run: bool = False, progress: ShowLine = lambda _: None
+    store: Checkpoints, rules: Policy, *, dry_run: bool = False, progress: Notify = lambda _: None
 ) -> ExpireResult:
-    """Remove what a policy lets expire; only decide if `dry_run`.
+    """Remove what a policy lets expire, or only decide it (`dry_run`).
 
-    Also removes progress checkpoints of complete phases and finishes interrupted removals. A run
-    goes as a whole, with worktree, lease and files, unless its worktree holds what no checkpoint
-    does. `failed` lists checkpoints whose refs are locked. Another `BusyError` or `GitError` is
-    raised; each checkpoint is then complete or gone.
+    Locked refs are listed in `failed`. After an error, each checkpoint is complete or gone.
     """
     if not dry_run:
         progress("clearing leftovers of interrupted commands")
@@ -283,109 +268,103 @@ def expire(
         entries = [e for e in chains[fate.run] if e.id not in fate.keeps] if going else []
         due += ((e, Decision(e.id, expires=True, reason=fate.reason)) for e in entries)
         if fate.failure is not None:
-            failed |= _existing(store, dict.fromkeys((e.id for e in entries), fate.failure))
+            failed |= _select_existing(store, dict.fromkeys((e.id for e in entries), fate.failure))
     due.sort(key=lambda pair: (pair[0].time, pair[0].sequence or 0, pair[0].id), reverse=True)
-    gone = [pair for pair in due if pair[0].id not in failed]
+    removed = [pair for pair in due if pair[0].id not in failed]
     stuck = [(entry, failed[entry.id]) for entry, _ in due if entry.id in failed]
-    return ExpireResult(gone, fates, frozenset(squashed), total, stuck)
+    return ExpireResult(removed, fates, frozenset(squashed), total, stuck)
 
 
 def _remove_each(store: Checkpoints, ids: Collection[str], listed: ById | None = None) -> Failures:
     """Remove checkpoints (of no run if `listed`); return errors of deletions."""
     runs_of = None if listed is None else ()
     failed: Failures = {}
-    while left := set(ids).difference(failed):
+    while remaining := set(ids).difference(failed):
         try:
-            store.remove(left, settled=False, runs=runs_of, listed=listed)
+            store.remove(remaining, settled=False, runs=runs_of, listed=listed)
             break
         except CkptError as error:
-            named = runs.refs_named(error, left)
-            if not named:
+            if not (stuck := runs.refs_named(error, remaining)):
                 raise
-            failed |= dict.fromkeys(named, error)
+            failed |= dict.fromkeys(stuck, error)
             listed = None  # may be stale
-    return _existing(store, failed)
+    return _select_existing(store, failed)
 
 
-def _existing(store: Checkpoints, failed: Failures) -> Failures:
-    """Return the errors of checkpoints whose own ref still exists."""
-    left = {id_ for id_ in failed if store.refs.read(ref_names.CHECKPOINTS + id_) is not None}
-    return {id_: error for id_, error in failed.items() if id_ in left}
+def _select_existing(store: Checkpoints, failed: Failures) -> Failures:
+    read = store.refs.read
+    return {i: e for i, e in failed.items() if read(ref_names.CHECKPOINTS + i) is not None}
 
 
 def expire_alone(
-    store: Checkpoints, rules: Policy, *, dry_run: bool = False, progress: ShowLine = lambda _: None
+    store: Checkpoints, rules: Policy, *, dry_run: bool = False, progress: Notify = lambda _: None
 ) -> tuple[list[tuple[CheckpointInfo, Decision]], Failures]:
     """Remove expired checkpoints outside of runs; return them, and errors by id."""
     if not dry_run:
         with contextlib.suppress(BusyError):  # the links stay pending
             store.write_links()
-    now = store.clock()
-    entries, newest = _due(store, rules, now)
+    instant = store.clock()
+    entries, newest = _due(store, rules, instant)
     by_id = {entry.id: entry for entry in entries}
     # `%(*objectname)` is the commit that an annotated tag points to.
     tags = store.refs.list("refs/tags", fields="%(objectname) %(*objectname)") if entries else b""
     tagged = set(tags.decode("ascii").split())
     candidates = [_candidate(entry, tagged) for entry in entries]
-    decisions = {each.id: each for each in policy.apply(candidates, rules, newest, now=now)}
+    decisions = {d.id: d for d in policy.apply(candidates, rules, newest, now=instant)}
     min_age = min(rules.rewritten_older_than, rules.older_than)
-    old = [entry for entry in entries if now - entry.time >= min_age]
-    rewritten = _rewritten(store, [entry for entry in old if not decisions[entry.id].expires])
-    if rewritten:
-        candidates = [replace(each, rewritten=each.id in rewritten) for each in candidates]
-        decisions = {each.id: each for each in policy.apply(candidates, rules, newest, now=now)}
-    staying = [each for each in candidates if not decisions[each.id].expires]
+    old = [entry for entry in entries if instant - entry.time >= min_age]
+    if rewritten := _rewritten(store, [entry for entry in old if not decisions[entry.id].expires]):
+        candidates = [replace(c, rewritten=c.id in rewritten) for c in candidates]
+        decisions = {d.id: d for d in policy.apply(candidates, rules, newest, now=instant)}
+    staying = [candidate for candidate in candidates if not decisions[candidate.id].expires]
     decisions |= decide(store, by_id, staying, rules, newest)
-    gone = {id_: by_id[id_] for id_, decision in decisions.items() if decision.expires}
+    expired = {id_: by_id[id_] for id_, decision in decisions.items() if decision.expires}
     failed: Failures = {}
-    if gone and not dry_run:
-        progress(f"removing {len(gone)} checkpoints")
-        failed = _remove_each(store, gone, gone)
-    return [(entry, decisions[id_]) for id_, entry in gone.items()], failed
+    if expired and not dry_run:
+        progress(f"removing {len(expired)} checkpoints")
+        failed = _remove_each(store, expired, expired)
+    return [(entry, decisions[id_]) for id_, entry in expired.items()], failed
 
 
-def _due(store: Checkpoints, rules: Policy, now: int) -> tuple[list[CheckpointInfo], Newest]:
-    """Return checkpoints outside of runs that may expire, and `keep_last` limits.
-
-    Checkpoints written here count first: fetched ones dated years ahead must not push them out.
-    With too few local ones, all of them stay, and so do the newest of all.
-    """
-    own = LocalCheckpoints.read(store.repository).ids_as_written(store.index.oids())
+def _due(store: Checkpoints, rules: Policy, instant: int) -> tuple[list[CheckpointInfo], Newest]:
+    """Return checkpoints outside of runs that may expire, and `keep_last` limits."""
+    # These count first: fetched checkpoints dated years ahead must not push them out.
+    local_ids = LocalCheckpoints.read(store.repository).ids_as_written(store.index.oids())
     hooks, safety = Query(triggers=HOOK_TRIGGERS), Query(triggers=[SAFETY])
     agents = Query(triggers=[MANUAL], by_agent=True)
-    ours = Query(ids=sorted(own))  # only local checkpoints are thinned
-    safeties = _oldest_of(store, safety, ours, rules.safeties)
+    local = Query(ids=sorted(local_ids))  # only local checkpoints are thinned
+    safeties = _oldest_of(store, safety, local, rules.safeties)
     if rules.everything:
         entries = store.list(Query(in_run=False))
-        others = {entry.trigger for entry in entries} - {SAFETY, SUBMODULE}
-        oldest = _oldest_of(store, Query(triggers=sorted(others)), ours, rules.keep_last)
+        triggers = {entry.trigger for entry in entries} - {SAFETY, SUBMODULE}
+        oldest = _oldest_of(store, Query(triggers=sorted(triggers)), local, rules.keep_last)
         return list(entries), Newest(oldest, oldest, safeties)
     by_id: dict[str, CheckpointInfo] = {}
     for query, age in (
         (hooks, min(rules.older_than, rules.rewritten_older_than)),
         (safety, rules.safety_older_than),
-        (ours, min(rules.hourly_after, rules.daily_after)),
+        (local, min(rules.hourly_after, rules.daily_after)),
     ):
-        aged = replace(query, in_run=False, until=max(now - age, 0))
+        aged = replace(query, in_run=False, until=max(instant - age, 0))
         by_id |= {entry.id: entry for entry in store.list(aged)}
-    limits = [_oldest_of(store, kind, ours, rules.keep_last) for kind in (hooks, agents)]
+    limits = [_oldest_of(store, kind, local, rules.keep_last) for kind in (hooks, agents)]
     # The later place: at least `keep_last` checkpoints of both kinds together are as new.
     together = max(place for place in limits if place is not None) if rules.keep_last else None
     entries = sorted(by_id.values(), key=_place, reverse=True)
     return entries, Newest(limits[0], together, safeties)
 
 
-def _oldest_of(store: Checkpoints, kind: Query, ours: Query, count: int) -> Place | None:
+def _oldest_of(store: Checkpoints, kind: Query, local: Query, count: int) -> Place | None:
     """Return the place of the `count`-th newest, or ALL if there are fewer."""
     if count == 0:
         return None
     all_ = replace(kind, in_run=False)
     last = replace(all_, skip=count - 1, limit=1)
-    if ours.ids and (entries := store.list(replace(last, ids=ours.ids))):
+    if local.ids and (entries := store.list(replace(last, ids=local.ids))):
         return _place(entries[0])
     entries = store.list(last)
-    own = store.list(replace(all_, ids=ours.ids)) if ours.ids and entries else ()
-    return min(_place(entry) for entry in (*entries, *own[-1:])) if entries else ALL
+    local_entries = store.list(replace(all_, ids=local.ids)) if local.ids and entries else ()
+    return min(_place(entry) for entry in (*entries, *local_entries[-1:])) if entries else ALL
 
 
 def _place(entry: CheckpointInfo) -> Place:
@@ -394,8 +373,8 @@ def _place(entry: CheckpointInfo) -> Place:
 
 def _candidate(entry: CheckpointInfo, tagged: set[str]) -> Candidate:
     is_tagged = not tagged.isdisjoint((entry.oid, entry.git_sha))
-    rest = entry.branch, entry.agent is not None, is_tagged
-    return Candidate(entry.id, entry.time, entry.trigger, entry.run, False, *rest)
+    details = entry.branch, entry.agent is not None, is_tagged
+    return Candidate(entry.id, entry.time, entry.trigger, entry.run, False, *details)
 
 
 def _rewritten(store: Checkpoints, entries: Infos) -> set[str]:
@@ -405,12 +384,12 @@ def _rewritten(store: Checkpoints, entries: Infos) -> set[str]:
     if not commits:
         return set()
     pending, _ = notes.pending(store.repository)
-    written = Notes(store.repository, store.objects, ref_names.NOTES).each()
-    noted: set[str] = set()
-    for commit, lines in chain(pending.items(), written):
-        noted |= {commits.get(note.link_id(line), commit) for line in lines or ()} - {commit}
-    existing = set(store.repository.cat_file.known(sorted(noted)))
+    noted_lines = Notes(store.repository, store.objects, ref_names.NOTES).each()
+    noting: set[str] = set()
+    for commit, lines in chain(pending.items(), noted_lines):
+        noting |= {commits.get(note.link_id(line), commit) for line in lines or ()} - {commit}
+    existing = set(store.repository.cat_file.known(sorted(noting)))
     tips = heads(store) if existing else set()
-    gone = noted - existing | graph.outside(store.repository.git, existing - tips, tips)
+    unreached = noting - existing | graph.outside(store.repository.git, existing - tips, tips)
     # All checkpoints of such a commit, as its note lists the newest only.
-    return {id_ for id_, commit in commits.items() if commit in gone}
+    return {id_ for id_, commit in commits.items() if commit in unreached}

@@ -1,7 +1,4 @@
-"""Run background maintenance: expire, sweep leftovers, pack refs and objects.
-
-Imports only the standard library and gitckpt: the hook starts it without other packages.
-"""
+"""Run background maintenance: expire, sweep leftovers, pack refs and objects."""
 
 from __future__ import annotations
 
@@ -26,30 +23,25 @@ from gitckpt.store.records import ref_names
 from gitckpt.store.retention import expiry, runs
 from gitckpt.store.runs import summary
 
-# Removal of complete runs by age.
-
 
 @dataclass(frozen=True, slots=True)
 class RetireResult:
-    gone: tuple[str, ...]  # the ids of the removed runs
-    kept: Mapping[str, str]  # why each of the other runs that were due stays, by id
+    removed_runs: tuple[str, ...]  # the ids of the removed runs
+    kept_runs: Mapping[str, str]  # why each of the other runs that were due stays, by id
 
 
 def cleanup_runs(
     store: Checkpoints, *, pipeline: str | None = None, older_than: int
 ) -> RetireResult:
-    """Remove complete runs whose newest checkpoint is older than so many microseconds.
-
-    With a `pipeline`, only its runs go. A locked ref raises its error once the others are gone.
-    """
+    """Remove complete runs older than so many microseconds, of a `pipeline` if given."""
     among = None if pipeline is None else _runs_of(store, pipeline)
     decided, chains = runs.decide(store, Policy(runs_older_than=older_than), among)
     fates = runs.remove(store, chains, decided)
     for fate in fates:
         if fate.failure is not None:
             raise fate.failure
-    kept = {fate.run: fate.reason for fate in fates if fate.is_due and not fate.expires}
-    return RetireResult(tuple(fate.run for fate in fates if fate.expires), kept)
+    reasons = {fate.run: fate.reason for fate in fates if fate.is_due and not fate.expires}
+    return RetireResult(tuple(fate.run for fate in fates if fate.expires), reasons)
 
 
 def _runs_of(store: Checkpoints, pipeline: str) -> set[str]:
@@ -60,8 +52,6 @@ def _runs_of(store: Checkpoints, pipeline: str) -> set[str]:
                 names |= {info.run} if recorded.name == pipeline else set()
     return names
 
-
-# Periodic maintenance.
 
 _DONE, _FAILED, _AT_WORK, _NEVER = "done", "failed: ", "is at work", "never ran"
 
@@ -74,10 +64,7 @@ class Maintained:
 
 
 def maintain(repository: Repository) -> None:
-    """Expire checkpoints and runs, sweep leftovers, pack; record the outcome.
-
-    Nothing expires while the settings have a mistake: it is unclear which values should apply.
-    """
+    """Expire checkpoints and runs, sweep leftovers, pack; record the outcome."""
     try:
         require_git()
         try:
@@ -87,6 +74,7 @@ def maintain(repository: Repository) -> None:
                 problem = f"nothing expires: {rules.problem}" if rules.problem else None
                 for sentence in filter(None, (problem, rules.notice, doubt)):
                     error_log.append(repository, f"maintenance: {sentence}")
+                # After a mistake in the settings it is unclear which values should apply.
                 policy = NOTHING_EXPIRES if doubt or problem else rules.policy
                 failed = expiry.expire(store, policy).failed
         finally:  # one locked ref must not let the repository grow
@@ -102,7 +90,6 @@ def maintain(repository: Repository) -> None:
 
 
 def work(repository: Repository, *, only_pack: bool) -> None:
-    """Run maintenance in the background unless another process runs it."""
     gc.disable()  # cycle detection over 100,000 checkpoints takes 1 s and finds none
     path = os.path.join(repository.make_private_dir(), ref_names.MAINTENANCE_LOCK)
     with Lock(path, 0) as is_alone:
@@ -113,7 +100,6 @@ def work(repository: Repository, *, only_pack: bool) -> None:
 
 
 def settle(repository: Repository) -> None:
-    """Write the keep refs below a shallow boundary; log failures."""
     # Later removals try again.
     try:
         with Checkpoints(repository, adapter="plumbing") as store:
@@ -124,12 +110,10 @@ def settle(repository: Repository) -> None:
 
 
 def expect(repository: Repository) -> None:
-    """Record that maintenance never ran, so that its interval counts from now."""
     _note(repository, _NEVER)
 
 
 def expect_in_new(repository: Repository) -> None:
-    """Record, in a repository without checkpoints, that maintenance never ran."""
     is_known = os.path.exists(os.path.join(repository.private_dir, ref_names.MAINTAINED))
     if is_known or repository.cuts():
         return
@@ -175,11 +159,7 @@ def pack(repository: Repository) -> None:
 
 
 def collect(repository: Repository) -> None:
-    """Pack loose objects if there are many, and run `git gc --auto`.
-
-    Users who only save never commit, so git would not do it. Honors `gc.auto`,
-    `maintenance.auto` and the `pre-auto-gc` hook.
-    """
+    # Users who only save never commit, so git itself would not do it.
     values = config.read(repository, r"^(maintenance\.auto|gc\.auto|gc\.cruftpacks)$")
     switches = [values.get(name, ["true"])[-1] for name in ("maintenance.auto", "gc.auto")]
     if not all(map(config.is_on, switches)):

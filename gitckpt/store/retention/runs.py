@@ -1,16 +1,11 @@
-"""Expire runs as a whole, with worktree, files and lease.
-
-If no branch holds a run's result, its last checkpoint stays. The worktree is removed first,
-while the newest checkpoint still has its contents. The checkpoint that records how the run
-ended is removed last: after a kill, the next call removes the rest.
-"""
+"""Expire whole runs, with worktree, files and lease."""
 
 from __future__ import annotations
 
 import contextlib
 import os
 import re
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import partial
 
 from gitckpt.git.process import GitError
@@ -25,12 +20,11 @@ from gitckpt.store.leases.leases import Hold
 from gitckpt.store.local_checkpoints import local_oids
 from gitckpt.store.records import heads, ref_names
 from gitckpt.store.records.entry import CheckpointInfo, Query, references
+from gitckpt.store.records.index import Notify
 from gitckpt.store.retention import worktree
 from gitckpt.store.runs import run_files, summary
 
 Chains = Mapping[str, Sequence[CheckpointInfo]]  # the checkpoints of runs, by sequence
-ShowLine = Callable[[str], None]
-
 _REF = re.compile(r"refs/(?:[\w-]+/)+([\w-]+)")
 
 # Runs removed in one batch. Nothing else can drive them until their checkpoints are gone. Each
@@ -54,11 +48,7 @@ class Fate:
 def decide(
     store: Checkpoints, rules: Policy, among: Collection[str] | None = None
 ) -> tuple[list[Fate], dict[str, list[CheckpointInfo]]]:
-    """Decide by policy which runs, only those `among` them, expire.
-
-    Does not look at their worktrees. Return the fate of each run, and the checkpoints of those that
-    expire, by sequence.
-    """
+    """Decide by policy which runs expire; return fates, and checkpoints of those."""
     infos = summary.summaries(store)
     _, sizes = store.index.sizes()
     unfinished = {info.run for info in infos if info.status != runstate.COMPLETE}
@@ -66,12 +56,11 @@ def decide(
     needed = _needed_by(store, unfinished) if may_expire else {}
     candidates = [RunCandidate(i.run, i.time, i.status, needed.get(i.run, ())) for i in infos]
     decide_all = partial(policy.apply_to_runs, policy=rules, now=store.clock())
-    decisions = {each.id: each for each in decide_all(candidates)}
+    decisions = {decision.id: decision for decision in decide_all(candidates)}
     # Imported checkpoints have the times of their files: age counts from the import.
-    imported = _imported(store, {run for run in decisions if decisions[run].expires})
-    if imported:
+    if imported := _imported(store, {run for run in decisions if decisions[run].expires}):
         candidates = [replace(c, time=max(c.time, imported.get(c.id, 0))) for c in candidates]
-        decisions = {each.id: each for each in decide_all(candidates)}
+        decisions = {decision.id: decision for decision in decide_all(candidates)}
     if not rules.everything:
         reason = "it was imported: only expire --all removes it"
         decisions |= {run: Decision(run, expires=False, reason=reason) for run in imported}
@@ -91,7 +80,6 @@ def decide(
 
 
 def foresee(store: Checkpoints, fates: Sequence[Fate]) -> list[Fate]:
-    """Return the fates with the worktrees of expiring runs checked; change nothing."""
     foreseen = []
     for fate in fates:
         try:
@@ -103,10 +91,7 @@ def foresee(store: Checkpoints, fates: Sequence[Fate]) -> list[Fate]:
 
 
 def squashed(store: Checkpoints, but: Collection[str]) -> dict[str, tuple[CheckpointInfo, str]]:
-    """Return progress checkpoints of complete phases by id, each with its phase.
-
-    Leaves out checkpoints that another checkpoint names, and the runs in `but`.
-    """
+    """Return progress checkpoints of complete phases that no other one names, by id."""
     in_progress = store.list(Query(in_run=True, status="progress", triggers=[PHASE]))
     chains = chains_of(store, {str(entry.run) for entry in in_progress}.difference(but))
     squashable: dict[str, tuple[CheckpointInfo, str]] = {}
@@ -133,7 +118,7 @@ def needed_by(store: Checkpoints, run: str) -> str | None:
     return min(_needed_by(store, unfinished).get(run, ()), default=None)
 
 
-def named(store: Checkpoints) -> set[str]:
+def named_checkpoints(store: Checkpoints) -> set[str]:
     """Return the ids that a run's first or newest checkpoint names."""
     # Such as the checkpoint that it was forked from.
     ends = {id_: oid for _, id_, oid in store.index.sizes()[1].values()}
@@ -145,53 +130,49 @@ def remove(
     store: Checkpoints,
     chains: Chains,
     fates: Sequence[Fate],
-    progress: ShowLine = lambda _: None,
+    progress: Notify = lambda _: None,
     *,
     settled: bool = True,
 ) -> list[Fate]:
-    """Remove the runs that expire; return the fate of each run.
-
-    `chains` has their checkpoints as of the decision; `settled` is as for `Remover.remove`. If an
-    error is raised, which no single run caused, each run is whole or lost only its worktree.
-    """
+    """Remove the runs that expire, `chains` as of the decision; return all fates."""
     due = [fate for fate in fates if fate.expires]
-    done: dict[str, Fate] = {}
+    results: dict[str, Fate] = {}
     for start in range(0, len(due), _AT_ONCE):
         batch = due[start : start + _AT_ONCE]
-        held, refused = store.leases.acquire_all([fate.run for fate in batch], worktree.HOLDER)
+        holds, refused = store.leases.acquire_all([fate.run for fate in batch], worktree.HOLDER)
         try:
-            newest = heads.newest_of(store.index, store.repository, held)
+            # Worktrees first, while the newest checkpoints have their contents.
+            newest = heads.newest_of(store.index, store.repository, holds)
             for fate in batch:
-                progress(f"removing run {fate.run}, {len(done) + 1} of {len(due)}")
+                progress(f"removing run {fate.run}, {len(results) + 1} of {len(due)}")
                 last = chains[fate.run][-1]
-                if fate.run in refused:
-                    reason: str | None = refused[fate.run].message
-                else:
-                    reason = _remove_files(store, fate.run, last, newest.get(fate.run))
-                done[fate.run] = replace(fate, expires=False, reason=reason) if reason else fate
-            going = [fate for fate in batch if done[fate.run].expires]
+                reason = refused[fate.run].message if fate.run in refused else None
+                reason = reason or _remove_files(store, fate.run, last, newest.get(fate.run))
+                results[fate.run] = replace(fate, expires=False, reason=reason) if reason else fate
+            going = [fate for fate in batch if results[fate.run].expires]
             failures = _delete(store, chains, going, progress, settled=settled)
             for run, error in failures.items():
-                done[run] = replace(done[run], expires=False, reason=error.message, failure=error)
-            gone = [fate.run for fate in going if fate.run not in failures and not fate.keeps]
-            _forget(store, {run: held.pop(run) for run in gone})
+                fate = replace(results[run], expires=False, reason=error.message)
+                results[run] = replace(fate, failure=error)
+            removed = [fate.run for fate in going if fate.run not in failures and not fate.keeps]
+            _forget(store, {run: holds.pop(run) for run in removed})
         finally:
-            for hold in held.values():
+            for hold in holds.values():
                 with contextlib.suppress(BusyError):  # another process has it by now
                     hold.release()
-    return [done.get(fate.run, fate) for fate in fates]
+    return [results.get(fate.run, fate) for fate in fates]
 
 
 def _delete(
-    store: Checkpoints, chains: Chains, going: Sequence[Fate], progress: ShowLine, *, settled: bool
+    store: Checkpoints, chains: Chains, going: Sequence[Fate], progress: Notify, *, settled: bool
 ) -> dict[str, CkptError]:
-    """Delete the checkpoints of runs; return the errors of runs with undeletable refs."""
     failures: dict[str, CkptError] = {}
     while True:
         going = [fate for fate in going if fate.run not in failures]
-        kept = {id_ for fate in going for id_ in fate.keeps}
-        last = {entry.id for fate in going for entry in _ending(chains[fate.run])} - kept
-        runs = {e.id: fate.run for fate in going for e in chains[fate.run] if e.id not in kept}
+        kept_ids = {id_ for fate in going for id_ in fate.keeps}
+        # The one that records how a run ended goes last: after a kill, the next call goes on.
+        last = {entry.id for fate in going for entry in _ending(chains[fate.run])} - kept_ids
+        runs = {e.id: fate.run for fate in going for e in chains[fate.run] if e.id not in kept_ids}
         if not runs:
             return failures
         progress(f"removing {len(runs)} checkpoints of runs")
@@ -200,36 +181,32 @@ def _delete(
             store.remove(runs.keys(), settled=settled, runs=names, last=last)
             return failures
         except CkptError as error:
-            named = refs_named(error, {*runs, *names})
-            if not named:
+            if not (stuck := refs_named(error, {*runs, *names})):
                 raise
-            failures |= dict.fromkeys((runs.get(name, name) for name in named), error)
+            failures |= dict.fromkeys((runs.get(name, name) for name in stuck), error)
 
 
 def refs_named(error: CkptError, names: Collection[str]) -> set[str]:
-    """Return the checkpoints and runs whose refs an error names; the others can go."""
     text = error.path if isinstance(error, LockHeld) else ""
     text = error.stderr if isinstance(error, GitError) else text
     return set(_REF.findall(text)).intersection(names)
 
 
 def forget_leases(store: Checkpoints) -> None:
-    """Delete leases of runs that no longer exist, unless they are held or locked."""
-    named = [ref.removeprefix(ref_names.LEASES) for ref, _ in store.refs.each(ref_names.LEASES)]
-    existing = set(store.index.runs()) if named else set()
-    for run in named:
+    refs = store.refs.each(ref_names.LEASES)
+    runs = [ref.removeprefix(ref_names.LEASES) for ref, _ in refs]
+    existing = set(store.index.runs()) if runs else set()
+    for run in runs:
         if run in existing or store.refs.read(ref_names.RUNS + run) is not None:
             continue
         try:
-            lease = store.leases.read(run)
-            if lease is not None and not store.leases.is_held(*lease):
+            if (lease := store.leases.read(run)) is not None and not store.leases.is_held(*lease):
                 store.refs.update([Update(ref_names.LEASES + run, "", lease[0])])
         except (InvalidCheckpoint, RefMoved, LockHeld):
             continue  # `verify` reports it, or another process changed it
 
 
 def _imported(store: Checkpoints, due: Collection[str]) -> dict[str, int]:
-    """Return the import times of runs that were not continued here."""
     newest = heads.newest_of(store.index, store.repository, due) if due else {}
     oids = {entry.id: entry.oid for entry in newest.values() if entry.trigger.startswith(IMPORT)}
     origins = {str(document.run): document.imported for document in _documents(store, oids)}
@@ -261,14 +238,13 @@ def _unmerged(store: Checkpoints, newest: Sequence[CheckpointInfo]) -> set[str]:
 
 
 def _remove_files(
-    store: Checkpoints, run: str, newest: CheckpointInfo, now: CheckpointInfo | None
+    store: Checkpoints, run: str, decided: CheckpointInfo, current: CheckpointInfo | None
 ) -> str | None:
-    """Remove worktree and files of a run whose lease is held; return why it stays."""
     # `newest` was the newest checkpoint at the time of the decision.
-    if now is None or now.id != newest.id:
+    if current is None or current.id != decided.id:
         return "it went on meanwhile"
     try:
-        reason = worktree.remove_worktree(store, run, newest)
+        reason = worktree.remove_worktree(store, run, decided)
         files = run_files.of_run(store.repository, run).path
         if reason is None and os.path.isdir(files):
             worktree.delete_directory(files)
@@ -283,8 +259,8 @@ def _ending(chain: Sequence[CheckpointInfo]) -> tuple[CheckpointInfo, ...]:
     return (chain[-1], *driven[-1:])
 
 
-def _forget(store: Checkpoints, held: Mapping[str, Hold]) -> None:
-    updates = [Update(ref_names.LEASES + run, "", hold.update().old) for run, hold in held.items()]
+def _forget(store: Checkpoints, holds: Mapping[str, Hold]) -> None:
+    updates = [Update(ref_names.LEASES + run, "", hold.update().old) for run, hold in holds.items()]
     is_over = False
     try:
         if updates:
@@ -293,34 +269,30 @@ def _forget(store: Checkpoints, held: Mapping[str, Hold]) -> None:
     except (RefMoved, LockHeld):
         return  # `forget_leases` looks at each
     finally:
-        for hold in held.values():
+        for hold in holds.values():
             hold.close(is_over=is_over)
 
 
 def chains_of(store: Checkpoints, runs: Collection[str]) -> dict[str, list[CheckpointInfo]]:
-    """Return the checkpoints of some runs, by sequence.
-
-    In a run written here, foreign checkpoints that claim the run come first.
-    """
+    """Return the checkpoints of some runs by sequence, foreign ones first."""
     chains = heads.chains_of(store.index, runs)
     for run, chain in chains.items():
-        ours = local_oids(store.repository, run)
-        chain.sort(key=lambda entry: (entry.oid in ours, entry.sequence or 0, entry.id))
+        local_oids = local_oids(store.repository, run)
+        chain.sort(key=lambda entry: (entry.oid in local_oids, entry.sequence or 0, entry.id))
     return chains
 
 
 def _needed_by(store: Checkpoints, unfinished: Collection[str]) -> dict[str, set[str]]:
-    """Return which unfinished runs refer to each run, by run."""
+    """Return, for each run, the unfinished runs that refer to it."""
     chains = chains_of(store, unfinished).values()
     ends = {entry.id: entry.oid for chain in chains for entry in (chain[0], chain[-1])}
-    named = [(id_, d.run) for d in _documents(store, ends) for _, id_ in references(d)]
-    entries = store.list(Query(ids=sorted({id_ for id_, _ in named}))) if named else ()
+    pairs = [(id_, d.run) for d in _documents(store, ends) for _, id_ in references(d)]
+    entries = store.list(Query(ids=sorted({id_ for id_, _ in pairs}))) if pairs else ()
     runs = {entry.id: entry.run for entry in entries}
     needed: dict[str, set[str]] = {}
-    for id_, by in named:
-        run = runs.get(id_)
-        if run is not None and run != by:
-            needed.setdefault(run, set()).add(str(by))
+    for id_, referrer in pairs:
+        if (run := runs.get(id_)) is not None and run != referrer:
+            needed.setdefault(run, set()).add(str(referrer))
     return needed
 
 

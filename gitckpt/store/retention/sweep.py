@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 from gitckpt.git import leftovers
 from gitckpt.git.filesystem import names_in
-from gitckpt.git.leftovers import FileMark
 from gitckpt.git.lock import Lock, is_locked
 from gitckpt.git.refs import Refs, Update
 from gitckpt.git.repository import Repository
@@ -16,6 +15,7 @@ from gitckpt.git.worktree import administration
 from gitckpt.model import times
 from gitckpt.store.leases.leases import LONGEST
 from gitckpt.store.records import commit_refs, heads, ref_names
+from gitckpt.store.records.index import Notify
 from gitckpt.store.worktrees import ownership
 
 # Kinds of scratch files in the private directory.
@@ -30,13 +30,8 @@ _ADMIN = (
 )
 
 
-def sweep(
-    repository: Repository, refs: Refs, tell: Callable[[str], object] = lambda _: None
-) -> list[str]:
-    """Delete and return the refs of checkpoints that do not exist.
-
-    Deletes nothing while one is being written. `tell` hears of each ref lock that was removed.
-    """
+def sweep(repository: Repository, refs: Refs, tell: Notify = lambda _: None) -> list[str]:
+    """Delete and return the refs of checkpoints that do not exist."""
     if repository.has_reftable:
         return []  # its transactions are atomic
     with ref_names.turn(repository, 0) as is_alone:
@@ -50,16 +45,14 @@ def sweep(
             # Last: a checkpoint is written after the refs it needs.
             oids |= dict(refs.each(ref_names.CHECKPOINTS))
         orphans = [ref for ref in oids if _is_orphan(repository, ref, oids)]
-        leftover = [ref for ref in orphans if not commit_refs.is_young(repository, ref)]
-        if leftover:
+        if leftover := [ref for ref in orphans if not commit_refs.is_young(repository, ref)]:
             refs.update([Update(ref, "", oids[ref]) for ref in leftover])
         return leftover
 
 
 def sweep_files(repository: Repository) -> list[str]:
-    """Delete and return files of killed processes and half-made worktrees."""
-    left = left_files(repository).items()
-    gone = [path for path, mark in left if leftovers.discard(path, mark)]
+    leftover_files = left_files(repository).items()
+    paths = [path for path, mark in leftover_files if leftovers.discard(path, mark)]
     prefix, suffix = ref_names.FILES_LOCK.split("{}")
     for name in names_in(repository.private_dir):
         if name.startswith(prefix) and name.endswith(suffix):
@@ -67,13 +60,12 @@ def sweep_files(repository: Repository) -> list[str]:
             with Lock(path, 0) as is_unused:
                 if is_unused:
                     os.unlink(path)
-                    gone.append(path)
+                    paths.append(path)
     abandoned = ownership.abandoned(repository)
-    return sorted([*gone, *(path for path in abandoned if ownership.discard(repository, path))])
+    return sorted([*paths, *(path for path in abandoned if ownership.discard(repository, path))])
 
 
-def left_files(repository: Repository) -> dict[str, FileMark]:
-    """Return the scratch files and directories of killed processes."""
+def left_files(repository: Repository) -> dict[str, leftovers.FileMark]:
     scratch = ((path, leftovers.mark(path)) for path in _scratch(repository))
     return {
         **leftovers.left_objects(repository),
@@ -84,7 +76,6 @@ def left_files(repository: Repository) -> dict[str, FileMark]:
 
 
 def scratch_files(repository: Repository) -> list[str]:
-    """Return the scratch files and directories of running and of killed processes."""
     return [
         *leftovers.half_written(repository),
         *_scratch(repository),
@@ -96,10 +87,9 @@ def scratch_files(repository: Repository) -> list[str]:
 def kind_of(path: str) -> str:
     """Return the name pattern of a scratch file, such as "ckpt/index.*"."""
     name = os.path.basename(path)
-    if name.startswith(".tmp-"):
-        return ".tmp-*-pack-*"
-    if name.startswith("tmp_objdir-"):
-        return "tmp_objdir-*"
+    for prefix, pattern in ((".tmp-", ".tmp-*-pack-*"), ("tmp_objdir-", "tmp_objdir-*")):
+        if name.startswith(prefix):
+            return pattern
     if name.startswith(("tmp_", "bulk_")):
         return f"{'_'.join(name.split('_')[:2])}_*"
     parent = os.path.basename(os.path.dirname(path))
@@ -112,25 +102,24 @@ def kind_of(path: str) -> str:
 
 
 def _scratch(repository: Repository) -> list[str]:
-    """Return gitckpt's scratch files by their names: `<kind>.<pid>.<digits>`."""
     paths = []
     admin = [git_dir for git_dir, _ in administration.registered(repository)]
     for place in (repository.private_dir, repository.common_dir, *admin):
         kinds = _PRIVATE if place == repository.private_dir else _ADMIN
         for name in names_in(place):
-            kind, _, rest = name.partition(".")
-            if kind in kinds and rest.partition(".")[0].isdigit():
+            kind, _, suffix = name.partition(".")
+            if kind in kinds and suffix.partition(".")[0].isdigit():
                 paths.append(os.path.join(place, name))
     return paths
 
 
-def _left_worktrees(repository: Repository) -> dict[str, FileMark]:
+def _left_worktrees(repository: Repository) -> dict[str, leftovers.FileMark]:
     # From a killed `git worktree add`: git locks a worktree while it adds it, and never prunes it.
     unfinished = filter(ownership.is_locked_by_us, administration.unfinished_git_dirs(repository))
     return leftovers.left_for(times.GRACE, unfinished)
 
 
-def _left_keeps(repository: Repository) -> dict[str, FileMark]:
+def _left_keeps(repository: Repository) -> dict[str, leftovers.FileMark]:
     # Git never repacks or deletes the contents of a kept pack.
     marks = {}
     place = os.path.join(repository.common_dir, "objects", "pack")
@@ -159,7 +148,6 @@ def _is_abandoned(path: str) -> bool:
 
 
 def _is_orphan(repository: Repository, ref: str, oids: Mapping[str, str]) -> bool:
-    """Return whether a ref names a checkpoint that does not exist, or no valid commit."""
     if ref.startswith(ref_names.KEEP):
         return not commit_refs.may_name(repository, ref.removeprefix(ref_names.KEEP))
     owner = ref_names.CHECKPOINTS + ref.rpartition("/")[2]

@@ -1,9 +1,4 @@
-"""Remove the worktree of a run once a checkpoint holds all of its contents.
-
-The git directory of the worktree is moved into the private directory, the worktree is renamed,
-then both are deleted. A kill leaves a whole worktree or none; the next removal deletes the
-rest.
-"""
+"""Remove the worktree of a run once a checkpoint holds all of its contents."""
 
 from __future__ import annotations
 
@@ -32,45 +27,41 @@ from gitckpt.store.records import heads
 from gitckpt.store.records.entry import CheckpointInfo
 from gitckpt.store.runs import run_files
 from gitckpt.store.snapshot import comparison, manifest
-from gitckpt.store.snapshot.manifest import Contents
 from gitckpt.store.worktrees import opener, ownership
 from gitckpt.store.worktrees.resumption import record_leftover
 
 Reason = str | None  # why a worktree stays, one clause; None if it is or may be gone
 
 # Submodule repositories of a linked worktree.
-
 _USER_REFS = ("refs/heads", "refs/tags", "refs/stash")
 
 
 def unsaved_submodules(store: Checkpoints, git_dir: str) -> list[str]:
-    """Describe what only submodule repositories of a worktree hold, except files."""
     descriptions = []
-    for name, own, counterpart in modules.pairs(store.repository, git_dir):
+    for name, inner, counterpart in modules.pairs(store.repository, git_dir):
         if counterpart is None:
             descriptions.append(f"the repository of its submodule {name}, and no other one is here")
             continue
-        lone = _lone(store, own, counterpart)
+        lone = _lone(store, inner, counterpart)
         descriptions += [f"{description} in its submodule {name}" for description in lone]
     return descriptions
 
 
-def _lone(store: Checkpoints, own: Repository, counterpart: Repository) -> list[str]:
-    """Describe checkpoints, and refs to commits that no other repository has."""
-    descriptions = ["linked worktrees"] if administration.registered(own) else []
+def _lone(store: Checkpoints, inner: Repository, counterpart: Repository) -> list[str]:
+    descriptions = ["linked worktrees"] if administration.registered(inner) else []
     form = "--format=%(objectname) %(objecttype) %(refname)"
-    output = own.git.run("for-each-ref", form, *_USER_REFS).out
+    output = inner.git.run("for-each-ref", form, *_USER_REFS).out
     for line in output.decode("utf-8", "replace").split("\n")[:-1]:
         oid, kind, ref = line.split(" ", 2)
         if kind not in ("commit", "tag"):
-            exists = counterpart.cat_file.info(ref) == own.cat_file.info(ref)
+            exists = counterpart.cat_file.info(ref) == inner.cat_file.info(ref)
         else:
-            lone = own.git.run("rev-list", "--max-count=1", oid, "--not", "--remotes").out.strip()
+            lone = inner.git.run("rev-list", "--max-count=1", oid, "--not", "--remotes").out.strip()
             exists = not lone or _is_reached(counterpart, oid)
         if not exists:
             descriptions.append(f"{ref.removeprefix('refs/heads/')} ({oid[:12]})")
-    with contextlib.closing(store.seen_from(own, "plumbing")) as inner:
-        alone = [entry.id for entry in inner.list() if entry.trigger != SUBMODULE]
+    with contextlib.closing(store.seen_from(inner, "plumbing")) as view:
+        alone = [entry.id for entry in view.list() if entry.trigger != SUBMODULE]
         descriptions += [f"checkpoint {id_}" for id_ in alone]
     return descriptions
 
@@ -83,11 +74,8 @@ def _is_reached(counterpart: Repository, oid: str) -> bool:
     return lone.code == 0 and not lone.out.strip()
 
 
-# Removal of the worktree.
-
 HOLDER = "git ckpt expire"  # the lease holder name during a removal, and the command to retry
 HOLDS = "holds what no checkpoint does"
-
 _AWAY = ".making-way-"  # prefix of a worktree, beside its path, that is about to be deleted
 _PARKED = "removing."  # prefix of a parked git directory
 _NOTE = "ckpt-removal"
@@ -97,11 +85,7 @@ _SHOWN = 3
 
 
 def remove_worktree(store: Checkpoints, run: str, newest: CheckpointInfo | None = None) -> Reason:
-    """Remove the worktree of a run unless it holds what no checkpoint does.
-
-    The checkpoints stay. Ignored files go, as with `git worktree remove`. If the directory is
-    gone, what was staged is recorded first. After an error it is unchanged or renamed.
-    """
+    """Remove the worktree of a run unless it holds what no checkpoint does."""
     lease = store.leases.read(run)
     if lease is not None and store.leases.is_held(*lease) and lease[1].is_ours:
         return _remove(store, run, newest)
@@ -128,10 +112,9 @@ def is_pushed(store: Checkpoints, run: str) -> bool:
     """Return whether a remote-tracking branch contains the commit a run has reached."""
     commit = _newest(store, run).git_sha
     for _, path in _worktrees_of(store.repository, run):
-        repository = administration.seen_from(store.repository, path)
-        if repository is not None:
-            with store.seen_from(repository, "plumbing") as seen:
-                commit = seen.objects.head()[0]
+        if (repository := administration.seen_from(store.repository, path)) is not None:
+            with store.seen_from(repository, "plumbing") as view:
+                commit = view.objects.head()[0]
     if not commit:
         return False
     words = ("for-each-ref", "--count=1", f"--contains={commit}", "refs/remotes")
@@ -151,7 +134,6 @@ def finish(repository: Repository) -> list[str]:
 
 
 def half_removed(repository: Repository) -> list[str]:
-    """Return the directories that interrupted removals left."""
     parked = _parked(repository)
     paths = [*parked, *(_read_note(path).get("stage", "") for path in parked)]
     return [path for path in paths if os.path.isdir(path)]
@@ -163,7 +145,6 @@ def _parked(repository: Repository) -> list[str]:
 
 
 def delete_directory(path: str) -> None:
-    """Delete a directory recursively, even if directories in it are read-only."""
     try:
         private_dirs.remove(path)
     except FileNotFoundError:
@@ -188,15 +169,14 @@ def _remove(
     if mounted is not None:
         return mounted
     for git_dir, path in _worktrees_of(store.repository, run):
-        reason = _reason(store, store.read(last.id), git_dir, path)
-        if reason is not None:
+        if (reason := _reason(store, store.read(last.id), git_dir, path)) is not None:
             return reason
         if dry_run:
             continue
-        for _, own, counterpart in modules.pairs(store.repository, git_dir):
+        for _, inner, counterpart in modules.pairs(store.repository, git_dir):
             if counterpart is not None:  # the submodule's main repository gets its checkpoints
-                submodules.bring(store, own, counterpart)
-        if os.path.lexists(path):
+                submodules.bring(store, inner, counterpart)
+        if os.path.lexists(path):  # ignored files go, as with `git worktree remove`
             _take_away(store.repository, git_dir, path)
         else:
             record_leftover(store, git_dir, path)
@@ -205,16 +185,14 @@ def _remove(
 
 
 def _newest(store: Checkpoints, run: str) -> CheckpointInfo:
-    newest = heads.newest(store.index, store.repository, run)
-    if newest is None:
+    if (newest := heads.newest(store.index, store.repository, run)) is None:
         raise NotFoundError(f"no run {run}", hint="see which there are: git ckpt runs")
     return newest
 
 
 def _worktrees_of(repository: Repository, run: str) -> Iterator[tuple[str, str]]:
     for git_dir, path in administration.registered(repository):
-        owner = ownership.owner_in(git_dir)
-        if owner is not None and owner.run == run:
+        if (owner := ownership.owner_in(git_dir)) is not None and owner.run == run:
             yield git_dir, path
 
 
@@ -224,8 +202,8 @@ def _forgotten(repository: Repository, run: str) -> str | None:
     if configured is None and administration.main_worktree(repository) is None:
         return None
     path = os.path.join(opener.default_root(repository, configured), run)
-    named = administration.git_dir_of(path)
-    if named is None or os.path.isdir(named) or not administration.is_ours(repository, named):
+    git_dir = administration.git_dir_of(path)
+    if git_dir is None or os.path.isdir(git_dir) or not administration.is_ours(repository, git_dir):
         return None
     return f"git has forgotten its worktree {path}; adopt it again: git ckpt resume {run}"
 
@@ -235,10 +213,8 @@ def _reason(store: Checkpoints, newest: Checkpoint, git_dir: str, path: str) -> 
         return f"its worktree {path} is gone, and {git_dir} has repositories of submodules"
     if ownership.is_locked_by_others(git_dir):
         return f"its worktree {path} is locked"
-    named = administration.git_dir_of(path)
-    if not ownership.is_same(named, git_dir):
-        moved = administration.find_moved(store.repository, git_dir, path)
-        if moved is not None:
+    if not ownership.is_same(administration.git_dir_of(path), git_dir):
+        if (moved := administration.find_moved(store.repository, git_dir, path)) is not None:
             return f"its worktree was moved to {moved}: git worktree repair {shell_word(moved)}"
         return f"{path} is not the worktree that it was" if os.path.lexists(path) else None
     is_broken = administration.lacks_commondir(store.repository, git_dir)
@@ -246,8 +222,7 @@ def _reason(store: Checkpoints, newest: Checkpoint, git_dir: str, path: str) -> 
         return f"git does not see its worktree {path}; repair it: git ckpt resume {newest.run}"
     if _is_inside(path) or os.path.realpath(store.repository.git_dir) == os.path.realpath(git_dir):
         return f"you are in its worktree {path}"
-    unsaved = _unsaved(store, newest, path) + unsaved_submodules(store, git_dir)
-    if not unsaved:
+    if not (unsaved := _unsaved(store, newest, path) + unsaved_submodules(store, git_dir)):
         return None
     return f"its worktree {path} {HOLDS}: {first_of(unsaved, _SHOWN)}"
 
@@ -261,57 +236,53 @@ def _is_inside(path: str) -> bool:
 
 
 def _unsaved(store: Checkpoints, newest: Checkpoint, path: str) -> list[str]:
-    """Describe what worktree and run files hold that the newest checkpoint does not."""
-    repository = administration.seen_from(store.repository, path)
-    if repository is None:
+    if (repository := administration.seen_from(store.repository, path)) is None:
         raise WorktreeError(f"{path} is no worktree", hint="see what is wrong: git ckpt doctor")
-    with store.seen_from(repository, "plumbing") as seen:
-        commit = seen.objects.head()[0]
+    with store.seen_from(repository, "plumbing") as view:
+        commit = view.objects.head()[0]
         if commit != newest.git_sha:
             return [f"commit {commit[:12]}" if commit else "an unborn branch"]
-        rules = settings.read(seen.repository)  # reports mistakes, but never asks for approval
-        limits = rules.limits if not rules.problem else seen.rules.limits()
+        rules = settings.read(view.repository)  # reports mistakes, but never asks for approval
+        limits = rules.limits if not rules.problem else view.rules.limits()
         limits = replace(limits, timeout=math.inf)
-        captured = seen.capture(limits, run_files.of_run(repository, str(newest.run)).added)
-        before = manifest.read(repository, seen.objects, newest.tree, commit)
-        after = manifest.read(repository, seen.objects, captured.tree, commit)
-        paths = [d.path for d in diff.differences(repository, before.files, after.files)]
-        paths += manifest.differing_raw(repository, before, after)
+        captured = view.capture(limits, run_files.of_run(repository, str(newest.run)).added)
+        old = manifest.read(repository, view.objects, newest.tree, commit)
+        new = manifest.read(repository, view.objects, captured.tree, commit)
+        paths = [d.path for d in diff.differences(repository, old.files, new.files)]
+        paths += manifest.differing_raw(repository, old, new)
         descriptions = [path.decode("utf-8", "replace") for path in paths]
-        descriptions += _differing_index(repository, before, after, commit)
+        descriptions += _differing_index(repository, old, new, commit)
         descriptions += _differing_run_files(repository, newest.tree, captured.tree)
         recorded = newest.worktree.submodules if newest.worktree is not None else ()
         ids = {submodule.path: submodule.checkpoint for submodule in recorded}
         for submodule in captured.submodules:
             if ids.get(submodule.path) != submodule.checkpoint:
                 descriptions.append(f"the submodule {submodule.path}")
-        descriptions += [each.path for each in captured.omitted if _is_work(path, each)]
+        descriptions += [omission.path for omission in captured.omitted if _is_work(path, omission)]
         refs = repository.git.text("for-each-ref", "--format=%(refname)", "refs/worktree")
         descriptions += filter(None, refs.split("\n"))
         return list(dict.fromkeys(descriptions))
 
 
 def _differing_index(
-    repository: Repository, before: Contents, after: Contents, commit: str
+    repository: Repository, old: manifest.Contents, new: manifest.Contents, commit: str
 ) -> list[str]:
-    contents = (before, after)
+    contents = (old, new)
     staged = [{**c.index, 0: comparison.merged_tree(repository, c, commit)} for c in contents]
     flags = [{(flag, p) for flag, paths in c.flags.items() for p in paths} for c in contents]
     differences = {
         "what is staged": staged[0] != staged[1],
-        "an operation in progress": before.operation != after.operation,
+        "an operation in progress": old.operation != new.operation,
         "flags of the index": flags[0] != flags[1],
     }
     return [description for description, differs in differences.items() if differs]
 
 
-def _differing_run_files(
-    repository: Repository, before: str | None, after: str | None
-) -> list[str]:
+def _differing_run_files(repository: Repository, old: str | None, new: str | None) -> list[str]:
     entry, empty = run_files.ENTRY, manifest.base_tree(repository, "")
-    infos = [tree and repository.cat_file.info(f"{tree}:{entry}") for tree in (before, after)]
-    old, new = (info[0] if info else empty for info in infos)
-    differing = diff.differences(repository, old, new) if old != new else ()
+    infos = [tree and repository.cat_file.info(f"{tree}:{entry}") for tree in (old, new)]
+    old_oid, new_oid = (info[0] if info else empty for info in infos)
+    differing = diff.differences(repository, old_oid, new_oid) if old_oid != new_oid else ()
     return [f"{entry}/{d.path.decode('utf-8', 'replace')}" for d in differing if d.status != "D"]
 
 
@@ -325,6 +296,7 @@ def _is_work(top: str, omitted: Omitted) -> bool:
 
 def _take_away(repository: Repository, git_dir: str, path: str) -> None:
     """Park the git directory of a worktree, rename the worktree, and delete both."""
+    # A kill leaves a whole worktree or none; the next removal deletes the rest.
     private, token = repository.make_private_dir(), os.urandom(4).hex()
     stage = os.path.join(os.path.dirname(path), f"{_AWAY}{token}")
     parked = os.path.join(private, f"{_PARKED}{token}")

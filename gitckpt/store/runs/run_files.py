@@ -29,20 +29,17 @@ if TYPE_CHECKING:
 
     Inputs = Mapping[str, bytes]  # content by name
 
-# Checkpoints that could not be written: a file lists them, if that can be, for other processes.
 
-
-def read(repository: Repository, run: str) -> list[str]:
+def read_unwritten(repository: Repository, run: str) -> list[str]:
     try:
-        with open(_path(repository, run), encoding="utf-8", errors="replace") as file:
+        with open(_path_unwritten(repository, run), encoding="utf-8", errors="replace") as file:
             return file.read().splitlines()
     except OSError:
         return []
 
 
-def note(repository: Repository, run: str, sentences: Sequence[str]) -> None:
-    """Record what could not be written of a run; an empty list removes the record."""
-    path = _path(repository, run)
+def note_unwritten(repository: Repository, run: str, sentences: Sequence[str]) -> None:
+    path = _path_unwritten(repository, run)
     lines = [f"{' '.join(sentence.split())}\n" for sentence in sentences]
     with contextlib.suppress(OSError):
         if lines:
@@ -52,7 +49,7 @@ def note(repository: Repository, run: str, sentences: Sequence[str]) -> None:
             os.unlink(path)
 
 
-def _path(repository: Repository, run: str) -> str:
+def _path_unwritten(repository: Repository, run: str) -> str:
     return os.path.join(repository.private_dir, f"unwritten-{run}")
 
 
@@ -67,7 +64,6 @@ _SCRATCH = "writing"
 
 
 def names(repository: Repository, snapshot: str | None) -> list[str]:
-    """Return the paths of a snapshot's run files, relative to their directory."""
     top = f"{snapshot}:{ENTRY}"
     if snapshot is None or repository.cat_file.info(top) is None:
         return []
@@ -76,7 +72,6 @@ def names(repository: Repository, snapshot: str | None) -> list[str]:
 
 
 def masked(repository: Repository, snapshot: str | None) -> list[str]:
-    """Return the run files of a snapshot that have masked secrets."""
     # cat-file reads one name per line.
     paths = [name for name in names(repository, snapshot) if "\n" not in name]
     revs = [f"{snapshot}:{ENTRY}/{name}" for name in paths]
@@ -96,7 +91,6 @@ class _Captured:
         return object_id(kind, data, self.repository.object_format)
 
     def add_to(self, files: Worktree, commit: str, tree: str | None, objects: Objects) -> Worktree:
-        """Write the objects; return a captured `Worktree` with this tree of run files."""
         if files.tree is None:  # a clean worktree has the files of the commit
             entries = {b"files": (DIRECTORY, manifest.base_tree(self.repository, commit))}
         elif content := next(objects.read([files.tree], None)):
@@ -114,20 +108,17 @@ class _Captured:
 
 
 class RunFiles:
-    """The files of a run; the directory, an absolute path, need not exist."""
+    """The files of a run below an absolute path, which need not exist."""
 
     def __init__(self, path: str) -> None:
         self.path = path
         # By path: stat data, blob and possible secrets (rule, line, secret).
-        self._seen: dict[str, tuple[tuple[int, ...], str, list[tuple[str, int, bytes]]]] = {}
+        self._cache: dict[str, tuple[tuple[int, ...], str, list[tuple[str, int, bytes]]]] = {}
 
     def added(
         self, repository: Repository, objects: Objects, files: Worktree, commit: str, limits: Limits
     ) -> Worktree:
-        """Add these files to a captured `Worktree`; symbolic links are always omitted.
-
-        `commit` is the linked one, "" for none.
-        """
+        """Add these files to a captured `Worktree` of a commit ("" for none)."""
         private_dirs.require(self.path)
         if files.degraded or not os.path.isdir(self.path):
             return files
@@ -137,18 +128,17 @@ class RunFiles:
         return files if is_empty else captured.add_to(files, commit, tree, objects)
 
     def keep(self, files: Inputs) -> None:
-        """Store complete copies of inputs, not masked as in snapshots, if changed."""
-        written = []
+        paths = []
         for name, data in files.items():
             path = os.path.join(self.path, INPUT, name)
             with contextlib.suppress(OSError), open(path, "rb", opener=private_dirs.create) as file:
                 if file.read() == data:
                     continue
             _put(path, data, self.path)
-            written.append(path)
+            paths.append(path)
         # The snapshot may have masked parts: this is the only complete copy, so flush it with its
         # directories.
-        if written:
+        if paths:
             place, name = os.path.split(self.path)
             top, names = private_dirs.way(self.path) or (place, [name])
             above = [os.path.join(top, *names[:depth]) for depth in range(len(names), -1, -1)]
@@ -165,7 +155,6 @@ class RunFiles:
         return contents
 
     def bring_back(self, repository: Repository, objects: Objects, tree: str) -> None:
-        """Write missing files from a snapshot, never outside the directory."""
         bounds.require(repository, tree, "")
         content = next(objects.read([tree], None))
         entries = manifest.decoded(content[1], repository, tree) if content else {}
@@ -175,41 +164,35 @@ class RunFiles:
             self._write(repository, objects, oid, self.path)
 
     def take_back(
-        self, repository: Repository, objects: Objects, now: str, then: str | None
+        self, repository: Repository, objects: Objects, present: str, target: str | None
     ) -> None:
-        """Restore the output to that of an earlier snapshot (None: without such files).
-
-        Files that are not in `now`, a snapshot of the present files, such as suspected secrets,
-        stay unless they are in the way.
-        """
+        """Restore the output of the snapshot `target`; remove it for None."""
         private_dirs.require(self.path)
-        bounds.require(repository, now, "")
-        mounted = mounts.reason(self.path)
-        if mounted is not None:
+        bounds.require(repository, present, "")
+        if (mounted := mounts.reason(self.path)) is not None:
             problem = f"the output of the run cannot be restored: {mounted}"
             raise WorktreeError(problem, hint="unmount that, then run the command again")
-        written = leaves(repository, now, [os.fsencode(f"{ENTRY}/{OUTPUT}/")])
+        # Other files, such as suspected secrets, stay unless they are in the way.
+        outputs = leaves(repository, present, [os.fsencode(f"{ENTRY}/{OUTPUT}/")])
         try:
-            for path, _, _ in written:
+            for path, _, _ in outputs:
                 os.unlink(os.path.join(self.path, os.fsdecode(path.partition(b"/")[2])))
             for top, _, _ in os.walk(os.path.join(self.path, OUTPUT), topdown=False):
                 if not os.listdir(top):
                     os.rmdir(top)
         except OSError as error:
             raise WorktreeError(f"cannot remove {error.filename}: {error.strerror}") from None
-        if then is not None:
-            self.bring_back(repository, objects, then)
+        if target is not None:
+            self.bring_back(repository, objects, target)
 
     def _tree(self, below: str, limits: Limits, captured: _Captured) -> str | None:
-        """Return a directory's tree, or None if empty; add to `captured`."""
         entries: Entries = {}
         with os.scandir(os.path.join(self.path, below)) as listing:
             children = [child for child in listing if below or child.name in (INPUT, OUTPUT)]
         for child in sorted(children, key=lambda child: child.name):
             inner = f"{below}/{child.name}" if below else child.name
             if child.is_dir(follow_symlinks=False):
-                tree = self._tree(inner, limits, captured)
-                if tree is not None:
+                if (tree := self._tree(inner, limits, captured)) is not None:
                     entries[os.fsencode(child.name)] = (DIRECTORY, tree)
                 continue
             status = child.stat(follow_symlinks=False)
@@ -228,8 +211,8 @@ class RunFiles:
     def _blob(self, inner: str, status: os.stat_result, captured: _Captured) -> str:
         repository = captured.repository
         mark = (status.st_mtime_ns, status.st_ctime_ns, status.st_size, status.st_ino)
-        seen = self._seen.get(inner)  # not read again unless its stat data changed
-        if seen is None or seen[0] != mark or repository.cat_file.info(seen[1]) is None:
+        cached = self._cache.get(inner)  # not read again unless its stat data changed
+        if cached is None or cached[0] != mark or repository.cat_file.info(cached[1]) is None:
             try:
                 with open(os.path.join(self.path, inner), "rb", opener=private_dirs.create) as file:
                     data = file.read()
@@ -243,11 +226,11 @@ class RunFiles:
             elif len(data) <= secrets.LARGEST:
                 # A phase's output exists only here: secrets in it are reported, not masked.
                 places = [(hit.rule, line, secret) for hit, line, secret in secrets.lines(data)]
-            seen = self._seen[inner] = mark, captured.add("blob", data), places
-        if seen[2]:
+            cached = self._cache[inner] = mark, captured.add("blob", data), places
+        if cached[2]:
             path = os.fsencode(f"{ENTRY}/{inner}")
-            captured.suspects += secrets.unsettled_suspects(repository, path, seen[2])
-        return seen[1]
+            captured.suspects += secrets.unsettled_suspects(repository, path, cached[2])
+        return cached[1]
 
     def _write(self, repository: Repository, objects: Objects, tree: str, path: str) -> None:
         data = _read_object(objects, "tree", tree)
@@ -266,18 +249,14 @@ class RunFiles:
 
 
 def _read_object(objects: Objects, kind: str, oid: str) -> bytes:
-    content = next(objects.read([oid], None))
-    if content is None or content[0] != kind:
+    if (content := next(objects.read([oid], None))) is None or content[0] != kind:
         problem = f"the {kind} {oid} of the snapshot is missing"
         raise WorktreeError(problem, hint="see what is wrong: git ckpt verify")
     return content[1]
 
 
 def _put(path: str, data: bytes, top: str, *, is_executable: bool = False) -> None:
-    """Write a file atomically: existing files are never checked for a torn write.
-
-    `top` is the directory of the run's files; no snapshot includes a scratch file in it.
-    """
+    """Write and flush a file atomically, with a scratch file in the directory `top`."""
     directory = os.path.dirname(path)
 
     def opened(scratch: str, flags: int) -> int:
@@ -298,10 +277,7 @@ def _put(path: str, data: bytes, top: str, *, is_executable: bool = False) -> No
 def with_inputs(
     repository: Repository, objects: Objects, files: Worktree, commit: str, inputs: Inputs
 ) -> Worktree:
-    """Add the inputs (name → content) of a starting run to a `Worktree` record.
-
-    Stored contents are masked, so call `RunFiles.keep` as well. `commit` is "" for none.
-    """
+    """Add the inputs of a starting run, masked, to a `Worktree` record."""
     captured = _Captured(repository)
     blobs: Entries = {}
     for name, data in inputs.items():
@@ -316,16 +292,13 @@ def of_run(repository: Repository, run: str) -> RunFiles:
 
 
 def directory(repository: Repository) -> str:
-    """Return the directory of all runs' files, which need not exist."""
-    top = main_worktree(repository)
-    if top is None:
+    if (top := main_worktree(repository)) is None:
         return os.path.join(repository.common_dir, private_dirs.RUNS)
     return os.path.join(top, private_dirs.PRIVATE, "runs")
 
 
 def output_of(repository: Repository, tree: str | None) -> str | None:
-    name = f"{tree}:{ENTRY}/{OUTPUT}"
-    info = repository.cat_file.info(name) if tree is not None else None
+    info = repository.cat_file.info(f"{tree}:{ENTRY}/{OUTPUT}") if tree is not None else None
     return info[0] if info is not None else None
 
 

@@ -30,8 +30,6 @@ if TYPE_CHECKING:
     from gitckpt.model.checkpoint import Attempt, Checkpoint, Pipeline
     from gitckpt.store.records.entry import CheckpointInfo
 
-# Attempts at phases, from the checkpoints written here.
-
 # Triggers of run checkpoints made by work in the worktree, also while nothing drives the run.
 _OF_OTHERS = (*HOOK_TRIGGERS, MANUAL, STEP)
 
@@ -40,12 +38,11 @@ class Attempts:
     """The attempts at phases of a run so far, seen from its worktree."""
 
     def __init__(self, store: Checkpoints, run: str, *, is_new: bool = False) -> None:
-        self._store = store
-        self._run = run
+        self._store, self._run = store, run
         self._attempts: Counter[str] | None = Counter() if is_new else None
 
     def phases(self, completed: Iterable[str]) -> list[str]:
-        """Return the known phases of the run, `completed` first, then by first appearance."""
+        """Return the run's phases, `completed` first, then in order of appearance."""
         entries = trust.written_here(self._store, Query(run=self._run))
         names = [split(e.label)[0] for e in entries if e.trigger not in (*WITHIN, STEP)]
         phases = [name for name in reversed(names) if name not in NOT_PHASES]
@@ -67,23 +64,21 @@ class Attempts:
 
     def began_first(self, phase: str) -> Checkpoint | None:
         """Return where the latest series of attempts at a phase began."""
-        newest = self.began(phase)
-        if newest is None:
+        if (newest := self.began(phase)) is None:
             return None
         checkpoint = trust.read(self._store, self._run, newest)
         first = checkpoint.attempt.began if checkpoint.attempt is not None else None
         return trust.read(self._store, self._run, first) if first is not None else checkpoint
 
     def differs_from(self, checkpoint_id: str) -> bool:
-        """Return whether commit or files of the worktree differ from a checkpoint."""
         checkpoint = trust.read(self._store, self._run, checkpoint_id)
         commit = self._store.objects.head()[0]
         if commit != checkpoint.git_sha:
             return True
         captured = self._store.capture()
         read = partial(manifest.read, self._store.repository, self._store.objects)
-        before, after = read(checkpoint.tree, commit), read(captured.tree, commit)
-        if (before.files, before.raw) != (after.files, after.raw):
+        old, new = read(checkpoint.tree, commit), read(captured.tree, commit)
+        if (old.files, old.raw) != (new.files, new.raw):
             return True
         return submodules.differ(self._store, checkpoint.worktree, captured)
 
@@ -103,12 +98,11 @@ class Attempts:
         return self.differs_from(newest)
 
 
-# All runs and their status.
-
 # The statuses of started runs that can continue.
 RESUMABLE = (runstate.CRASHED, runstate.FAILED, runstate.PAUSED, runstate.BLOCKED)
-
 _RELEASED = b"\nreleased = "
+
+RowFields = tuple[int, str, str | None, str, str | None, int, list[str | None]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,14 +127,14 @@ class RunInfo:
 
 def summaries(store: Checkpoints) -> list[RunInfo]:
     rows = store.index.run_rows()
-    held = _leases(store)
+    leases = _leases(store)
     paths = _places(store, [row[0] for row in rows])
     infos = []
     for run, time, newest, oid, branch, label, driven_label, driven_oid, started, *step in rows:
-        oids = [each for each in (oid, driven_oid, step[1]) if each]
-        if not all(local_checkpoints.is_local(store.repository, run, each) for each in oids):
+        oids = [id_ for id_ in (oid, driven_oid, step[1]) if id_]
+        if not all(local_checkpoints.is_local(store.repository, run, id_) for id_ in oids):
             time, newest, branch, label, driven_label, started, step = _as_written(store, run)  # noqa: PLW2901
-        lease_oid, lease = held.get(run, ("", None))
+        lease_oid, lease = leases.get(run, ("", None))
         driven, stalled = None, False
         if lease is not None:
             driven = store.leases.is_held(lease_oid, lease)
@@ -164,13 +158,11 @@ def _places(store: Checkpoints, runs: Sequence[str]) -> dict[str, str]:
 
 
 def _reported_label(store: Checkpoints, label: str, oid: str, trigger: str) -> str:
-    """Return the label that a program, user or agent left a run with.
-
-    For steps the next one may have begun, so their state decides.
-    """
+    """Return the label that a program, user or agent left a run with."""
     name, status = phase.split(label)
     if trigger not in (STEP, OF_TRACKS) or status == "complete":
         return label
+    # The next step may have begun, so the state decides.
     content = next(store.objects.read([oid]))
     try:
         state = codec.decode(content[1], ref_names.RUNS).state if content is not None else {}
@@ -184,10 +176,7 @@ def _reported_label(store: Checkpoints, label: str, oid: str, trigger: str) -> s
     return f"{phase.split(label)[0]}-progress"
 
 
-def _as_written(
-    store: Checkpoints, run: str
-) -> tuple[int, str, str | None, str, str | None, int, list[str | None]]:
-    """Return the row fields, without ids, from only the checkpoints written here."""
+def _as_written(store: Checkpoints, run: str) -> RowFields:
     entries = heads.chain(store.index, store.repository, run)
     newest, instants = entries[0], [entry.time for entry in entries]
     driven = next((entry.label for entry in entries if is_driven(entry)), None)
@@ -206,10 +195,10 @@ def summary_of(store: Checkpoints, run: str) -> RunInfo:
 
 
 def _leases(store: Checkpoints) -> dict[str, tuple[str, Lease]]:
-    named = list(store.refs.each(ref_names.LEASES))
+    refs = list(store.refs.each(ref_names.LEASES))
     leases = {}
-    contents = store.objects.read([oid for _, oid in named])
-    for (ref, oid), content in zip(named, contents, strict=True):
+    contents = store.objects.read([oid for _, oid in refs])
+    for (ref, oid), content in zip(refs, contents, strict=True):
         if content is not None and _RELEASED not in content[1]:
             with contextlib.suppress(InvalidCheckpoint):
                 lease = parse(content[1], ref)
@@ -217,17 +206,11 @@ def _leases(store: Checkpoints) -> dict[str, tuple[str, Lease]]:
     return leases
 
 
-# The checkpoint to continue from.
-
 _FIRST = 100  # checkpoints are tried before all: hooks record at each commit
 
 
 def latest_resumable(store: Checkpoints) -> Checkpoint | None:
-    """Return the checkpoint to continue from, or None; see `Store.latest_resumable`.
-
-    A script records `--phase run-complete` when nothing is left to do. Within a run the sequence
-    decides, otherwise the time. Unreadable and fetched checkpoints are skipped.
-    """
+    """Return the checkpoint to continue from, or None; see `Store.latest_resumable`."""
     chains = (trust.written_here(store, Query(run=info.run)) for info in unfinished(store))
     of_runs = filter(None, (_first_readable(store, chain) for chain in chains))
     candidates = filter(None, (next(of_runs, None), _outside(store)))
@@ -242,18 +225,16 @@ def unfinished(store: Checkpoints) -> list[RunInfo]:
 
 def is_from_here(store: Checkpoints, run: str) -> bool:
     """Return whether a run belongs to this worktree: started, imported or adopted."""
-    owner = ownership.owner(store.repository)
-    if owner is not None and owner.run is not None:
+    if (owner := ownership.owner(store.repository)) is not None and owner.run is not None:
         return owner.run == run
     names = [entry.id for entry in store.list(Query(run=run))]
-    known = LocalCheckpoints.read(store.repository, names)
-    here = local_checkpoints.place_of(store.repository)
-    return any(known.place(name) == here for name in names)
+    local = LocalCheckpoints.read(store.repository, names)
+    place = local_checkpoints.place_of(store.repository)
+    return any(local.place(name) == place for name in names)
 
 
 def made_elsewhere(store: Checkpoints, names: Iterable[str]) -> dict[str, str]:
-    """Return which checkpoints and runs other worktrees made: the worktree by id."""
-    repository, here = store.repository, local_checkpoints.place_of(store.repository)
+    repository, this_place = store.repository, local_checkpoints.place_of(store.repository)
     linked = administration.registered(repository)
     tops = {local_checkpoints.place_in(git_dir): path for git_dir, path in linked}
     tops[local_checkpoints.MAIN] = administration.main_worktree(repository) or repository.common_dir
@@ -261,28 +242,28 @@ def made_elsewhere(store: Checkpoints, names: Iterable[str]) -> dict[str, str]:
     for name in names:
         is_run = ids.is_run_id(name)
         entries = store.list(Query(run=name) if is_run else Query(ids=[name]))
-        known = LocalCheckpoints.read(repository, [entry.id for entry in entries])
-        as_written = [entry for entry in entries if known.has(entry.id, entry.oid)]
-        places = [str(known.place(entry.id)) for entry in as_written]
+        local = LocalCheckpoints.read(repository, [entry.id for entry in entries])
+        as_written = [entry for entry in entries if local.has(entry.id, entry.oid)]
+        places = [str(local.place(entry.id)) for entry in as_written]
         runs = {entry.run for entry in entries if entry.run is not None}
-        if not places or here in places or any(is_from_here(store, run) for run in runs):
+        if not places or this_place in places or any(is_from_here(store, run) for run in runs):
             continue
         place = places[-1]  # for a run, where it began
         if is_run and place not in tops and place.partition(":")[0] == name:
             continue  # its own worktree, taken by an interrupted removal
-        gone = f"a worktree {place.partition(':')[0]} that is gone"
-        worktrees[name] = f"the worktree {tops[place]}" if place in tops else gone
+        missing = f"a worktree {place.partition(':')[0]} that is gone"
+        worktrees[name] = f"the worktree {tops[place]}" if place in tops else missing
     return worktrees
 
 
 def _outside(store: Checkpoints) -> Checkpoint | None:
-    here = local_checkpoints.place_of(store.repository)
+    place = local_checkpoints.place_of(store.repository)
     silent = (*HOOK_TRIGGERS, SAFETY, RESCUE, STEP)
     for limit in (_FIRST, None):
         entries = store.list(Query(in_run=False, limit=limit))
-        known = LocalCheckpoints.read(store.repository, [entry.id for entry in entries])
-        own = [e for e in entries if known.is_ours(e) and known.was_captured_in(e.id, here)]
-        reported = [entry for entry in own if entry.trigger not in silent]
+        local = LocalCheckpoints.read(store.repository, [entry.id for entry in entries])
+        infos = [e for e in entries if local.is_ours(e) and local.was_captured_in(e.id, place)]
+        reported = [entry for entry in infos if entry.trigger not in silent]
         labels = [entry.label for entry in reported]
         is_done = ref_names.RUN_COMPLETE in labels
         since = reported[: labels.index(ref_names.RUN_COMPLETE)] if is_done else reported
@@ -301,8 +282,6 @@ def _first_readable(store: Checkpoints, entries: Iterable[CheckpointInfo]) -> Ch
             continue
     return None
 
-
-# The history of one run by phase.
 
 # The status of a phase that has not begun.
 PENDING = "pending"
@@ -348,33 +327,35 @@ def read(store: Checkpoints, run: str) -> History:
     chain = [codec.decode_header(data, ref) for data, ref in documents]
     from gitckpt.model.checkpoint import Pipeline
 
-    pipelines = [each.pipeline for each in chain if each.pipeline is not None]
+    pipelines = [document.pipeline for document in chain if document.pipeline is not None]
     pipeline = pipelines[-1] if pipelines else Pipeline()
     # Phases completed before the first checkpoint: in another run, or with another tool.
-    before = chain[0].pipeline.completed if chain and chain[0].pipeline is not None else ()
-    events: dict[str, Event] = {name: Event(name, PENDING) for name in (*pipeline.phases, *before)}
+    early_phases = chain[0].pipeline.completed if chain and chain[0].pipeline is not None else ()
+    names = (*pipeline.phases, *early_phases)
+    events: dict[str, Event] = {name: Event(name, PENDING) for name in names}
     current = ""
     for checkpoint in chain:
         name, status = phase.split(checkpoint.label)
         if name in phase.NOT_PHASES or checkpoint.trigger in _WITHIN:
             continue
-        events[name] = _after(events.get(name, Event(name, PENDING)), checkpoint, status)
+        events[name] = _advance(events.get(name, Event(name, PENDING)), checkpoint, status)
         current = name
     for name, id_ in pipeline.completed.items():
         if name in events and events[name].status == PENDING:
             events[name] = replace(events[name], status="complete", checkpoint=id_)
-    says_all = bool(pipeline.completed) or any(each.label == phase.REWOUND for each in chain)
+    was_rewound = any(document.label == phase.REWOUND for document in chain)
+    says_all = bool(pipeline.completed) or was_rewound
     for name, event in events.items():
         if event.status in ("complete", "skipped") and says_all and name not in pipeline.completed:
             events[name] = replace(event, status=PENDING)  # the run was rewound: to be done again
     if current and summary.status not in (runstate.COMPLETE, runstate.PAUSED, runstate.OPEN):
         events[current] = replace(events[current], is_current=True)
-    unwritten = run_files.read(store.repository, run)
+    unwritten = run_files.read_unwritten(store.repository, run)
     newest = store.read(entries[-1].id)
     return History(summary, pipeline, list(events.values()), unwritten, newest)
 
 
-def _after(event: Event, checkpoint: Checkpoint, status: str) -> Event:
+def _advance(event: Event, checkpoint: Checkpoint, status: str) -> Event:
     attempt, event = checkpoint.attempt, replace(event, checkpoint=checkpoint.id)
     if status == "started":
         number = attempt.number if attempt is not None else event.attempts + 1
@@ -383,6 +364,5 @@ def _after(event: Event, checkpoint: Checkpoint, status: str) -> Event:
         return replace(event, saves=event.saves + 1)
     ended, errors = checkpoint.timestamp, checkpoint.errors
     seconds, code = (attempt.seconds, attempt.exit_code) if attempt is not None else (None, None)
-    return replace(
-        event, status=status, ended=ended, seconds=seconds, errors=errors, exit_code=code
-    )
+    event = replace(event, status=status, ended=ended, errors=errors)
+    return replace(event, seconds=seconds, exit_code=code)

@@ -1,7 +1,4 @@
-"""Trust: a foreign run continues only after the user approves it.
-
-`gitckpt.store.local_checkpoints` lists what was written here, and never fetched checkpoints.
-"""
+"""Check that a run was written here; a foreign one needs the user's approval."""
 
 from __future__ import annotations
 
@@ -31,45 +28,35 @@ _LONG = 2000  # characters of a value are shown
 
 
 class Untrusted(UsageError):
-    """A checkpoint to continue from was not written here.
-
-    `candidates` lists what to consider before trusting it, a line each.
-    """
+    """A checkpoint to continue from was not written here."""
 
     def __init__(self, message: str, account: Sequence[str], *, hint: str) -> None:
         super().__init__(message, hint=hint)
-        self.candidates = list(account)
+        self.candidates = list(account)  # what to consider before trusting it, by line
 
 
 def is_ours(store: Checkpoints, checkpoint: Checkpoint) -> bool:
-    """Return whether a checkpoint was written or adopted here.
-
-    Outside of runs, a checkpoint without a pipeline counts as local unless it was replaced.
-    """
     run = checkpoint.run
-    if run is None:
+    if run is None:  # without a pipeline, it can only be restored
         return checkpoint.pipeline is None and not store.is_replaced(checkpoint.id)
     oids = {store.refs.read(ref_names.CHECKPOINTS + checkpoint.id)}
     if store.refs.read(ref_names.RUNS + run) is not None:
         oid, newest = store.heads.head(run)
         oids |= {oid} if newest.id == checkpoint.id else set()
     existing = oids - {None}
-    known = [local_checkpoints.is_local(store.repository, run, str(oid)) for oid in existing]
-    return bool(known) and all(known)
+    is_local = [local_checkpoints.is_local(store.repository, run, str(oid)) for oid in existing]
+    return bool(is_local) and all(is_local)
 
 
 def read(store: Checkpoints, run: str, checkpoint_id: str) -> Checkpoint:
-    """Return a checkpoint of this run, or of one that it continues.
-
-    Raises `NotFoundError` if it is gone, `Untrusted` if a fetch has replaced it.
-    """
+    """Return a checkpoint of this run, or of one it continues; else `Untrusted`."""
     ref = ref_names.CHECKPOINTS + checkpoint_id
     oid = store.refs.read(ref) if ids.is_id(checkpoint_id) else None
     if oid is None:
         return store.read(checkpoint_id)  # raises the error
     checkpoint = codec.decode(ref_names.document(next(store.objects.read([oid])), ref, oid), ref)
     runs = filter(None, (run, checkpoint.run))
-    if not any(local_checkpoints.is_local(store.repository, name, oid) for name in runs):
+    if not any(local_checkpoints.is_local(store.repository, id_, oid) for id_ in runs):
         raise refusal(store, checkpoint, [])
     return checkpoint
 
@@ -82,28 +69,23 @@ def written_here(store: Checkpoints, query: Query) -> Iterator[CheckpointInfo]:
 
 
 def adopt(store: Checkpoints, run: str, head: str | None = None, *, by: str | None = None) -> None:
-    """Adopt the existing checkpoints of a run; later fetched ones are foreign again.
-
-    `head` is the oid that was shown to the user; `by` is the run that continues from it, if the run
-    itself stays foreign.
-    """
+    """Adopt the checkpoints of a run, or let the run `by` continue from its `head`."""
     entries = store.list(Query(run=run))
-    known = LocalCheckpoints.read(store.repository, [entry.id for entry in entries])
+    local = LocalCheckpoints.read(store.repository, [entry.id for entry in entries])
     newest = _newest_local(store, run)
     # First: adoption makes foreign checkpoints indistinguishable.
     if by is None and newest is not None and newest.oid != head:
         # The worktrees of the run lack the foreign checkpoints. Local saves after a fetch, and
         # saves lost to a full disk, are not in the chain, but their files are here.
-        foreign = [e.id for e in entries if not (known.has(e.id, e.oid) or known.is_ours(e))]
+        foreign = [e.id for e in entries if not (local.has(e.id, e.oid) or local.is_ours(e))]
         if foreign:
             ownership.note_behind(store.repository, run, newest.id, foreign[0])
     oids = [*(entry.oid for entry in reversed(entries)), *([head] if head is not None else [])]
-    paths = local_checkpoints.note_chains(store.repository, by or run, oids)
-    if not paths:
+    if not (paths := local_checkpoints.note_chains(store.repository, by or run, oids)):
         problem = f"the adoption of run {run} cannot be recorded"
         raise CkptError(problem, hint="see why: git ckpt doctor")
     if by is None:
-        new = [(e.id, e.oid) for e in reversed(entries) if not known.has(e.id, e.oid)]
+        new = [(e.id, e.oid) for e in reversed(entries) if not local.has(e.id, e.oid)]
         local_checkpoints.note(store.repository, new, is_apart=True)
     fsync.flush(paths)
 
@@ -125,27 +107,24 @@ def refusal(store: Checkpoints, checkpoint: Checkpoint, account: Sequence[str]) 
     else:
         problem = f"checkpoint {short} of run {run} was not written in this repository; "
         problem += f"the newest that was is {newest.id[: ids.SHORT]}"
-        other = f"to go on without it: git ckpt remove {short}"
+        alternative = f"to go on without it: git ckpt remove {short}"
         if store.is_replaced(checkpoint.id):
-            other = str(local_checkpoints.replaced(checkpoint.id).hint)
-        hint = f"{other}; {hint}"
+            alternative = str(local_checkpoints.replaced(checkpoint.id).hint)
+        hint = f"{alternative}; {hint}"
     return Untrusted(problem, account, hint=hint)
 
 
 def account(store: Checkpoints, checkpoint: Checkpoint, commands: Sequence[str] = ()) -> list[str]:
-    """Describe what to consider before continuing from a foreign checkpoint, by line.
-
-    The lines are not escaped for a terminal. `commands` would run, if known.
-    """
+    """Describe by line what to consider before trusting a checkpoint, unescaped."""
     newest = _newest_local(store, checkpoint.run) if checkpoint.run is not None else None
-    before = store.read(newest.id) if newest is not None else None
-    name = f"checkpoint {before.id[: ids.SHORT]}" if before else "the commit that is checked out"
+    previous = store.read(newest.id) if newest is not None else None
+    name = f"checkpoint {previous.id[: ids.SHORT]}" if previous else "the checked-out commit"
     operation = checkpoint.worktree.operation if checkpoint.worktree else None
-    state = f"state that differs from {name}" if before else "state"
+    state = f"state that differs from {name}" if previous else "state"
     facts = [
-        *_titled(f"files that differ from {name}", _files(store, checkpoint, before)),
+        *_titled(f"files that differ from {name}", _files(store, checkpoint, previous)),
         *_titled("operation in progress", [operation] if operation else []),
-        *_titled(state, _state(checkpoint, before)),
+        *_titled(state, _state(checkpoint, previous)),
     ]
     pipeline = checkpoint.pipeline
     if pipeline is not None:
@@ -164,14 +143,15 @@ def _newest_local(store: Checkpoints, run: str) -> CheckpointInfo | None:
 def _titled(title: str, lines: Iterable[str], *, every: bool = False) -> list[str]:
     cut = [f"{t[:_LONG]}… ({len(t)} characters)" if len(t) > _LONG else t for t in lines]
     first = cut if every else cut[:_MANY]
-    rest = [f"  … and {len(cut) - len(first)} rest"] if len(cut) > len(first) else []
-    return [f"{title}:", *(f"  {line}" for line in first), *rest] if cut else []
+    tail = [f"  … and {len(cut) - len(first)} rest"] if len(cut) > len(first) else []
+    return [f"{title}:", *(f"  {line}" for line in first), *tail] if cut else []
 
 
-def _files(store: Checkpoints, checkpoint: Checkpoint, before: Checkpoint | None) -> list[str]:
+def _files(store: Checkpoints, checkpoint: Checkpoint, previous: Checkpoint | None) -> list[str]:
     if checkpoint.imported is not None and not checkpoint.git_sha:
         return []  # it starts from the current checkout
-    old = (before.tree, before.git_sha) if before is not None else (None, store.objects.head()[0])
+    head = None, store.objects.head()[0]
+    old = (previous.tree, previous.git_sha) if previous is not None else head
     new = (checkpoint.tree, checkpoint.git_sha)
     try:
         trees = comparison.comparable(store.repository, store.objects, old, new)
@@ -180,8 +160,8 @@ def _files(store: Checkpoints, checkpoint: Checkpoint, before: Checkpoint | None
         return [f"unknown: {error.message}"]
 
 
-def _state(checkpoint: Checkpoint, before: Checkpoint | None) -> list[str]:
-    old = dict(before.state) if before is not None else {}
+def _state(checkpoint: Checkpoint, previous: Checkpoint | None) -> list[str]:
+    old = dict(previous.state) if previous is not None else {}
     changes = jsonable.compare(old, dict(checkpoint.state))
     return [
         f"{c.pointer} is gone" if c.is_removed else f"{c.pointer} = {_text(c.new)}" for c in changes
@@ -193,7 +173,6 @@ def _text(value: Any) -> str:
 
 
 def _inputs(store: Checkpoints, checkpoint: Checkpoint, pipeline: Pipeline) -> list[str]:
-    """Describe the inputs of a run; of files also how their copies begin."""
     lines, copies = [], _copies(store, checkpoint.tree) if pipeline.contents else {}
     for name, value in pipeline.inputs.items():
         line = f"{name} = {value}"
@@ -212,8 +191,7 @@ def _inputs(store: Checkpoints, checkpoint: Checkpoint, pipeline: Pipeline) -> l
 
 
 def _copies(store: Checkpoints, tree: str | None) -> dict[str, str]:
-    name = f"{tree}:{ENTRY}/{INPUT}"
-    info = store.repository.cat_file.info(name) if tree is not None else None
+    info = store.repository.cat_file.info(f"{tree}:{ENTRY}/{INPUT}") if tree is not None else None
     content = next(store.objects.read([info[0]])) if info is not None else None
     if info is None or content is None or content[0] != "tree":
         return {}

@@ -495,8 +495,13 @@ class TestRetention:
     def test_by_hand(self, project: Stage) -> None:
         old = self.past(project.checkout, "run-complete", "old", 2)
         with project.store() as store:
-            assert cleanup_runs(inside(store), pipeline="plan-to-pr", older_than=3 * DAY).gone == ()
-            assert cleanup_runs(inside(store), pipeline="plan-to-pr", older_than=DAY).gone == (old,)
+            assert (
+                cleanup_runs(inside(store), pipeline="plan-to-pr", older_than=3 * DAY).removed_runs
+                == ()
+            )
+            assert cleanup_runs(
+                inside(store), pipeline="plan-to-pr", older_than=DAY
+            ).removed_runs == (old,)
         assert project.runs() == []
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 import sys
@@ -17,7 +18,8 @@ import pytest
 from gitckpt import CkptError, Lease, Store, UsageError
 from gitckpt.git import filesystem
 from gitckpt.model import times
-from gitckpt.store.leases import cancellation
+from gitckpt.model.values import replace
+from gitckpt.store.leases import leases
 from gitckpt.store.leases.leases import Leases
 from gitckpt.store.store import inside
 from tests.store.conftest import RUN
@@ -117,7 +119,7 @@ def test_a_program_neither_ends_itself_nor_waits_for_itself(
 ) -> None:
     hold = desk.acquire(RUN, "one")
     monkeypatch.setattr(
-        cancellation, "os", SimpleNamespace(kill=lambda *_: pytest.fail("signalled"))
+        leases, "os", SimpleNamespace(**{**vars(os), "kill": lambda *_: pytest.fail("signalled")})
     )
     assert plain.cancel(RUN)
     hold.check()
@@ -146,10 +148,10 @@ def test_nobody_is_signalled_but_the_process_that_took_the_lease(
         Leases, "cancel", lambda *_: (desk.current(RUN), lease)
     )  # whatever it says, somebody holds it
     monkeypatch.setattr(
-        cancellation, "os", SimpleNamespace(kill=lambda *_: pytest.fail("signalled"))
+        leases, "os", SimpleNamespace(**{**vars(os), "kill": lambda *_: pytest.fail("signalled")})
     )
-    monkeypatch.setattr(cancellation, "_await_end", lambda *_: None)
-    assert cancellation.cancel(desk, RUN, wait=1, tell=lambda _: None)
+    monkeypatch.setattr(leases, "_await_end", lambda *_: None)
+    assert leases.cancel(desk, RUN, wait=1, tell=lambda _: None)
 
 
 def test_a_process_that_only_a_fetched_lease_names_is_not_signalled(
@@ -189,8 +191,8 @@ def test_a_process_that_cannot_be_signalled(
         threading.Timer(0.1, driver.kill).start()
         raise refusal
 
-    monkeypatch.setattr(cancellation, "os", SimpleNamespace(kill=refuse))
-    assert cancellation.cancel(desk, RUN, wait=10, tell=heard.append)
+    monkeypatch.setattr(leases, "os", SimpleNamespace(**{**vars(os), "kill": refuse}))
+    assert leases.cancel(desk, RUN, wait=10, tell=heard.append)
     assert (
         heard
         == [f"process {lease.pid} is another user's; it stops run {RUN} at its next check"][:told]

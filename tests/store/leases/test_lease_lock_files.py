@@ -211,7 +211,7 @@ def test_a_lease_with_a_token_that_nobody_has_is_taken_over(
         done = spawn("resume", run.id, "--take-over", at=main_checkout)
         assert done.code == 0, done.err
         with Run.resume(store, run.id) as again:
-            before = again._session.hold.before
+            before = again._session.hold.predecessor
             assert before is not None
             assert abs(before.token - time.time()) < 3600  # more than any driver here had
 

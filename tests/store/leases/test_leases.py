@@ -89,8 +89,8 @@ def test_a_lease_that_was_given_back_is_taken_with_the_next_token(desk: Leases) 
     first.release()
     second = desk.acquire(RUN, "two")
     assert (second.lease.token, second.lease.holder) == (2, "two")
-    assert second.before is not None
-    assert second.before.released == "2027-01-15T08:00:02.000000Z"
+    assert second.predecessor is not None
+    assert second.predecessor.released == "2027-01-15T08:00:02.000000Z"
 
 
 def test_the_lease_of_a_dead_process_is_taken_over(desk: Leases, plain: Store) -> None:
@@ -108,8 +108,8 @@ def test_the_lease_of_a_dead_process_is_taken_over(desk: Leases, plain: Store) -
     assert done.returncode == -9
     hold = desk.acquire(RUN, "the next")
     assert hold.lease.token == 2
-    assert hold.before is not None
-    assert (hold.before.holder, hold.before.released) == ("the dead one", None)
+    assert hold.predecessor is not None
+    assert (hold.predecessor.holder, hold.predecessor.released) == ("the dead one", None)
 
 
 def test_a_process_that_got_the_number_of_a_dead_one_does_not_hold_its_lease(desk: Leases) -> None:

@@ -363,4 +363,9 @@ def test_a_successor_is_what_was_said_until_it_is_recorded() -> None:
     state: dict[str, Any] = {"n": 1}
     details: Any = {"message": "then"}
     after = draft.Successor("then", state, details)
-    assert (after.label, after.state, after.details, after.made) == ("then", state, details, None)
+    assert (after.label, after.state, after.details, after.checkpoint) == (
+        "then",
+        state,
+        details,
+        None,
+    )

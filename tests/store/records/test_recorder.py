@@ -330,8 +330,13 @@ class TestTwoInARow:
         then = self.second()
         made = inside(plain).record("a-complete", {"n": 1}, run=RUN, then=then)
         assert [made.id, made.sequence, made.parent, made.state] == [TWO, 2, ONE, {"n": 1}]
-        assert then.made is not None
-        assert [then.made.id, then.made.sequence, then.made.parent, then.made.state] == [
+        assert then.checkpoint is not None
+        assert [
+            then.checkpoint.id,
+            then.checkpoint.sequence,
+            then.checkpoint.parent,
+            then.checkpoint.state,
+        ] == [
             nth(9),
             3,
             TWO,

@@ -92,7 +92,7 @@ def test_a_checkpoint_is_removed_where_there_can_be_no_index(
     )
     with Store.open(main_checkout.path) as store:
         good = store.record("a-complete", {})
-        monkeypatch.setattr(index.Sync, "_list", failing)
+        monkeypatch.setattr(index.Index, "_list", failing)
         found = store.find(text)
         assert store.remove([found]) == 1
     assert list(main_checkout.refs("refs/checkpoints")) == ["refs/checkpoints/" + good.id]
