@@ -43,16 +43,16 @@ class CkptError(Exception):
 
     def __reduce__(self) -> tuple[object, ...]:
         # For `pickle` and `copy` with any constructor: process pools hang without it.
-        return _made_again, (type(self), self.args), self.__dict__
+        return _recreate, (type(self), self.args), self.__dict__
 
     def but(self, **changes: object) -> Self:
         """Return a copy with some attributes changed: a raised error is never changed."""
-        other = type(self).__new__(type(self), *self.args)
-        other.__dict__.update(self.__dict__, **changes)
-        return other.with_traceback(self.__traceback__)
+        copy = type(self).__new__(type(self), *self.args)
+        copy.__dict__.update(self.__dict__, **changes)
+        return copy.with_traceback(self.__traceback__)
 
 
-def _made_again(kind: type[CkptError], args: tuple[object, ...]) -> CkptError:
+def _recreate(kind: type[CkptError], args: tuple[object, ...]) -> CkptError:
     return kind.__new__(kind, *args)
 
 
@@ -106,11 +106,8 @@ class RunComplete(UsageError):
         self.results = dict(results)
 
 
-_MOST_SAID = 500
-
-
-def _short(text: str) -> str:
-    return text if len(text) <= _MOST_SAID else f"{text[:_MOST_SAID]}…"
+def _shortened(text: str) -> str:
+    return text if len(text) <= 500 else f"{text[:500]}…"
 
 
 class InvalidCheckpoint(CkptError):
@@ -119,7 +116,7 @@ class InvalidCheckpoint(CkptError):
     exit_code = 13
 
     def __init__(self, ref: str, field: str, problem: str, *, hint: str | None = None) -> None:
-        field, problem = _short(field), _short(problem)  # both may quote a fetched document
+        field, problem = _shortened(field), _shortened(problem)  # both may quote a fetched document
         where = f"{ref}: {field}: " if field else f"{ref}: "
         super().__init__(where + problem, hint=hint)
         self.ref = ref

@@ -31,9 +31,9 @@ def call_of(words: Sequence[str]) -> Callable[[], int | None] | None:
     name = next(iter(words[index:]), "")
     before, after = parse(options.apply, words[:index]), words[index + 1 :]
     if name == "complete":  # what completion scripts call
-        from gitckpt.cli.parser import candidates
+        from gitckpt.cli.parser import completion
 
-        function: Callable[..., int | None] = candidates.complete
+        function: Callable[..., int | None] = completion.complete
         values: dict[str, Any] | None = {"words": after[1:] if after[:1] == ["--"] else after}
     elif name in COMMANDS and name not in TYPER_ONLY:
         function = COMMANDS[name]()

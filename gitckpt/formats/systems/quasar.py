@@ -26,10 +26,7 @@ from gitckpt.model.values import replace
 TABLES = {"": cycle.PHASES, "linting": cycle.WITHOUT_LINTING, "filtering": cycle.WITHOUT_FILTERING}
 
 _SIGNS = ("cycle", "max_cycles", "task_title", "phase")
-# Go's zero time.
-_NEVER = dt.datetime(1, 1, 1, tzinfo=dt.UTC)
-
-_DONE = ("done", "skipped")
+_NEVER = dt.datetime(1, 1, 1, tzinfo=dt.UTC)  # Go's zero time
 _ENDED = {"done": "complete", "failed": "failed", "skipped": "skipped", "in_progress": "started"}
 
 
@@ -88,7 +85,7 @@ def read(source: Source, phases: str = "") -> Record:
         name=state.phase_id or state.task_bead_id or "review",
         phase=_label(state),
         state={cycle.KEY: state.to_state(), KEY: imported},
-        said=state.created_at,
+        timestamp=state.created_at,
         time=content.instant(state.created_at),
         started=content.instant(state.created_at),
         is_local=is_naive,
@@ -96,7 +93,7 @@ def read(source: Source, phases: str = "") -> Record:
         errors=(state.problem,) if state.problem else (),
         place=state.cycle,
         drive=Drive("review", ("review",) if state.phase == cycle.APPROVED else (), inputs),
-        remarks=remarks.said,
+        remarks=remarks.clauses,
     )
 
 
@@ -127,8 +124,7 @@ def _table(data: bytes | str, source: str) -> dict[str, Any]:
 
 def _timestamp(instant: dt.datetime) -> str:
     aware = instant if instant.tzinfo is not None else instant.replace(tzinfo=dt.UTC)
-    since = aware - dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
-    return "" if aware == _NEVER else times.to_text(since // dt.timedelta(microseconds=1))
+    return "" if aware == _NEVER else times.to_text(times.as_instant(aware))
 
 
 def _label(state: CycleState) -> str:
@@ -149,8 +145,8 @@ def read_nebula(source: Source) -> Record:
     created = [phase.get("created_at") for phase in phases.values()]
     times_of_phases = [*created, *(phase.get("updated_at") for phase in phases.values())]
     is_naive = content.note_times(times_of_phases, remarks)
-    instants = [each for each in map(content.instant, times_of_phases) if each is not None]
-    begun = [each for each in map(content.instant, created) if each is not None]
+    instants = [time for time in map(content.instant, times_of_phases) if time is not None]
+    begun = [time for time in map(content.instant, created) if time is not None]
     name = content.text(table, "nebula_name")
     return Record(
         content.NEBULA,
@@ -159,16 +155,16 @@ def read_nebula(source: Source) -> Record:
         name=name or "nebula",
         phase=_label_of_nebula({key: content.text(phases[key], "status") for key in phases}),
         state={**table, KEY: {"format": content.NEBULA}},
-        said=times.to_text(max(instants)) if instants else "",
+        timestamp=times.to_text(max(instants)) if instants else "",
         time=max(instants, default=None),
         started=min(begun, default=None),
         is_local=is_naive,
-        remarks=remarks.said,
+        remarks=remarks.clauses,
     )
 
 
 def _label_of_nebula(statuses: Mapping[str, str]) -> str:
-    if statuses and all(status in _DONE for status in statuses.values()):
+    if statuses and all(status in ("done", "skipped") for status in statuses.values()):
         return "run-complete"
     for searched in ("failed", "in_progress"):
         names = [name for name, status in statuses.items() if status == searched]
