@@ -61,9 +61,8 @@ class Shown:
 
 def harmless(text: str) -> str:
     """Escape characters that a terminal takes for commands or that reverse text."""
-    if text.isprintable():
-        return text
-    return "".join(c if c.isprintable() else _escape(c) for c in text)
+    is_plain = text.isprintable()
+    return text if is_plain else "".join(c if c.isprintable() else _escape(c) for c in text)
 
 
 def _escape(character: str) -> str:
@@ -78,8 +77,8 @@ def _harmless_lines(text: str) -> str:
 
 
 def _shortened(text: str) -> str:
-    def cut(word: str) -> str:
-        return word if len(word) <= _LONGEST_WORD else f"{word[:_BEGINNING]}…"
+    def cut(part: str) -> str:
+        return part if len(part) <= _LONGEST_WORD else f"{part[:_BEGINNING]}…"
 
     line = " ".join(map(cut, harmless(text).split(" ")))
     return line if len(line) <= _LONGEST_LINE else f"{line[:_LONGEST_LINE]}…"
@@ -288,10 +287,10 @@ def count(number: int, noun: str) -> str:
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
-def age(instant: int, now: int, timestamp: str | None = None) -> str:
+def age(instant: int, current_time: int, timestamp: str | None = None) -> str:
     """Return the age of an instant for people, its timestamp for programs."""
     if is_terminal():
-        return times.age_text(max(now - instant, 0))
+        return times.age_text(max(current_time - instant, 0))
     return timestamp or times.to_text(instant)
 
 

@@ -92,7 +92,6 @@ class KnownImports:
 # The import.
 
 IMPORTED, KNOWN, REFUSED, FAILED, SKIPPED = "imported", "known", "refused", "failed", "skipped"
-
 _LOCK_SECONDS = 120.0  # without the lock, only the refs prevent that one id is recorded twice
 _BATCH = 20  # files per transaction: each has locks for which others may wait
 

@@ -10,8 +10,7 @@ if TYPE_CHECKING:
     from typing import Any
 
 
-# The version that is written, and the highest that is read.
-VERSION = 1
+VERSION = 1  # the version that is written, and the highest that is read
 MESSAGE = 1000  # longest message, in characters
 
 

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterable
+
 from gitckpt.model import ids
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable
-
 
 # Checkpoints that a note lists: notes of thousands of lines, rewritten often, would fill the disk.
 MOST = 20

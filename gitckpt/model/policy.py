@@ -12,7 +12,6 @@ from gitckpt.model.values import dataclass
 HOUR = 3600 * times.MICRO
 DAY = 24 * HOUR
 Place = tuple[int, str]  # time and id of a checkpoint; the newer one of two has the greater place
-
 ALL: Place = (-(1 << 63), "")  # before every checkpoint
 
 

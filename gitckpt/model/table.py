@@ -30,9 +30,7 @@ class TableReader:
     }
 
     def __init__(self, values: Mapping[str, Any], source: str, prefix: str = "") -> None:
-        self.values = values
-        self.source = source
-        self.prefix = prefix
+        self.values, self.source, self.prefix = values, source, prefix
         self._read_keys: set[str] = set()
 
     @property

@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from typing import Any, NoReturn
 
 __all__ = ["dataclass", "field", "replace"]
-
 _NONE: Any = object()
 
 

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from importlib import import_module
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 # Each imports a module, and returns the function of its command; the exit code None is 0.
 COMMANDS: dict[str, Callable[[], Callable[..., int | None]]] = {

@@ -24,7 +24,6 @@ from gitckpt.model.values import replace
 
 # Phase numbers before quasar had the phase linting (18 February 2026) or filtering (23 February).
 TABLES = {"": cycle.PHASES, "linting": cycle.WITHOUT_LINTING, "filtering": cycle.WITHOUT_FILTERING}
-
 _SIGNS = ("cycle", "max_cycles", "task_title", "phase")
 _NEVER = dt.datetime(1, 1, 1, tzinfo=dt.UTC)  # Go's zero time
 _ENDED = {"done": "complete", "failed": "failed", "skipped": "skipped", "in_progress": "started"}

@@ -21,7 +21,6 @@ LARGEST = 1024 * 1024
 
 # Nesting levels; values and keys together, for which libyaml takes half a second.
 _DEEPEST, _MOST = 50, 100_000
-
 _LOADER = getattr(yaml, "CBaseLoader", yaml.BaseLoader)
 
 # Unquoted, these are no strings in YAML 1.1 or 1.2, in any case. forge would write `=` unquoted,
