@@ -39,10 +39,7 @@ _AGAIN = "run the command again; if it fails again: git ckpt doctor"
 
 
 def run(argv: list[str] | None = None) -> int:
-    """Run one command and return the exit code.
-
-    Codes: 0 done, 1 failed, 2 usage, 3 bug, and those of the errors.
-    """
+    """Run one command; return 0, 1 (failed), 2 (usage), 3 (bug) or an error's code."""
     _prepare_streams()
     argv = sys.argv[1:] if argv is None else argv
     limit = sys.get_int_max_str_digits()
@@ -120,11 +117,9 @@ def _next(error: CkptError) -> str | None:
 
 
 def _prepare_streams() -> None:
-    """Escape characters that the locale's character set lacks; reopen closed streams.
-
-    A closed stream becomes the null device, as in git. Otherwise a file that gitckpt opens would
-    get the number to which child processes write their errors.
-    """
+    """Escape characters that the locale's character set lacks; reopen closed streams."""
+    # A closed stream becomes the null device, as in git. Otherwise a file that gitckpt opens would
+    # get the number to which child processes write their errors.
     for name in ("stdin", "stdout", "stderr"):  # by number: a file gets the lowest free one
         if getattr(sys, name) is None:
             null = os.open(os.devnull, os.O_RDWR)

@@ -173,8 +173,7 @@ def pipeline(
 ) -> tuple[Pipeline | None, Worktree | None]:
     """Return the pipeline of a file's run, and the worktree with the input files.
 
-    `newest` is that of its run, `captured` the commit and the captured files; `reason` says why a
-    snapshot would leave out a file.
+    `newest` is that of its run, `captured` the commit and the captured files.
     """
     commit, worktree = captured
     drive = item.record.drive

@@ -18,10 +18,8 @@ _MAX_RUN_ID = 200  # a file name has at most 255 bytes, and git appends ".lock"
 
 
 def of_commit(oid: str) -> str:
-    """Return a UUID version 4 made of a full oid, as `hooks/hook.sh` does.
-
-    Two hooks that record one commit thus make one checkpoint.
-    """
+    """Return a UUID version 4 made of a full oid, as `hooks/hook.sh` does."""
+    # Two hooks that record one commit thus make one checkpoint.
     return f"{oid[:8]}-{oid[8:12]}-4{oid[13:16]}-8{oid[17:20]}-{oid[20:32]}"
 
 

@@ -23,11 +23,8 @@ def split(label: str) -> tuple[str, str]:
 
 
 def label(text: str) -> str:
-    """Return the label for `phase-status`, or for a phase alone: complete.
-
-    The part after the last hyphen is a status only if `STATUSES` has it. A slip ("-fail",
-    ".failed", capitals) is refused: a failed phase must not count as complete by mistake.
-    """
+    """Return the label for `phase-status`, or for a phase alone, which is complete."""
+    # A slip ("-fail", ".failed", capitals) is refused: a failed phase must not count as complete.
     name, status = split(text)
     complete = text
     if status not in STATUSES:
@@ -55,10 +52,8 @@ NOT_PHASES = ("run", "commit", "manual", "safety", "rewind")  # names in labels 
 def completed_after(
     completed: dict[str, str], label: str, checkpoint_id: str, names: Collection[str] | None = None
 ) -> dict[str, str]:
-    """Return the completed phases (phase -> checkpoint) of a run after a checkpoint.
-
-    A phase that starts again is removed, with all that were completed after it.
-    """
+    """Return the completed phases (phase -> checkpoint) of a run after a checkpoint."""
+    # A phase that starts again is removed, with all that were completed after it.
     if label == REWOUND and names is not None:
         return {name: id_ for name, id_ in completed.items() if name in names}
     name, status = split(label)

@@ -169,10 +169,8 @@ def thinned(candidate: Candidate, span: Span, *, now: int) -> Decision:
 
 
 def apply_to_runs(runs: Sequence[RunCandidate], policy: Policy, *, now: int) -> list[Decision]:
-    """Return a decision for each run, newest first.
-
-    A driven run stays, and so does one that a staying unfinished run refers to.
-    """
+    """Return a decision for each run, newest first."""
+    # A driven run stays, and so does one that a staying unfinished run refers to.
     decided: dict[str, Decision] = {}
     unfinished = 0
     for run in runs:

@@ -52,10 +52,8 @@ def to_stamp(instant: int) -> str:
 
 
 def from_text(text: str) -> int:
-    """Return the instant of an RFC 3339 timestamp, or raise `ValueError`.
-
-    A leap second (`:60`) counts as the first instant of the next minute.
-    """
+    """Return the instant of an RFC 3339 timestamp, or raise `ValueError`."""
+    # A leap second (`:60`) counts as the first instant of the next minute.
     clock, offset = _split_offset(text)
     separators = clock[4:5] + clock[7:8] + clock[10:11].upper() + clock[13:14] + clock[16:17]
     if len(clock) < 19 or separators != "--T::":

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 from gitckpt.cli import options, terminal
 from gitckpt.cli.opening import open_store
 from gitckpt.model import runstate, times
@@ -64,11 +66,16 @@ def status(run: str | None = None, as_json: bool = False, watch: bool = False) -
     options.refuse(watch and is_piped, "--watch needs a terminal", hint)
     with open_store() as store:
         name = _find_run(store, run)
-        if watch:
-            _watch(store, name)
-            return
+        height = 0
         history = store.history(name)
         advice = _advice(store, history)
+        while watch:
+            height = terminal.replace_lines(height, _lines(history, advice))
+            if history.summary.status not in runstate.DRIVEN:
+                return
+            time.sleep(1.0)
+            history = store.history(name)
+            advice = _advice(store, history)
     if as_json:
         terminal.out_json(_history_as_json(history, advice))
         return
@@ -76,18 +83,6 @@ def status(run: str | None = None, as_json: bool = False, watch: bool = False) -
         terminal.out(line)
     for line in history.unwritten:
         terminal.warn(line)
-
-
-def _watch(store: Store, run: str) -> None:
-    import time
-
-    height = 0
-    while True:
-        history = store.history(run)
-        height = terminal.replace_lines(height, _lines(history, _advice(store, history)))
-        if history.summary.status not in runstate.DRIVEN:
-            return
-        time.sleep(1.0)
 
 
 def _lines(history: History, advice: str | None) -> list[str]:

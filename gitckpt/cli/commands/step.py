@@ -199,40 +199,36 @@ def _next(
 
 
 def _show(steps: Steps, *, history: bool, as_json: bool) -> None:
-    from gitckpt.durable.steps import machine
-    from gitckpt.durable.steps import steps as view
-
     if as_json:
         _print_json(steps.show(with_history=history))
-    elif history:
+        return
+    if history:
         _print_history(steps.history())
-    else:
-        newest, graph = steps.newest(), steps.graph()
-        position = machine.position(graph, newest.state)
-        for label, value in _facts(graph, position, newest):
-            terminal.out(f"{label:10} {value}")
-        terminal.out()
-        names = view.shown(graph, newest.state)
-        terminal.table(_COLUMNS, [_row(graph, position, newest.state, name) for name in names])
-
-
-def _facts(graph: Graph, position: StepPosition, newest: Checkpoint) -> list[tuple[str, str]]:
+        return
     from gitckpt.durable.steps import machine
+    from gitckpt.durable.steps import steps as view
     from gitckpt.durable.steps.graph import COMPLETE
 
+    newest, graph = steps.newest(), steps.graph()
+    position = machine.position(graph, newest.state)
     loop = machine.loop_of(newest.state)
     max_fix_cycles = loop.get("max_fix_cycles", graph.max_fix_cycles)
     status = "" if position.step == COMPLETE else f" ({position.status})"
-    blockers = machine.active_blockers(newest.state)
-    texts = [f"{item.get('blocked_step')}: {item.get('description')}" for item in blockers]
-    return [
-        ("run", str(newest.run)),
+    facts = [
+        ("run", newest.run),
         ("steps", graph.name),
         ("at", position.step + status),
         ("fix cycles", f"{loop.get('fix_cycle_count', 0)} of {max_fix_cycles}"),
         ("iterations", f"{loop.get('iterations', 0)} of {graph.max_iterations}"),
-        *(("blocker", text) for text in texts),
     ]
+    for label, value in facts:
+        terminal.out(f"{label:10} {value}")
+    for blocker in machine.active_blockers(newest.state):
+        text = f"{blocker.get('blocked_step')}: {blocker.get('description')}"
+        terminal.out(f"{'blocker':10} {text}")
+    terminal.out()
+    names = view.shown(graph, newest.state)
+    terminal.table(_COLUMNS, [_row(graph, position, newest.state, name) for name in names])
 
 
 def _row(graph: Graph, position: StepPosition, state: Mapping[str, Any], name: str) -> list[str]:

@@ -126,10 +126,8 @@ def perform(words: Sequence[str]) -> int:
 
 
 def build(names: Iterable[str] = COMMANDS, paths: Sequence[str] = ()) -> Any:
-    """Return the Typer application with some or all commands; others are not imported.
-
-    `paths` are words behind two dashes, which Typer would take for arguments.
-    """
+    """Return the Typer application with some or all commands; others are not imported."""
+    # `paths` are words behind two dashes, which Typer would take for arguments.
     app = typer.Typer(
         name="git ckpt",
         help="Checkpoints in a git repository: the state, files and commit of every step.",

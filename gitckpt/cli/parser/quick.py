@@ -34,7 +34,8 @@ def call_of(words: Sequence[str]) -> Callable[[], int | None] | None:
         from gitckpt.cli.parser import completion
 
         function: Callable[..., int | None] = completion.complete
-        values: dict[str, Any] | None = {"words": arguments[arguments[:1] == ["--"] :]}
+        has_dashes = arguments[:1] == ["--"]
+        values: dict[str, Any] | None = {"words": arguments[1:] if has_dashes else arguments}
     elif name in COMMANDS and name not in TYPER_ONLY:
         function = COMMANDS[name]()
         values = parse(function, arguments)

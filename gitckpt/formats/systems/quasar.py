@@ -97,10 +97,9 @@ def read(source: Source, phases: str = "") -> Record:
 
 
 def cycle_of(data: bytes | str, source: str, numbers: tuple[str, ...] = cycle.PHASES) -> CycleState:
-    """Return the review state in a file, its time in UTC with microseconds.
+    """Return the review state in a file, or raise `InvalidCheckpoint`.
 
     `source` names the file in errors; `numbers` are the phases of a file without their names.
-    Raises `InvalidCheckpoint`, and `NewerCheckpoint` for a later version.
     """
     table = _table(data, source)
     created = table.pop("created_at", _NEVER)

@@ -105,11 +105,8 @@ def _value(event: yaml.Event, events: Iterator[yaml.Event], remarks: Remarks, de
 
 
 def write(table: Mapping[str, Any], plain: frozenset[str]) -> bytes:
-    """Return a table as Go's yaml.v3 writes it, indented by 4.
-
-    Strings of `plain` keys, such as times, are not quoted. Source of the rules: `encode.go` and
-    `emitterc.go` of that library.
-    """
+    """Return a table as Go's yaml.v3 writes it; values of `plain` keys are not quoted."""
+    # Source of the rules: `encode.go` and `emitterc.go` of that library.
     return "".join(_lines(table, plain, "", "")).encode()
 
 
