@@ -123,8 +123,11 @@ def inputs(words: Sequence[str]) -> dict[str, str]:
 
 
 def drive(go: Callable[[Terminal], Outcome]) -> int:
+    def interrupt(number: int, _: FrameType | None) -> None:
+        raise KeyboardInterrupt(f"signal {number}")
+
     for number in (signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, _interrupt)
+        signal.signal(number, interrupt)
     person = Terminal()
     try:
         outcome = go(person)
@@ -149,7 +152,3 @@ def drive(go: Callable[[Terminal], Outcome]) -> int:
     elif outcome.path is not None:
         person.remark(f"its worktree: {outcome.path}")
     return 0
-
-
-def _interrupt(number: int, _: FrameType | None) -> None:
-    raise KeyboardInterrupt(f"signal {number}")

@@ -10,7 +10,6 @@ from typing import Any
 
 from gitckpt.durable.driver.driver import OPTIONS
 from gitckpt.durable.pipeline import file as pipelines
-from gitckpt.durable.pipeline.definition import PipelineDefinition
 from gitckpt.formats import files
 from gitckpt.formats.systems import content
 from gitckpt.formats.systems.content import KEY, Record, Source, Unreadable
@@ -105,6 +104,8 @@ def versions(repository: Repository, path: str) -> list[tuple[str, int, bytes]]:
 # The checkpoint of a file.
 
 _MAX_LABEL = 200
+# A thousand files need the same one.
+_preset = functools.cache(functools.partial(pipelines.preset, known_steps=OPTIONS))
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,11 +214,6 @@ def pipeline(
         place = store.repository, store.objects, worktree or CLEAN, commit
         worktree = run_files.with_inputs(*place, contents)
     return described, worktree
-
-
-@functools.cache  # an import of a thousand files asks for the same one
-def _preset(name: str) -> PipelineDefinition:
-    return pipelines.preset(name, OPTIONS)
 
 
 def state(item: FoundFile) -> dict[str, Any]:

@@ -41,9 +41,9 @@ def _checked(
 
 def _line(take: TableReader, key: str) -> str:
     text = take.required(key, str)
-    if not text.strip():
-        raise take.invalid(key, "empty")
-    return text
+    if text.strip():
+        return text
+    raise take.invalid(key, "empty")
 
 
 def _count(take: TableReader, key: str, least: int = 0) -> int | None:

@@ -76,13 +76,14 @@ def read(source: Source, phases: str = "") -> Record:
     is_named = bool(state.phase_id or state.task_bead_id)
     inputs = {"task": state.task_bead_id, "title": state.task_title}
     inputs |= {"max_cycles": str(state.max_cycles), "max_budget": f"{state.max_budget_usd:g}"}
+    labels = {cycle.APPROVED: "run-complete", cycle.ERROR: "review-failed"}
     imported = {"format": QUASAR, **({"phases": phases} if phases else {}), **unknown}
     return Record(
         QUASAR,
         identity=json.dumps([state.phase_id, state.task_bead_id] if is_named else [source.path]),
         by_path=not is_named,
         name=state.phase_id or state.task_bead_id or "review",
-        phase=_label(state),
+        phase=labels.get(state.phase, "review-started"),
         state={cycle.KEY: state.to_state(), KEY: imported},
         timestamp=state.created_at,
         time=content.instant(state.created_at),
@@ -123,12 +124,6 @@ def _table(data: bytes | str, source: str) -> dict[str, Any]:
 def _timestamp(instant: dt.datetime) -> str:
     aware = instant if instant.tzinfo is not None else instant.replace(tzinfo=dt.UTC)
     return "" if aware == _NEVER else times.to_text(times.as_instant(aware))
-
-
-def _label(state: CycleState) -> str:
-    if state.phase == cycle.APPROVED:
-        return "run-complete"
-    return "review-failed" if state.phase == cycle.ERROR else "review-started"
 
 
 def read_nebula(source: Source) -> Record:
@@ -197,7 +192,10 @@ def write(checkpoint: Checkpoint, losses: list[str]) -> bytes:
     unknown = [key for key in imported if key not in ("format", "phases", "git_commit")]
     losses += [f"the key {key}, which quasar does not have" for key in unknown]
     head = state.head()
-    head["created_at"] = _Plain(_time(state.created_at))
+    created = state.created_at or "0001-01-01T00:00:00Z"  # Go's zero time means "none"
+    if "." in created:  # Go writes no trailing zeros in a fraction
+        created = f"{created.removesuffix('Z').rstrip('0').rstrip('.')}Z"
+    head["created_at"] = _Plain(created)
     lists = {"findings": state.findings, "all_findings": state.all_findings}
     lines = [f"{key} = {_value(value)}" for key, value in head.items()]
     lines += [f"{key} = []" for key, findings in lists.items() if not findings]
@@ -207,13 +205,6 @@ def write(checkpoint: Checkpoint, losses: list[str]) -> bytes:
             names = ("severity", "description", "cycle")
             lines += [f"{name} = {_value(getattr(finding, name))}" for name in names]
     return ("\n".join(lines) + "\n").encode()
-
-
-def _time(text: str) -> str:
-    # Go writes no trailing zeros in a fraction; its zero time means "none".
-    if "." not in text:
-        return text or "0001-01-01T00:00:00Z"
-    return f"{text.removesuffix('Z').rstrip('0').rstrip('.')}Z"
 
 
 class _Plain(str):

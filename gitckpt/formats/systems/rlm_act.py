@@ -29,16 +29,12 @@ _ISSUE, _PLAN = re.compile(r"\w[\w.:#-]*"), re.compile(r"\w[\w. -]*")
 _KEYS = ("id", "phase", "timestamp", "state", "errors", "git_commit")
 
 
-def is_one(table: Mapping[str, Any]) -> bool:
-    return _has_head(table) and isinstance(table.get("state"), dict)
+def is_one(table: Mapping[str, Any], state: str = "state") -> bool:
+    return all(key in table for key in _KEYS[:3]) and isinstance(table.get(state), dict)
 
 
 def is_workflow(table: Mapping[str, Any]) -> bool:
-    return _has_head(table) and isinstance(table.get("state_snapshot"), dict)
-
-
-def _has_head(table: Mapping[str, Any]) -> bool:
-    return all(key in table for key in ("id", "phase", "timestamp"))
+    return is_one(table, "state_snapshot")
 
 
 def read(source: Source) -> Record:
