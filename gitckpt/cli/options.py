@@ -99,7 +99,7 @@ def print_version() -> None:
 
 def count(text: str) -> int:
     problem = f"{text!r} is not a whole number"
-    if text.removeprefix("-").isdigit() and text.startswith("-"):
+    if text.startswith("-") and text[1:].isdigit():
         problem = f"a number must be 0 or more, not {text}"
     is_number = text.isascii() and text.isdigit() and len(text) < 19
     refuse(not is_number, problem, "write a whole number, such as 20")

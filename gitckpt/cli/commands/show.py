@@ -65,8 +65,8 @@ def _print(store: Store, checkpoint: Checkpoint) -> None:
             terminal.out(f"    # {pointer} is {_KINDS[kind]}")
 
 
-def _print_line(name: str, value: str) -> None:
-    terminal.out(terminal.heading(f"{name}:"), f"{' ' * (12 - len(name))}{value}")
+def _print_line(label: str, value: str) -> None:
+    terminal.out(terminal.heading(f"{label}:"), f"{' ' * (12 - len(label))}{value}")
 
 
 def _facts(checkpoint: Checkpoint) -> list[tuple[str, str]]:

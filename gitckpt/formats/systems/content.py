@@ -32,7 +32,7 @@ class Unreadable(ValueError):
 class Source:
     path: str  # as shown; relative to the top of the worktree if inside it
     data: bytes
-    beside: Mapping[str, bytes] = field(default_factory=dict)  # name → content of files next to it
+    neighbors: Mapping[str, bytes] = field(default_factory=dict)  # name → content, files next to it
 
 
 @dataclass(frozen=True, slots=True)

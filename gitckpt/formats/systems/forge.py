@@ -79,7 +79,7 @@ def read(source: Source) -> Record:
     if plan and not has_title and phase != "run-complete" and table.get("mode") != "push":
         # forge reads it again when it resumes, to get the title.
         completed_names.discard("read plan")
-    plan_content = source.beside.get(f"{os.path.basename(run_id)}-plan.md")
+    plan_content = source.neighbors.get(f"{os.path.basename(run_id)}-plan.md")
     completed = tuple(name for name in STEPS if name in completed_names)
     inputs = {"plan": plan} if plan else {}
     contents = {"plan": plan_content} if plan_content is not None else {}

@@ -81,7 +81,7 @@ def read(source: Source, graph: Graph) -> Record:
 
 # Of a version 1 track, which does not say it.
 def _inferred(source: Source) -> str:
-    plan = source.beside.get("plan.md", b"").decode("utf-8", "replace")
+    plan = source.neighbors.get("plan.md", b"").decode("utf-8", "replace")
     lines = [line.strip() for line in plan.splitlines()]
     if any(line.startswith(("- [ ]", "* [ ]")) for line in lines):
         return "EXECUTE"
