@@ -48,7 +48,6 @@ LAYERS = tuple(
     formats
     hook
     cli.terminal
-    cli.audience
     cli.options cli.opening cli.driver
     cli.commands
     cli.parser

@@ -1,37 +1,133 @@
-"""Drive a run for `run`, `resume`, `loop` and `review`, and print how it ended."""
+"""Drive a run for `run`, `resume`, `loop` and `review`, and print its progress."""
 
 from __future__ import annotations
 
+import codecs
+import os
 import signal
+from collections.abc import Callable, Sequence
+from types import FrameType
 
 from gitckpt.cli import terminal
-from gitckpt.cli.audience import Terminal
-from gitckpt.durable.driver.pipelines import COMPLETE, DEFERRED
+from gitckpt.durable.driver.driver import CONTINUE, EXIT, RESTART, REVISE, Observer
+from gitckpt.durable.driver.pipelines import COMPLETE, DEFERRED, Outcome
 from gitckpt.durable.run.attempts import PhaseFailed
 from gitckpt.model.errors import UsageError
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-    from types import FrameType
+_STDOUT, _STDERR = 1, 2
+_QUIET_SECONDS = 3.0  # without output, before the progress is shown
+_ANSWERS = {"": CONTINUE, "c": CONTINUE, "r": REVISE, "s": RESTART, "e": EXIT}
+_ANSWERS |= {"continue": CONTINUE, "revise": REVISE, "restart": RESTART, "exit": EXIT}
+_QUESTION = "is complete. [c]ontinue, [r]evise, re[s]tart it, or [e]xit?"
 
-    from gitckpt.durable.driver.pipelines import Outcome
+
+def _print(write: Callable[..., object], *args: object, stream: int = _STDERR) -> None:
+    try:
+        write(*args)
+    except OSError:  # the reader is gone, such as `head`: the output is lost, but the run goes on
+        null = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(null, stream)
+        os.close(null)
+
+
+class Terminal(Observer):
+    """An observer that prints to the terminal, which may be closed meanwhile."""
+
+    def __init__(self) -> None:
+        self.run: str | None = None  # None until the run is known
+        self._phase = ""
+        self._at_line_start = True
+        self._printed = False
+        self._shows_progress = False
+        # Holds back an incomplete character.
+        self._decoder = codecs.getincrementaldecoder("utf-8")("surrogateescape")
+
+    def started(self, run: str) -> None:
+        """Print the id of the run at once: the caller may need it while the run goes on."""
+        self.run = run
+        _print(terminal.out_bytes, f"{run}\n".encode(), stream=_STDOUT)
+
+    def warn(self, sentence: str) -> None:
+        _print(terminal.warn, sentence)
+
+    def remark(self, line: str) -> None:
+        _print(terminal.remark, line)
+
+    def begins(self, phase: str, attempt: int, number: int, total: int) -> None:
+        self._phase = phase
+        suffix = f" (attempt {attempt})" if attempt > 1 else ""
+        self.remark(f"[{number}/{total}] {phase}{suffix}")
+        self._at_line_start, self._printed = True, False
+
+    def output(self, data: bytes) -> None:
+        self._clear()
+        _print(terminal.live, self._decoder.decode(data))
+        self._at_line_start, self._printed = data.endswith(b"\n"), True
+
+    def tick(self, seconds: float) -> None:
+        if seconds >= _QUIET_SECONDS and self._at_line_start:
+            self._shows_progress = True
+            _print(terminal.progress, f"… {self._phase}: {length(seconds)}")
+
+    def ended(self, phase: str, status: str, seconds: float | None) -> None:
+        self._clear()
+        _print(terminal.live, self._decoder.decode(b"", final=True))
+        if self._printed and not self._at_line_start:
+            self.remark("")
+        length_text = f" after {length(seconds)}" if seconds is not None else ""
+        self.remark(f"      {phase}: {status}{length_text}")
+
+    def _clear(self) -> None:
+        if self._shows_progress:
+            self._shows_progress = False
+            _print(terminal.progress, "")
+
+    def ask(self, phase: str) -> tuple[str, str]:
+        while terminal.may_ask():
+            reply = terminal.ask(f"{phase} {_QUESTION} ")
+            answer = _ANSWERS.get(reply.lower()) if reply is not None else EXIT
+            if answer == REVISE:
+                return answer, _lines("What shall be revised? An empty line ends it.")
+            if answer is not None:
+                return answer, ""
+        return EXIT, ""
+
+
+def length(seconds: float) -> str:
+    """Return a duration for people: 0.3s, 42s, 3m12s, 2h05m."""
+    if seconds < 9.95:
+        return f"{seconds:.1f}s"
+    minutes, seconds = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    if hours:
+        return f"{hours}h{minutes:02d}m"
+    return f"{minutes}m{seconds:02d}s" if minutes else f"{seconds}s"
+
+
+def _lines(question: str) -> str:
+    lines = [terminal.ask(question, above=True)]
+    while lines[-1]:
+        lines.append(terminal.ask(""))
+    return "\n".join(filter(None, lines))
 
 
 def inputs(words: Sequence[str]) -> dict[str, str]:
     values = {}
-    for word in words:
-        name, equals, value = word.partition("=")
+    for argument in words:
+        name, equals, value = argument.partition("=")
         if not equals or not name:
             hint = 'write it as: -i question="what is it?"'
-            raise UsageError(f"{word!r} is not NAME=VALUE", hint=hint)
+            raise UsageError(f"{argument!r} is not NAME=VALUE", hint=hint)
         values[name] = value
     return values
 
 
 def drive(go: Callable[[Terminal], Outcome]) -> int:
+    def interrupt(number: int, _: FrameType | None) -> None:
+        raise KeyboardInterrupt(f"signal {number}")
+
     for number in (signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, _interrupt)
+        signal.signal(number, interrupt)
     person = Terminal()
     try:
         outcome = go(person)
@@ -43,9 +139,10 @@ def drive(go: Callable[[Terminal], Outcome]) -> int:
         terminal.out(outcome.run)
     if outcome.status != COMPLETE:
         is_deferred = outcome.status == DEFERRED
-        later = f"at {outcome.after}, which asks to be tried again later"
-        where = later if is_deferred else f"after {outcome.after}"
-        person.remark(f"paused {where}. To go on: git ckpt resume {outcome.run}")
+        place = f"after {outcome.after}"
+        if is_deferred:
+            place = f"at {outcome.after}, which asks to be tried again later"
+        person.remark(f"paused {place}. To go on: git ckpt resume {outcome.run}")
         return PhaseFailed.exit_code if is_deferred else 0
     person.remark(f"run {outcome.run} is complete{' already' if outcome.was_complete else ''}")
     if outcome.removed:
@@ -55,7 +152,3 @@ def drive(go: Callable[[Terminal], Outcome]) -> int:
     elif outcome.path is not None:
         person.remark(f"its worktree: {outcome.path}")
     return 0
-
-
-def _interrupt(number: int, _: FrameType | None) -> None:
-    raise KeyboardInterrupt(f"signal {number}")

@@ -13,10 +13,6 @@ from gitckpt.cli.parser import quick
 from gitckpt.model.errors import CkptError
 
 BUG = 3
-_INTERRUPTED = 130
-
-# By number: a file that is opened gets the lowest free one.
-_STREAMS = ("stdin", "stdout", "stderr")
 
 # Errors that the system may raise in any program; others are bugs.
 _NOT_OURS = (
@@ -43,10 +39,7 @@ _AGAIN = "run the command again; if it fails again: git ckpt doctor"
 
 
 def run(argv: list[str] | None = None) -> int:
-    """Run one command and return the exit code.
-
-    Codes: 0 done, 1 failed, 2 usage, 3 bug, and those of the errors.
-    """
+    """Run one command; return 0, 1 (failed), 2 (usage), 3 (bug) or an error's code."""
     _prepare_streams()
     argv = sys.argv[1:] if argv is None else argv
     limit = sys.get_int_max_str_digits()
@@ -59,7 +52,13 @@ def run(argv: list[str] | None = None) -> int:
 
 def _run(argv: list[str]) -> int:
     try:
-        code = _perform(argv)
+        call = quick.call_of(argv)
+        if call is not None:
+            code = call() or 0
+        else:
+            from gitckpt.cli.parser import app
+
+            code = app.perform(argv)
         sys.stdout.flush()
         return code
     except CkptError as error:
@@ -67,9 +66,8 @@ def _run(argv: list[str]) -> int:
         return terminal.fail(error if hint == error.hint else error.but(hint=hint))
     except KeyboardInterrupt:
         terminal.explain("")
-        return _INTERRUPTED
-    except BrokenPipeError:
-        # The reader of the output has closed it, such as `head`.
+        return 130
+    except BrokenPipeError:  # the reader of the output has closed it, such as `head`
         _discard_output()
         return 0
     except OSError as error:
@@ -84,15 +82,6 @@ def _run(argv: list[str]) -> int:
         return terminal.fail(CkptError(message, hint=hint))
     except Exception as error:  # noqa: BLE001 - the last handler: a bug
         return _bug(error, argv)
-
-
-def _perform(argv: list[str]) -> int:
-    call = quick.call_of(argv)
-    if call is not None:
-        return call() or 0
-    from gitckpt.cli.parser import app
-
-    return app.perform(argv)
 
 
 def _cure(message: str) -> str | None:
@@ -128,12 +117,10 @@ def _next(error: CkptError) -> str | None:
 
 
 def _prepare_streams() -> None:
-    """Escape characters that the locale's character set lacks; reopen closed streams.
-
-    A closed stream becomes the null device, as in git. Otherwise a file that gitckpt opens would
-    get the number to which child processes write their errors.
-    """
-    for name in _STREAMS:
+    """Escape characters that the locale's character set lacks; reopen closed streams."""
+    # A closed stream becomes the null device, as in git. Otherwise a file that gitckpt opens would
+    # get the number to which child processes write their errors.
+    for name in ("stdin", "stdout", "stderr"):  # by number: a file gets the lowest free one
         if getattr(sys, name) is None:
             null = os.open(os.devnull, os.O_RDWR)
             os.set_inheritable(null, True)
@@ -170,7 +157,7 @@ def _bug(error: Exception, argv: list[str]) -> int:
     hint = None
     try:
         # Without arguments: they may be private.
-        command = next((word for word in argv if word in COMMANDS), "…")
+        command = next((argument for argument in argv if argument in COMMANDS), "…")
         text = f"gitckpt {__version__}: git ckpt {command}\n{error_log.trace(error)}"
         path = error_log.append(discover(), text)
         hint = f"report it with what {path} ends with"

@@ -48,13 +48,13 @@ def open_store(*, to_capture: bool = False, any_git: bool = False) -> Store:
     With `to_capture`, git scans the worktree while Python imports; `any_git` may be too old.
     """
 
-    def import_what_comes_next() -> None:
+    def import_modules() -> None:
         if to_capture:
             import gitckpt.git.worktree.index
         else:
             import gitckpt.store.checkpoints  # noqa: F401
 
-    repository = (discover if any_git else open_repository)(meanwhile=import_what_comes_next)
+    repository = (discover if any_git else open_repository)(meanwhile=import_modules)
     ahead = None
     if to_capture and repository.worktree is not None:
         from gitckpt.git.worktree.index import PrivateIndex

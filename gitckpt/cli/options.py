@@ -17,10 +17,7 @@ if TYPE_CHECKING:
     Command = TypeVar("Command", bound=Callable[..., int | None])
 
 VERSION = "--version"
-
-
-# Options whose parameters have other names.
-_NAMES = {"C": "directory", "json": "as_json", "from": "from_"}
+_NAMES = {"C": "directory", "json": "as_json", "from": "from_"}  # parameters with other names
 
 
 class Parameter:
@@ -29,8 +26,8 @@ class Parameter:
     def __init__(self, line: str, argument: str, required: Container[str]) -> None:
         names, _, self.help = line.partition("  ")
         words = names.replace(",", "").split() if names.startswith("-") else []
-        self.spellings = [word for word in words if word.startswith("-")]  # none: an argument
-        metavars = [word for word in words if not word.startswith("-")] if words else [names]
+        self.spellings = [text for text in words if text.startswith("-")]  # none: an argument
+        metavars = [text for text in words if not text.startswith("-")] if words else [names]
         self.metavar = "".join(metavars) or None
         self.is_flag = self.metavar is None
         self.is_number = bool(words) and self.metavar == "N"
@@ -44,8 +41,7 @@ class Parameter:
         self.is_required = self.name in required
 
 
-# Function of a command → its parameters, in order.
-PARAMETERS: dict[Callable[..., int | None], list[Parameter]] = {}
+PARAMETERS: dict[Callable[..., int | None], list[Parameter]] = {}  # of a command, in order
 
 
 def usage(text: str) -> Callable[[Command], Command]:
@@ -103,7 +99,7 @@ def print_version() -> None:
 
 def count(text: str) -> int:
     problem = f"{text!r} is not a whole number"
-    if text.removeprefix("-").isdigit() and text.startswith("-"):
+    if text.startswith("-") and text[1:].isdigit():
         problem = f"a number must be 0 or more, not {text}"
     is_number = text.isascii() and text.isdigit() and len(text) < 19
     refuse(not is_number, problem, "write a whole number, such as 20")
@@ -116,6 +112,11 @@ def refuse(is_wrong: object, problem: str, hint: str) -> None:
         raise UsageError(problem, hint=hint)
 
 
-def require_one_of(kind: str, value: str | None, known: Iterable[str]) -> None:
-    if value is not None and value not in known:
-        raise UsageError(f"there is no {kind} {value!r}", hint=f"it is one of {', '.join(known)}")
+def refuse_both(run: str | None, track: str | None) -> None:
+    is_twice = run is not None and track is not None
+    refuse(is_twice, "--run and --track exclude each other", "leave one of them out")
+
+
+def require_one_of(kind: str, value: str | None, names: Iterable[str]) -> None:
+    if value is not None and value not in names:
+        raise UsageError(f"there is no {kind} {value!r}", hint=f"it is one of {', '.join(names)}")

@@ -31,19 +31,9 @@ _PATCH |= {"@@": _CYAN, "+": _GREEN, "-": _RED}
 _GAP = "  "
 _NARROWEST = 8
 _TICK = 1.0
-
-
-class Verbosity:
-    shown = 0.0  # when the progress line was written (`time.monotonic`); 0 for none
-    quiet = False
-    is_asking = False  # no progress is shown over a question
-
-
 # A longer word is cut to `_BEGINNING` characters. A path, which a person may copy, has 4,096 bytes.
 _LONGEST_WORD, _BEGINNING = 5000, 200
-
 _LONGEST_LINE = 10_000
-
 # Characters without width, line breaks, and those that change the direction (Unicode Cf, Zl, Zp).
 _UNSEEN = (
     "\u00ad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb"
@@ -51,8 +41,14 @@ _UNSEEN = (
 )
 
 
+class Verbosity:
+    progress_time = 0.0  # when the progress line was written (`time.monotonic`); 0 for none
+    quiet = False
+    is_asking = False  # no progress is shown over a question
+
+
 class Shown:
-    """Escaped text that may have a style, written as it is. Only this module makes it."""
+    """Shown text that may have a style, written as it is. Only this module makes it."""
 
     __slots__ = ("text",)
 
@@ -65,9 +61,8 @@ class Shown:
 
 def harmless(text: str) -> str:
     """Escape characters that a terminal takes for commands or that reverse text."""
-    if text.isprintable():
-        return text
-    return "".join(c if c.isprintable() else _escape(c) for c in text)
+    is_plain = text.isprintable()
+    return text if is_plain else "".join(c if c.isprintable() else _escape(c) for c in text)
 
 
 def _escape(character: str) -> str:
@@ -82,11 +77,11 @@ def _harmless_lines(text: str) -> str:
 
 
 def _shortened(text: str) -> str:
-    def cut(word: str) -> str:
-        return word if len(word) <= _LONGEST_WORD else f"{word[:_BEGINNING]}…"
+    def cut(part: str) -> str:
+        return part if len(part) <= _LONGEST_WORD else f"{part[:_BEGINNING]}…"
 
-    shown = " ".join(map(cut, harmless(text).split(" ")))
-    return shown if len(shown) <= _LONGEST_LINE else f"{shown[:_LONGEST_LINE]}…"
+    line = " ".join(map(cut, harmless(text).split(" ")))
+    return line if len(line) <= _LONGEST_LINE else f"{line[:_LONGEST_LINE]}…"
 
 
 def out(*parts: str | Shown) -> None:
@@ -157,9 +152,9 @@ def explain(text: str) -> None:
     sys.stderr.write(f"{_harmless_lines(text)}\n")
 
 
-def _label(word: str, style: str, line: str) -> None:
+def _label(label: str, style: str, line: str) -> None:
     _clear()
-    sys.stderr.write(f"{_styled(f'{word}:', style, sys.stderr)} {_shortened(line)}\n")
+    sys.stderr.write(f"{_styled(f'{label}:', style, sys.stderr)} {_shortened(line)}\n")
 
 
 def warn(line: str) -> None:
@@ -196,11 +191,11 @@ def progress(line: str) -> None:
         width = shutil.get_terminal_size().columns - 1
         sys.stderr.write(f"\r\033[K{harmless(line)[:width]}" if line else "\r\033[K")
         sys.stderr.flush()
-        Verbosity.shown = time.monotonic() if line else 0.0
+        Verbosity.progress_time = time.monotonic() if line else 0.0
 
 
 def _clear() -> None:
-    if Verbosity.shown:
+    if Verbosity.progress_time:
         progress("")
 
 
@@ -212,48 +207,49 @@ def waiting(task: str) -> Iterator[None]:
     import threading
     import time
 
-    done, began = threading.Event(), time.monotonic()
+    finished, start = threading.Event(), time.monotonic()
 
-    def tell() -> None:
-        own = 0.0
-        while not done.wait(_TICK):
-            if Verbosity.shown != own and time.monotonic() - Verbosity.shown < _TICK:
+    def show_progress() -> None:
+        last_time = 0.0
+        while not finished.wait(_TICK):
+            shown_at = Verbosity.progress_time
+            if shown_at != last_time and time.monotonic() - shown_at < _TICK:
                 continue  # the task itself shows progress
-            progress(f"… {task}: {time.monotonic() - began:.0f}s")
-            own = Verbosity.shown
+            progress(f"… {task}: {time.monotonic() - start:.0f}s")
+            last_time = Verbosity.progress_time
 
-    teller = threading.Thread(target=tell, daemon=True)
-    teller.start()
+    thread = threading.Thread(target=show_progress, daemon=True)
+    thread.start()
     try:
         yield
     finally:
-        done.set()
-        teller.join()
+        finished.set()
+        thread.join()
         _clear()
 
 
-def replace_lines(before: int, lines: Sequence[str]) -> int:
-    """Replace the last `before` lines by new ones, cut to fit; return their number."""
+def replace_lines(height: int, lines: Sequence[str]) -> int:
+    """Replace the last `height` lines by new ones, cut to fit; return their number."""
     import shutil
 
     size = shutil.get_terminal_size()
-    shown = lines[: max(size.lines - 1, 1)]
-    up = f"\033[{before}F" if before else ""
-    text = "".join(f"\033[K{_fit(harmless(line), size.columns - 1).rstrip()}\n" for line in shown)
+    lines = lines[: max(size.lines - 1, 1)]
+    up = f"\033[{height}F" if height else ""
+    text = "".join(f"\033[K{_fit(harmless(line), size.columns - 1).rstrip()}\n" for line in lines)
     sys.stdout.write(f"{up}{text}\033[J")
     sys.stdout.flush()
-    return len(shown)
+    return len(lines)
 
 
 def may_ask() -> bool:
     return sys.stdin.isatty() and sys.stderr.isatty()
 
 
-def ask(question: str, *, above: bool = False, told: Sequence[str] = ()) -> str | None:
+def ask(question: str, *, above: bool = False, intro: Sequence[str] = ()) -> str | None:
     """Return a person's answer, stripped; None at the end of input."""
     progress("")
     Verbosity.is_asking = True
-    sys.stderr.write("\n".join(map(harmless, (*told, question))) + ("\n" if above else ""))
+    sys.stderr.write("\n".join(map(harmless, (*intro, question))) + ("\n" if above else ""))
     sys.stderr.flush()
     try:
         line = sys.stdin.readline()
@@ -262,8 +258,8 @@ def ask(question: str, *, above: bool = False, told: Sequence[str] = ()) -> str 
     return line.strip() if line else None
 
 
-def confirms(question: str, *, told: Sequence[str] = ()) -> bool:
-    return (ask(f"{question} [y/N] ", told=told) or "").lower() in ("y", "yes")
+def confirms(question: str, *, intro: Sequence[str] = ()) -> bool:
+    return (ask(f"{question} [y/N] ", intro=intro) or "").lower() in ("y", "yes")
 
 
 def is_terminal() -> bool:
@@ -272,29 +268,29 @@ def is_terminal() -> bool:
 
 def _is_read_by_a_person() -> bool:
     # Through the pager that git started, too; colors, tables and questions never go there.
-    paged = os.environ.get("GIT_PAGER_IN_USE", "").lower()
-    return is_terminal() or paged in ("1", "true", "yes", "on")
+    pager = os.environ.get("GIT_PAGER_IN_USE", "").lower()
+    return is_terminal() or pager in ("1", "true", "yes", "on")
 
 
 def size(number: int) -> str:
     if number < 1000:
         return count(number, "byte")
-    shown = float(number)
+    amount = float(number)
     for unit in ("kB", "MB", "GB"):
-        shown /= 1000
-        if round(shown, 1) < 1000:
-            return f"{shown:.1f} {unit}"
-    return f"{shown / 1000:.1f} TB"
+        amount /= 1000
+        if round(amount, 1) < 1000:
+            return f"{amount:.1f} {unit}"
+    return f"{amount / 1000:.1f} TB"
 
 
 def count(number: int, noun: str) -> str:
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
-def age(instant: int, now: int, timestamp: str | None = None) -> str:
+def age(instant: int, current_time: int, timestamp: str | None = None) -> str:
     """Return the age of an instant for people, its timestamp for programs."""
     if is_terminal():
-        return times.age_text(max(now - instant, 0))
+        return times.age_text(max(current_time - instant, 0))
     return timestamp or times.to_text(instant)
 
 
@@ -330,8 +326,8 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[str | None]]) -> None:
 
     cells = [[harmless(cell or "") for cell in row] for row in rows]
     used = [i for i in range(len(columns)) if any(row[i] for row in cells)]
-    whole = [[row[i] for i in used] for row in [list(columns), *cells]]
-    widths = [max(_width(row[i]) for row in whole) for i in range(len(used))]
+    lines = [[row[i] for i in used] for row in [list(columns), *cells]]
+    widths = [max(_width(line[i]) for line in lines) for i in range(len(used))]
     excess = 0
     if is_terminal():
         available = shutil.get_terminal_size().columns
@@ -340,21 +336,21 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[str | None]]) -> None:
     while excess > 0 and max(widths) > _NARROWEST:
         widths[widths.index(max(widths))] -= 1
         excess -= 1
-    for number, row in enumerate(whole):
+    for number, row in enumerate(lines):
         line = _GAP.join(_fit(cell, width) for cell, width in zip(row, widths, strict=True))
         line = _fit(line, sum(widths) + len(_GAP) * (len(used) - 1) - max(excess, 0)).rstrip()
         out(heading(line) if number == 0 else line)
 
 
 def _fit(text: str, width: int) -> str:
-    taken = _width(text)
-    if taken > width:
-        kept = taken = 0
-        while taken + _width(text[kept]) < width:
-            taken += _width(text[kept])
-            kept += 1
-        text, taken = text[:kept] + "…", taken + 1
-    return text + " " * (width - taken)
+    text_width = _width(text)
+    if text_width > width:
+        end = text_width = 0
+        while text_width + _width(text[end]) < width:
+            text_width += _width(text[end])
+            end += 1
+        text, text_width = text[:end] + "…", text_width + 1
+    return text + " " * (width - text_width)
 
 
 def _width(text: str) -> int:
@@ -379,10 +375,7 @@ def near(path: str | None) -> str:
     return relative if len(relative) < len(path) else path
 
 
-# Warnings about captured files.
-
-# Files that a warning names.
-_FEW = 3
+_FEW = 3  # files that a warning names
 
 
 def warn_captured(checkpoint: Checkpoint) -> int:
@@ -400,14 +393,13 @@ def warn_captured(checkpoint: Checkpoint) -> int:
         warn(f"comes back as git writes it, not byte for byte: {first_of(files.converted, _FEW)}")
         is_cut |= len(files.converted) > _FEW
     if files.suspects:
-        places = ((each.path, f"{each.path}:{each.line} ({each.rule})") for each in files.suspects)
+        places = ((s.path, f"{s.path}:{s.line} ({s.rule})") for s in files.suspects)
         groups = list(_grouped(places).values())
-        lines = [first_of(group, 1) for group in groups[:_FEW]]
+        for group in groups[:_FEW]:
+            warn(f"captured, and looks like a secret: {first_of(group, 1)}")
         if len(groups) > _FEW:
             is_cut = True
-            lines.append(count(len(groups) - _FEW, "more file"))
-        for line in lines:
-            warn(f"captured, and looks like a secret: {line}")
+            warn(f"captured, and looks like a secret: {count(len(groups) - _FEW, 'more file')}")
         path = shell_word(files.suspects[0].path)
         remark(f"to declare it no secret: git ckpt allow --secret {path}")
     if is_cut:

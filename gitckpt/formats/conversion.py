@@ -5,7 +5,8 @@ from __future__ import annotations
 import functools
 import hashlib
 import re
-from collections.abc import Collection
+from collections.abc import Callable, Collection
+from typing import Any
 
 from gitckpt.durable.driver.driver import OPTIONS
 from gitckpt.durable.pipeline import file as pipelines
@@ -20,16 +21,9 @@ from gitckpt.model.checkpoint import CLEAN, Checkpoint, Pipeline, Worktree
 from gitckpt.model.phase import split
 from gitckpt.model.values import dataclass, field
 from gitckpt.store import secrets
+from gitckpt.store.checkpoints import Checkpoints
 from gitckpt.store.records import ref_names
 from gitckpt.store.runs import run_files
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from typing import Any
-
-    from gitckpt.durable.pipeline.definition import PipelineDefinition
-    from gitckpt.store.checkpoints import Checkpoints
 
 # When a file was written, by its own timestamp and by the commit that it names.
 
@@ -63,33 +57,27 @@ def commits(repository: Repository, oids: Collection[str]) -> dict[str, Commit]:
         # With SHA-256, git takes 40 digits as an abbreviation.
         if entry is None or entry[:2] != (oid, "commit"):
             continue
-        committer = _COMMITTER.search(entry[2].partition(b"\n\n")[0])
-        if committer is None:
-            continue
-        seconds, sign, hours, minutes = committer.groups()
-        offset = (int(hours) * 60 + int(minutes)) * 60 * _SECOND
-        committers[oid] = Commit(int(seconds) * _SECOND, -offset if sign == b"-" else offset)
+        if committer := _COMMITTER.search(entry[2].partition(b"\n\n")[0]):
+            seconds, sign, hours, minutes = committer.groups()
+            offset = (int(hours) * 60 + int(minutes)) * 60 * _SECOND
+            committers[oid] = Commit(int(seconds) * _SECOND, -offset if sign == b"-" else offset)
     return committers
 
 
-def of(record: Record, commit: Commit | None, now: int) -> Time:
-    """Return when a file was written; `commit` is the one that it names, if present.
-
-    rlm-act writes local time and calls it UTC. If that is before the commit that the file names,
-    the clock is taken as one of the committer's zone (true of 42 of 44 public files).
-    """
+def time_of(record: Record, commit: Commit | None, import_time: int) -> Time:
+    """Return when a file was written; `commit` is the one that it names, if present."""
+    # rlm-act writes local time and calls it UTC. If that is before the commit that the file names,
+    # the clock is taken as one of the committer's zone (true of 42 of 44 public files).
     if record.time is None or not 0 < record.time <= _LAST:
-        return Time(now, now, is_trusted=False, remark="has no time: the import's is used")
-    started = record.started
-    if started is None or not 0 < started <= _LAST:
-        started = record.time
-    if record.is_local and commit is None:
-        return Time(record.time, started, is_trusted=False)
-    if not record.is_local or commit is None or record.time >= commit.time or not commit.offset:
-        return Time(record.time, started, is_trusted=True)
+        remark = "has no time: the import's is used"
+        return Time(import_time, import_time, is_trusted=False, remark=remark)
+    has_start = record.started and 0 < record.started <= _LAST
+    started = (record.started if has_start else None) or record.time
+    if commit is None or not record.is_local or record.time >= commit.time or not commit.offset:
+        return Time(record.time, started, is_trusted=commit is not None or not record.is_local)
     repaired = record.time - commit.offset
     text = times.to_text(repaired)
-    remark = f"calls {record.said} UTC, before its commit: repaired to {text}"
+    remark = f"calls {record.timestamp} UTC, before its commit: repaired to {text}"
     return Time(repaired, started - commit.offset, is_trusted=True, remark=remark)
 
 
@@ -101,22 +89,23 @@ def versions(repository: Repository, path: str) -> list[tuple[str, int, bytes]]:
     try:
         # Not `log`: user settings can add lines to its output.
         order = ("--timestamp", "--reverse", "--topo-order")
-        listed = repository.git.run("rev-list", *order, "HEAD", "--", f":(top,literal){path}").out
+        output = repository.git.run("rev-list", *order, "HEAD", "--", f":(top,literal){path}").out
     except GitError:
         return []  # there is no commit yet
-    pairs = [line.split(" ") for line in listed.decode("ascii").splitlines()]
+    pairs = [line.split(" ") for line in output.decode("ascii").splitlines()]
     blobs = repository.cat_file.contents([f"{commit}:{path}" for _, commit in pairs])
     distinct: list[tuple[str, int, bytes]] = []
     for (time, commit), blob in zip(pairs, blobs, strict=True):
-        is_blob = blob is not None and blob[1] == "blob"
-        if blob and is_blob and (not distinct or distinct[-1][2] != blob[2]):
+        if blob and blob[1] == "blob" and (not distinct or distinct[-1][2] != blob[2]):
             distinct.append((commit, int(time) * _SECOND, blob[2]))
     return distinct
 
 
 # The checkpoint of a file.
 
-_LABEL = 200
+_MAX_LABEL = 200
+# A thousand files need the same one.
+_preset = functools.cache(functools.partial(pipelines.preset, known_steps=OPTIONS))
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,16 +131,16 @@ class Drafted:
         """Whether its run may continue without the user's trust."""
         return self.item.record.drive is None
 
-    def goes_with(self, before: Drafted) -> bool:
+    def goes_with(self, previous: Drafted) -> bool:
         """Return whether one transaction can record it after another checkpoint."""
         keys = ("git_sha", "branch", "worktree")
         return (
-            all(self.fields.get(key) == before.fields.get(key) for key in keys)
-            and self.checkpoint.id != before.checkpoint.id
-            and self.item.original != before.item.original
-            and self.is_ours == before.is_ours
+            all(self.fields.get(key) == previous.fields.get(key) for key in keys)
+            and self.checkpoint.id != previous.checkpoint.id
+            and self.item.original != previous.item.original
+            and self.is_ours == previous.is_ours
             # After a kill, the newest recorded checkpoint is found by its time.
-            and self.checkpoint.time > before.checkpoint.time
+            and self.checkpoint.time > previous.checkpoint.time
         )
 
 
@@ -160,13 +149,12 @@ def place(
 ) -> tuple[str, str | None, Worktree | None]:
     """Return commit, branch and files, if possible from the worktree in the file."""
     record, repository = item.record, store.repository
-    is_looked_at = record.worktree is not None and not dry_run
-    linked = administration.seen_from(repository, str(record.worktree)) if is_looked_at else None
-    if linked is not None:
-        with store.seen_from(linked, "plumbing") as linked_store:
-            worktree = linked_store.capture()
-            commit, branch = linked_store.objects.head()
-        return commit, branch, worktree
+    if record.worktree is not None and not dry_run:
+        linked = administration.seen_from(repository, record.worktree)
+        if linked is not None:
+            with store.seen_from(linked, "plumbing") as linked_store:
+                worktree = linked_store.capture()
+                return *linked_store.objects.head(), worktree
     if not item.commit and record.branch is not None:
         branch_info = repository.cat_file.info(BRANCHES + record.branch)
         if branch_info is not None and branch_info[1] == "commit":
@@ -186,8 +174,7 @@ def pipeline(
 ) -> tuple[Pipeline | None, Worktree | None]:
     """Return the pipeline of a file's run, and the worktree with the input files.
 
-    `newest` is that of its run, `there` the commit and the captured files; `reason` says why a
-    snapshot would leave out a file.
+    `newest` is that of its run, `captured` the commit and the captured files.
     """
     commit, worktree = captured
     drive = item.record.drive
@@ -197,10 +184,9 @@ def pipeline(
     project = content.string(item.record.state.get("project_path"))
     contents = dict(drive.contents)
     for name, path in drive.files.items():
-        if name in contents:
-            continue
         try:
-            contents[name] = files.inside(path, store.repository.worktree, reason, project)
+            if name not in contents:
+                contents[name] = files.inside(path, store.repository.worktree, reason, project)
         except Unreadable as error:
             item.unread[path] = str(error)
     inputs = dict(definition.inputs)
@@ -208,8 +194,7 @@ def pipeline(
     inputs |= {name: drive.files[name] for name in contents if name in drive.files}
     # A run would wait forever for an input file that is missing here.
     inputs |= {name: "" for name in definition.files if name not in contents and name != "plan"}
-    latest = newest.pipeline if newest is not None else None
-    earlier = latest.completed if latest is not None else {}
+    earlier = newest.pipeline.completed if newest is not None and newest.pipeline else {}
     names = [phase.name for phase in definition.phases]
     completed = [name for name in names if name in drive.completed]
     is_unfinished = item.record.phase != ref_names.RUN_COMPLETE
@@ -231,11 +216,6 @@ def pipeline(
     return described, worktree
 
 
-@functools.cache  # an import of a thousand files asks for the same one
-def _preset(name: str) -> PipelineDefinition:
-    return pipelines.preset(name, OPTIONS)
-
-
 def state(item: FoundFile) -> dict[str, Any]:
     """Return the state of a checkpoint; it keeps the name of a missing commit as text."""
     values = dict(item.record.state)
@@ -247,7 +227,7 @@ def state(item: FoundFile) -> dict[str, Any]:
 def label(phase: str) -> str:
     """Return a label that a document may have, for a phase of any length and content."""
     name, status = split(phase)
-    name = name[: 10 * _LABEL]  # bounds the work; the rest is never shown
+    name = name[: 10 * _MAX_LABEL]  # bounds the work; the rest is never shown
     printable = "".join(character if character.isprintable() else " " for character in name)
-    text = " ".join(printable.split())[:_LABEL].rstrip("-")
+    text = " ".join(printable.split())[:_MAX_LABEL].rstrip("-")
     return f"{text or 'phase'}-{status}"

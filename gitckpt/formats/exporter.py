@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import os
 import re
+from collections.abc import Callable
 
 from gitckpt.formats.importer import trigger
 from gitckpt.formats.systems import content, detection, forge, quasar, rlm_act, superpowers
@@ -21,15 +22,10 @@ from gitckpt.model.checkpoint import IMPORT, Checkpoint
 from gitckpt.model.errors import CkptError, UsageError, WorktreeError
 from gitckpt.model.phase import NOT_PHASES, split
 from gitckpt.model.values import dataclass, replace
+from gitckpt.store.checkpoints import Checkpoints
 from gitckpt.store.records import finder, heads, ref_names
+from gitckpt.store.records.entry import CheckpointInfo
 from gitckpt.store.store import Store, inside
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from gitckpt.store.checkpoints import Checkpoints
-    from gitckpt.store.records.entry import CheckpointInfo
 
 # A writer adds what the format cannot express to the list, a clause each. It raises `Unreadable` if
 # the checkpoint does not fit the format.
@@ -39,11 +35,8 @@ _WRITERS: dict[str, Callable[[Checkpoint, list[str]], bytes]] = {
     content.QUASAR: quasar.write,
     content.SUPERPOWERS: superpowers.write,
 }
-_OLD = {content.WORKFLOW: content.RLM_ACT}
 # Formats in which a run is a directory with a file for each ended phase.
 _DIRECTORIES = (content.RLM_ACT,)
-
-_ENDS = ("complete", "failed", "skipped")
 _LARGEST = 64 * 1024 * 1024
 # The last exports: digest of the path, oid of the bytes. All lines fit into `_LARGEST_LIST`.
 _LIST, _LARGEST_LIST, _MAX_EXPORTS = "exports", 1024 * 1024, 5000
@@ -84,9 +77,7 @@ class Exporter:
         store, format_ = self._checkpoints, format
         require_text("text", text)
         require_text("format", format_)
-        if format_ not in detection.NAMES:
-            hint = f"it is one of {', '.join(detection.NAMES)}"
-            raise UsageError(f"there is no format {format_!r}", hint=hint)
+        detection.require_format(format_)
         run = finder.named_run(text, store.repository, store.index)
         if run is None:
             return [_export(store, store.read(store.find(text)), format_)]
@@ -102,18 +93,16 @@ class Exporter:
         """Return whether `files` with `every` makes a directory: a run, a file per phase."""
         require_text("text", text)
         store = self._checkpoints
-        is_run = format in _DIRECTORIES and finder.named_run(text, store.repository, store.index)
-        return bool(is_run)
+        is_directory = format in _DIRECTORIES
+        return is_directory and bool(finder.named_run(text, store.repository, store.index))
 
     def write(self, path: str, exported: ExportResult, *, force: bool = False) -> None:
         """Write a file atomically.
 
-        Args:
-            force: replace a file even if it is neither an import nor the last export to it.
+        `force` replaces a file even if it is neither an import nor the last export to it.
 
         Raises:
-            UsageError: such a file exists, a link leads out of the worktree, or an argument is of a
-                wrong type.
+            UsageError: such a file exists, or a link leads out of the worktree.
             WorktreeError: the file cannot be written, or its directory does not exist.
         """
         require_path("path", path, as_text=True)
@@ -136,12 +125,7 @@ class Exporter:
         _record_export(store, place, exported.data)
 
     def make_directory(self, path: str) -> None:
-        """Create a directory unless it exists.
-
-        Raises:
-            UsageError: a link in its path leads out of the worktree.
-            WorktreeError: it cannot be created, or its parent does not exist.
-        """
+        """Create a directory unless it exists; the errors are those of `write`."""
         require_path("path", path, as_text=True)
         place = os.path.abspath(path)
         if os.path.isdir(place):
@@ -171,39 +155,39 @@ def _require_inside(store: Checkpoints, place: str) -> None:
     if not f"{directory}/".startswith(f"{top}/"):
         return
     real = os.path.realpath(directory)
-    git_dirs = tuple(map(os.path.realpath, (repository.git_dir, repository.common_dir)))
+    git_dirs = map(os.path.realpath, (repository.git_dir, repository.common_dir))
     is_in_git = f"{real}/".startswith(tuple(f"{path}/" for path in git_dirs))
-    is_out = is_in_git or not f"{real}/".startswith(f"{top}/")
-    if is_out and real != directory:
+    if real != directory and (is_in_git or not _is_in_worktree(store, place)):
         message = f"{directory} leads out of the worktree through a link, to {real}"
         raise UsageError(message, hint="name a place without links: -o PATH")
 
 
 def _is_in_worktree(store: Checkpoints, place: str) -> bool:
-    """Return whether a capture may find a file, and with it leftovers of a kill."""
+    # There, a capture may find the file, and with it leftovers of a kill.
     top = os.path.realpath(store.repository.worktree or os.devnull)
     return f"{os.path.realpath(os.path.dirname(place))}/".startswith(f"{top}/")
 
 
 def _is_end(entry: CheckpointInfo) -> bool:
     name, status = split(entry.label)
-    return entry.trigger.startswith(IMPORT) or (status in _ENDS and name not in NOT_PHASES)
+    return entry.trigger.startswith(IMPORT) or (
+        status in ("complete", "failed", "skipped") and name not in NOT_PHASES
+    )
 
 
 def _export(store: Checkpoints, checkpoint: Checkpoint, format_: str) -> ExportResult:
     imported = checkpoint.imported
     name = _name(checkpoint, format_)
-    triggers = (trigger(format_), *([trigger(content.NEBULA)] if format_ == content.QUASAR else []))
-    if imported is not None and checkpoint.trigger in triggers:
+    formats = (content.QUASAR, content.NEBULA) if format_ == content.QUASAR else (format_,)
+    if imported is not None and checkpoint.trigger in map(trigger, formats):
         original = next(store.objects.read([imported.original], None))
         if original is None or original[0] != "blob":
             problem = f"the file that {checkpoint.id} was imported from is missing"
-            hint = "check the store: git ckpt verify"
-            raise CkptError(problem, hint=hint)
+            raise CkptError(problem, hint="check the store: git ckpt verify")
         name = _imported_name(imported.path) or name
         return ExportResult(checkpoint.id, name, original[1], (), is_original=True)
     if format_ not in _WRITERS:
-        hint = f"name another format: --format {_OLD.get(format_, content.RLM_ACT)}"
+        hint = f"name another format: --format {content.RLM_ACT}"
         raise UsageError(f"only imported checkpoints can be exported as {format_}", hint=hint)
     losses: list[str] = []
     try:
@@ -225,8 +209,8 @@ def _lost_by_all(checkpoint: Checkpoint, format_: str) -> list[str]:
         if value is not None and format_ not in _STORED[name]
     ]
     inputs = checkpoint.pipeline.inputs if checkpoint.pipeline is not None else {}
-    stored = _INPUTS.get(format_, ())
-    names = [name for name, value in inputs.items() if value and name not in stored]
+    stored_names = _INPUTS.get(format_, ())
+    names = [name for name, value in inputs.items() if value and name not in stored_names]
     losses += [f"the inputs {', '.join(names)} of the pipeline"] if names else []
     if checkpoint.worktree is not None and checkpoint.worktree.dirty:
         losses.append("uncommitted changes")
@@ -236,12 +220,8 @@ def _lost_by_all(checkpoint: Checkpoint, format_: str) -> list[str]:
 
 
 # Which formats can hold a value or an input.
-_STORED = {
-    "message": (),
-    "agent": (content.SUPERPOWERS,),
-    "branch": (content.FORGE,),
-    "commit": (content.RLM_ACT, content.QUASAR),
-}
+_STORED = {"message": (), "agent": (content.SUPERPOWERS,), "branch": (content.FORGE,)}
+_STORED["commit"] = (content.RLM_ACT, content.QUASAR)
 _INPUTS = {content.FORGE: ("plan",), content.QUASAR: ("task", "title", "max_cycles", "max_budget")}
 
 
@@ -261,11 +241,9 @@ def _with_distinct_names(files: list[ExportResult]) -> list[ExportResult]:
 
 
 def _name(checkpoint: Checkpoint, format_: str) -> str:
-    if format_ == content.FORGE:
-        return f"{checkpoint.run}.yaml"
-    if format_ == content.QUASAR:
-        return "checkpoint.toml"
-    return "metadata.json" if format_ == content.SUPERPOWERS else f"{checkpoint.id}.json"
+    names = {content.FORGE: f"{checkpoint.run}.yaml", content.QUASAR: "checkpoint.toml"}
+    names[content.SUPERPOWERS] = "metadata.json"
+    return names.get(format_, f"{checkpoint.id}.json")
 
 
 def _require_copy(store: Checkpoints, place: str, exported: ExportResult) -> None:
@@ -321,5 +299,5 @@ def _above(place: str) -> list[str]:
     path = os.path.dirname(place)
     while (parent := os.path.dirname(path)) != path:
         path = parent
-        directories += [path] if os.access(path, os.R_OK) else []
-    return directories
+        directories.append(path)
+    return [path for path in directories if os.access(path, os.R_OK)]

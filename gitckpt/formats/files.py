@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Callable, Container, Iterator
 
@@ -12,10 +13,7 @@ from gitckpt.git.files.private_dirs import PRIVATE
 from gitckpt.model.errors import NotFoundError
 from gitckpt.model.values import dataclass
 
-# In bytes. A larger file is no plan.
-_BESIDE = 1024 * 1024
-
-_LEFT_OUT = (".git", PRIVATE)
+_MAX_PLAN = 1024 * 1024  # in bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +53,7 @@ def search(
             if file in visited:
                 continue
             visited.add(file)
-            display_path = _shown(file, top)
+            display_path = _display_path(file, top)
             is_named = file in places
             is_meant = is_named or detection.format_by_place(display_path) is not None
             if is_meant or allowed is None or file in allowed:
@@ -68,7 +66,8 @@ def search(
 
 def _closed(error: OSError, top: str | None) -> Found:
     place = str(error.filename)
-    return Found(place, _shown(place, top), is_meant=True, is_named=False, problem=error.strerror)
+    path = _display_path(place, top)
+    return Found(place, path, is_meant=True, is_named=False, problem=error.strerror)
 
 
 def _place(path: str) -> str:
@@ -79,12 +78,12 @@ def _place(path: str) -> str:
 
 def _below(directory: str, onerror: Callable[[OSError], object]) -> Iterator[str]:
     for above, directories, names in os.walk(directory, onerror=onerror):
-        directories[:] = sorted(name for name in directories if name not in _LEFT_OUT)
+        directories[:] = sorted(name for name in directories if name not in (".git", PRIVATE))
         candidates = sorted(name for name in names if name.endswith(detection.SUFFIXES))
         yield from (os.path.join(above, name) for name in candidates)
 
 
-def _shown(place: str, top: str | None) -> str:
+def _display_path(place: str, top: str | None) -> str:
     root = os.path.realpath(top) if top is not None else None
     inside = root is not None and place.startswith(root + os.sep)
     return os.path.relpath(place, root) if inside else place
@@ -101,14 +100,11 @@ def read(file: Found) -> Source:
     return Source(file.path, data)
 
 
-def beside(
+def with_plan(
     source: Source, place: str, reason: Callable[[str], str | None]
 ) -> tuple[Source, str | None]:
-    """Return a file with the plan next to it, and a remark if the plan is not read.
-
-    `reason` returns why a snapshot would leave out a file. If the file at `place` itself is left
-    out, the plan is read nevertheless: both belong to the tool.
-    """
+    """Return a file with the plan next to it, and a remark if the plan is not read."""
+    # If a snapshot would leave out the file as well, the plan is read: both belong to the tool.
     stem = os.path.basename(place).rpartition(".")[0]
     contents, remark = {}, None
     for name in (f"{stem}-plan.md", "plan.md"):
@@ -119,10 +115,8 @@ def beside(
         if why is not None and reason(place) is None:
             remark = f"has {name} beside it, which is not read: {why}"
             continue
-        try:
-            contents[name] = regular.content(path, _BESIDE, follow=False)
-        except OSError:
-            continue  # the plan is optional
+        with contextlib.suppress(OSError):  # the plan is optional
+            contents[name] = regular.content(path, _MAX_PLAN, follow=False)
     return Source(source.path, source.data, contents), remark
 
 
@@ -131,9 +125,8 @@ def inside(
 ) -> bytes:
     """Return the content of a file that another file names.
 
-    `reason` returns why a snapshot would leave out a file. Paths below `project`, the former path
-    of the project, are looked up at `top`. The message of `Unreadable` completes a sentence that
-    begins with the file's name.
+    Paths below `project`, the former path of the project, are looked up at `top`. The message of
+    `Unreadable` completes a sentence that begins with the file's name.
     """
     missing = "is not in the repository"
     if top is None or not path:
@@ -149,10 +142,10 @@ def inside(
             raise Unreadable(missing)
         if (why := reason(place)) is not None:
             raise Unreadable(f"is not read: {why}")
-        return regular.content(place, _BESIDE, follow=False)
+        return regular.content(place, _MAX_PLAN, follow=False)
     except OSError as error:
         raise Unreadable(f"is not read: {error.strerror}") from None
-    except ValueError as error:
-        if isinstance(error, Unreadable):
-            raise
+    except Unreadable:
+        raise
+    except ValueError:
         raise Unreadable(missing) from None

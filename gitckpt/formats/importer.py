@@ -9,8 +9,10 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property
+from typing import Any
 
 from gitckpt.durable.steps import graph_file
 from gitckpt.formats import conversion, files
@@ -27,16 +29,10 @@ from gitckpt.model.errors import InvalidCheckpoint, NotFoundError, StateError, U
 from gitckpt.model.values import dataclass, replace
 from gitckpt.store.checkpoints import Checkpoints
 from gitckpt.store.records import draft, keys, ref_names
+from gitckpt.store.records.keys import Claim
 from gitckpt.store.records.recorder import Proposal, Recorder
 from gitckpt.store.snapshot import limits
 from gitckpt.store.store import Store, inside
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Any
-
-    from gitckpt.store.records.keys import Claim
-    from gitckpt.store.snapshot.limits import Limits
 
 # Earlier imports, by the bytes of a file and by the key of a run.
 
@@ -45,20 +41,19 @@ def trigger(format_: str) -> str:
     return IMPORT + format_
 
 
-def shown(path: str) -> str:
-    """Return a path as a checkpoint stores it: a document holds only UTF-8."""
-    return quoted(os.fsencode(path))
+def stored_path(path: str) -> str:
+    return quoted(os.fsencode(path))  # a document holds only UTF-8
 
 
 class KnownImports:
     def __init__(self, store: Checkpoints) -> None:
         self._store = store
-        self._by_original: dict[str, list[str]] = {}
+        self._by_original: defaultdict[str, list[str]] = defaultdict(list)
         for ref, oid in store.refs.each(ref_names.ORIGINALS):
-            self._by_original.setdefault(oid, []).append(ref.removeprefix(ref_names.ORIGINALS))
+            self.add(oid, ref.removeprefix(ref_names.ORIGINALS))
 
     # `original` is the oid of the file's bytes.
-    def of_bytes(self, record: Record, path: str, original: str) -> Checkpoint | None:
+    def find(self, record: Record, path: str, original: str) -> Checkpoint | None:
         for name in self._by_original.get(original, ()):
             try:
                 checkpoint = self._store.read(name)
@@ -67,24 +62,24 @@ class KnownImports:
             imported = checkpoint.imported
             if imported is None or checkpoint.trigger != trigger(record.format):
                 continue
-            if not record.by_path or imported.path == shown(path):
+            if not record.by_path or imported.path == stored_path(path):
                 return checkpoint
         return None
 
-    def note(self, original: str, checkpoint_id: str) -> None:
-        self._by_original.setdefault(original, []).append(checkpoint_id)
+    def add(self, original: str, checkpoint_id: str) -> None:
+        self._by_original[original].append(checkpoint_id)
 
     def clear(self, checkpoint_id: str) -> None:
         """Delete the bytes left by an import that was killed before it had a checkpoint."""
         no_checkpoint = Update(ref_names.CHECKPOINTS + checkpoint_id, "", "")
         for space in ref_names.HOLDERS:
             oid = self._store.refs.read(space + checkpoint_id)
-            if oid is not None:
-                try:
+            try:
+                if oid is not None:
                     update = Update(space + checkpoint_id, "", oid)
                     self._store.refs.update([no_checkpoint, update])
-                except RefMoved:
-                    return  # a concurrent import has changed it
+            except RefMoved:
+                return  # a concurrent import has changed it
 
     def claim(self, record: Record) -> Claim:
         key = f"{trigger(record.format)}:{record.identity}"
@@ -97,18 +92,8 @@ class KnownImports:
 # The import.
 
 IMPORTED, KNOWN, REFUSED, FAILED, SKIPPED = "imported", "known", "refused", "failed", "skipped"
-
-# In seconds. Without the lock, only the refs prevent that one id is recorded twice.
-_LOCK, _PATIENCE = "import.lock", 120.0
-
-# Files per transaction: each has locks for which others may wait.
-_TOGETHER = 20
-
-# In characters. Only so much of a run's name is used for its id.
-_NAME = 1000
-
-# In characters. A longer id has no room for a number.
-_LONGEST_RUN = 180
+_LOCK_SECONDS = 120.0  # without the lock, only the refs prevent that one id is recorded twice
+_BATCH = 20  # files per transaction: each has locks for which others may wait
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,18 +114,13 @@ class ImportedFile:
 
 
 class Importer:
-    """Imports files into the repository of a store.
+    """Imports files into a store's repository; `UsageError` for unknown options.
 
     Args:
         format: one of `detection.NAMES`; by default the content decides.
         phases: "linting" or "filtering" for quasar files from before that phase existed, else "".
         history: import every version of a superpowers file in git's history.
         fork: import a file whose run has continued here as a second run.
-        dry_run: report only.
-        progress: gets short messages.
-
-    Raises:
-        UsageError: the format or phase is unknown.
     """
 
     def __init__(
@@ -157,24 +137,18 @@ class Importer:
         require_text("format", format, may_be_none=True)
         require_text("phases", phases)
         require_callable("progress", progress)
-        if format is not None and format not in detection.NAMES:
-            hint = f"it is one of {', '.join(detection.NAMES)}"
-            raise UsageError(f"there is no format {format!r}", hint=hint)
+        if format is not None:
+            detection.require_format(format)
         if phases not in quasar.TABLES:
             hint = "it is linting or filtering"
             raise UsageError(f"{phases!r} is no phase that quasar once lacked", hint=hint)
         self._store = inside(store)
-        self._format = format
-        self._phases = phases
-        self._history = history
-        self._fork = fork
-        self._dry_run = dry_run
-        self._progress = progress
+        self._format, self._phases, self._progress = format, phases, progress
+        self._history, self._fork, self._dry_run = history, fork, dry_run
         self._planned: set[str] = set()
         self._attempts: dict[str, int] = {}
         self._top = self._store.repository.worktree
-        # Files that were not read, since a snapshot would leave them out.
-        self.left: list[str] = []
+        self.left: list[str] = []  # files that were not read, as a snapshot would leave them out
         self._recorder = Recorder(self._store.repository, self._store.objects, self._store.refs)
 
     def take(self, paths: Sequence[str | os.PathLike[str]]) -> list[ImportedFile]:
@@ -188,15 +162,14 @@ class Importer:
             CkptError: a checkpoint could not be recorded; earlier ones are.
         """
         names = [os.fsdecode(path) for path in paths_of(paths)]
-        with self._alone():
+        # Two concurrent imports would both record files that neither knows yet.
+        lock: contextlib.AbstractContextManager[object] = contextlib.nullcontext()
+        if not self._dry_run:
+            private_dir = self._store.repository.make_private_dir()
+            lock = Lock(os.path.join(private_dir, "import.lock"), _LOCK_SECONDS)
+        with lock:
             self._known = KnownImports(self._store)
             return self._import(names)
-
-    def _alone(self) -> contextlib.AbstractContextManager[object]:
-        # Two concurrent imports would both record files that neither knows yet.
-        if self._dry_run:
-            return contextlib.nullcontext()
-        return Lock(os.path.join(self._store.repository.make_private_dir(), _LOCK), _PATIENCE)
 
     def _import(self, paths: list[str]) -> list[ImportedFile]:
         outcomes: list[ImportedFile] = []
@@ -214,15 +187,15 @@ class Importer:
                 if file.is_meant:
                     failed = ImportedFile(file.path, FAILED, self._format, problem=str(error))
                     outcomes.append(failed)
-        runs: dict[tuple[str, str], list[FoundFile]] = {}
+        runs: defaultdict[tuple[str, str], list[FoundFile]] = defaultdict(list)
         for item in self._items(read):
-            runs.setdefault((item.record.format, item.record.identity), []).append(item)
+            runs[item.record.format, item.record.identity].append(item)
         count = 0
         try:
             for items in runs.values():
                 self._progress(f"importing {count + len(items)} of {len(read)} files")
                 items.sort(
-                    key=lambda each: (each.time.instant, each.record.place, each.source.path)
+                    key=lambda file: (file.time.instant, file.record.place, file.source.path)
                 )
                 outcomes += self._run(items)
                 count += len(items)
@@ -238,8 +211,9 @@ class Importer:
         if format_ is not None and not detection.may_be_anybodys(source, format_):
             self._record(format_, source)
         if is_named:
-            hint = "with --format NAME, what it lacks is said"
-            raise Unreadable(f"it is of none of the formats; {hint}")
+            raise Unreadable(
+                "it is of none of the formats; with --format NAME, what it lacks is said"
+            )
 
     def _read(self, source: Source, place: str) -> list[tuple[Record, Source]]:
         format_ = self._format or detection.format_of(source)
@@ -247,7 +221,7 @@ class Importer:
             return []
         remark = None
         if format_ in (content.FORGE, content.SUPERPOWERS):
-            source, remark = files.beside(source, place, self._reason)
+            source, remark = files.with_plan(source, place, self._reason)
         record = self._record(format_, source)
         if remark:
             record = replace(record, remarks=(*record.remarks, remark))
@@ -258,14 +232,12 @@ class Importer:
                 older = replace(source, data=data)
                 try:
                     record = self._record(format_, older)
+                    record = replace(record, commit=commit, time=time, is_local=False)
+                    versions.append((record, older))
                 except Unreadable as error:
                     self._progress(f"{source.path} of commit {commit[:10]}: {error}")
-                    continue
-                record = replace(record, commit=commit, time=time, is_local=False)
-                versions.append((record, older))
-            if versions and versions[-1][1].data == source.data:
-                records = []
-            records = [*versions, *records]
+            is_committed = versions and versions[-1][1].data == source.data
+            records = versions if is_committed else versions + records
         return records
 
     def _reason(self, path: str) -> str | None:
@@ -273,20 +245,16 @@ class Importer:
 
     def _captured(self, directory: str) -> set[str] | None:
         """Return the files below a directory that a snapshot captures; None to search all."""
-        if self._top is None:
-            return None
-        return limits.below(self._store.repository, self._limits, directory)
+        has_top = self._top is not None
+        return limits.below(self._store.repository, self._limits, directory) if has_top else None
 
     @cached_property
-    def _limits(self) -> Limits:
+    def _limits(self) -> limits.Limits:
         return self._store.rules.limits()
 
     def _record(self, format_: str, source: Source) -> Record:
-        if (
-            format_ == content.QUASAR
-            and self._format == content.QUASAR
-            and detection.is_state_of_nebula(source)
-        ):
+        is_quasar = format_ == self._format == content.QUASAR
+        if is_quasar and detection.is_state_of_nebula(source):
             format_ = content.NEBULA
         if format_ == content.QUASAR:
             return quasar.read(source, self._phases)
@@ -296,11 +264,11 @@ class Importer:
 
     def _items(self, read: Iterable[tuple[Record, Source]]) -> list[FoundFile]:
         records = list(read)
-        named = {record.commit for record, _ in records if ids.is_oid(record.commit)}
-        commits = conversion.commits(self._store.repository, named)
-        now, items = self._store.clock(), []
+        oids = {record.commit for record, _ in records if ids.is_oid(record.commit)}
+        commits = conversion.commits(self._store.repository, oids)
+        import_time, items = self._store.clock(), []
         for record, source in records:
-            time = conversion.of(record, commits.get(record.commit), now)
+            time = conversion.time_of(record, commits.get(record.commit), import_time)
             original = object_id("blob", source.data, self._store.repository.object_format)
             commit = record.commit if record.commit in commits else ""
             items.append(FoundFile(record, source, time, commit, original))
@@ -311,7 +279,7 @@ class Importer:
         new_items: list[FoundFile] = []
         originals: set[str] = set()
         for item in items:
-            earlier = self._known.of_bytes(item.record, item.source.path, item.original)
+            earlier = self._known.find(item.record, item.source.path, item.original)
             if earlier is not None:
                 outcomes.append(_outcome(item, KNOWN, earlier.run, earlier))
             elif item.original in originals:
@@ -320,26 +288,30 @@ class Importer:
                 new_items.append(item)
                 originals.add(item.original)
         if not new_items:
-            return self._settled(outcomes)
+            # A kill may have left the heads of these runs behind.
+            runs = {outcome.run for outcome in outcomes if outcome.run and not self._dry_run}
+            for name in runs:
+                self._store.heads.move_up(name)
+            return outcomes
         run = self._known.claim(new_items[0].record).run()
         newest = self._store.heads.catch_up(run) if run is not None else None
         if newest is not None and newest.trigger != trigger(new_items[0].record.format):
             if not self._fork:
                 problem = f"run {run} continued here; to import the file as another run: --fork"
                 refused = [_outcome(item, REFUSED, run) for item in new_items]
-                return outcomes + [replace(each, problem=problem) for each in refused]
+                return outcomes + [replace(outcome, problem=problem) for outcome in refused]
             run = newest = None
         if not self._dry_run:
             self._store.objects.write([("blob", item.source.data) for item in new_items])
-        together = 1 if self._dry_run else _TOGETHER
+        batch = 1 if self._dry_run else _BATCH
         while new_items:
             group: list[Drafted] = []
             try:
-                group = self._group(new_items[:together], newest)
-                recorded = self._take(group, newest, is_second=self._fork)
+                group = self._group(new_items[:batch], newest)
+                recorded = self._record_group(group, newest)
             except (StateError, UsageError) as error:
                 if len(group) > 1:
-                    together = 1  # the others may be right
+                    batch = 1  # the others may be right
                     continue
                 failed = _outcome(new_items.pop(0), FAILED, run)
                 outcomes.append(replace(failed, problem=error.message))
@@ -355,13 +327,6 @@ class Importer:
         # A real import draws another id.
         is_drawn = self._dry_run and checkpoint.id != item.record.id
         return replace(outcome, checkpoint=None) if is_drawn else outcome
-
-    def _settled(self, outcomes: list[ImportedFile]) -> list[ImportedFile]:
-        """Move heads of runs that lag after a kill, and return the outcomes."""
-        if not self._dry_run:
-            for run in {outcome.run for outcome in outcomes if outcome.run is not None}:
-                self._store.heads.move_up(run)
-        return outcomes
 
     def _group(self, items: Sequence[FoundFile], newest: Checkpoint | None) -> list[Drafted]:
         """Return the first files of a run that one transaction can record."""
@@ -389,8 +354,8 @@ class Importer:
         how: Any = {"reason": self._reason, "dry_run": self._dry_run}
         place = commit, worktree
         pipeline, worktree = conversion.pipeline(store, item, checkpoint_id, newest, place, **how)
-        now, untrusted = times.to_text(store.clock()), None if item.time.is_trusted else True
-        imported = Imported(shown(item.source.path), item.original, now, untrusted)
+        path, untrusted = stored_path(item.source.path), None if item.time.is_trusted else True
+        imported = Imported(path, item.original, times.to_text(store.clock()), untrusted)
         details: draft.Details = {"trigger": trigger(record.format), "errors": record.errors}
         details["pipeline"] = pipeline
         drafted, fields, state = draft.draft(
@@ -407,8 +372,8 @@ class Importer:
         fields = {**fields, "imported": source}
         return Drafted(item, replace(drafted, imported=imported), fields, state)
 
-    def _take(
-        self, group: Sequence[Drafted], newest: Checkpoint | None, *, is_second: bool
+    def _record_group(
+        self, group: Sequence[Drafted], newest: Checkpoint | None
     ) -> list[Checkpoint]:
         first = group[0]
         run = newest.run if newest is not None else None
@@ -419,28 +384,28 @@ class Importer:
                 self._planned.add(run)
             else:
                 claim = self._known.claim(first.item.record)
-                claim = None if is_second and claim.run() is not None else claim
+                claim = None if self._fork and claim.run() is not None else claim
         if self._dry_run:
             return [replace(first.checkpoint, run=run)]
-        for each in group:
-            each.fields["run"] = run
+        for drafted in group:
+            drafted.fields["run"] = run
         how: Any = {"starts_run": newest is None, "claim": claim, "is_apart": True}
         new = Proposal(first.fields, first.state, is_ours=first.is_ours, **how)
-        others = [
+        later = [
             Proposal(drafted.fields, drafted.state, is_ours=drafted.is_ours, is_apart=True)
             for drafted in group[1:]
         ]
-        self._recorder.record(new, then=others)
-        for each in group:
-            self._known.note(each.item.original, each.checkpoint.id)
-        return [draft.recorded(each.checkpoint, each.fields, each.state) for each in group]
+        self._recorder.record(new, then=later)
+        for drafted in group:
+            self._known.add(drafted.item.original, drafted.checkpoint.id)
+        return [draft.recorded(item.checkpoint, item.fields, item.state) for item in group]
 
     def _free_run(self, item: FoundFile) -> str:
         stamp = times.to_stamp(item.time.started)
-        base = item.record.run or ids.run_id(stamp, item.record.name[:_NAME])
+        base = item.record.run or ids.run_id(stamp, item.record.name[:1000])
         if self._is_free(base):
             return base
-        base = base[:_LONGEST_RUN].rstrip("-")
+        base = base[:180].rstrip("-")  # a longer id has no room for a number
         attempt = self._attempts.get(base, 2)
         while not self._is_free(f"{base}-{attempt}"):
             attempt += 1

@@ -22,17 +22,16 @@ def folded(name: str) -> str:
     return name.casefold().replace("-", " ").replace("_", " ").strip()
 
 
-def closest(text: str, known: Iterable[str], *, likeness: float = 0.6) -> str | None:
+def closest(text: str, words: Iterable[str], *, likeness: float = 0.6) -> str | None:
     """Return the word that a mistyped one resembles most; None without any."""
     import difflib
 
-    matches = difflib.get_close_matches(text, list(known), n=1, cutoff=likeness)
-    return matches[0] if matches else None
+    return next(iter(difflib.get_close_matches(text, list(words), n=1, cutoff=likeness)), None)
 
 
 def first_of(names: Sequence[str], limit: int = 5) -> str:
-    more = f" and {len(names) - limit} more" if len(names) > limit else ""
-    return ", ".join(names[:limit]) + more
+    excess = f" and {len(names) - limit} more" if len(names) > limit else ""
+    return ", ".join(names[:limit]) + excess
 
 
 def quoted(path: bytes) -> str:
@@ -44,25 +43,25 @@ def quoted(path: bytes) -> str:
         return '"' + "".join(plain.get(byte, f"\\{byte:03o}") for byte in path) + '"'
 
 
-def shell_word(word: str) -> str:
+def shell_word(text: str) -> str:
     r"""Quote a word for any POSIX shell, so that a terminal shows it as it is.
 
     Not by `$'…'`: dash does not know it and takes `\'` for the end of the quotes, so that it
     executes the rest of a branch's name. Control characters are printed by printf, in octal. The
     shell cuts line breaks off the end of that, so such a word is only good for display.
     """
-    if word.isprintable() or word.endswith("\n"):
+    if text.isprintable() or text.endswith("\n"):
         import shlex
 
-        return shlex.quote(word)
-    return f"\"$(printf '{''.join(map(_octal, word))}')\""
+        return shlex.quote(text)
 
+    def octal(character: str) -> str:
+        # An interactive bash expands `!` even here.
+        if character.isprintable() and character not in "'\\%!":
+            return character
+        return "".join(f"\\{byte:03o}" for byte in character.encode("utf-8", "surrogateescape"))
 
-def _octal(character: str) -> str:
-    # An interactive bash expands `!` even here.
-    if character.isprintable() and character not in "'\\%!":
-        return character
-    return "".join(f"\\{byte:03o}" for byte in character.encode("utf-8", "surrogateescape"))
+    return f"\"$(printf '{''.join(map(octal, text))}')\""
 
 
 # Checks of arguments.
@@ -71,9 +70,9 @@ def _octal(character: str) -> str:
 _ASYNC = 0x80 | 0x100 | 0x200
 
 
-def require(name: str, value: object, kind: type | tuple[type, ...], what: str) -> None:
+def require(name: str, value: object, kind: type | tuple[type, ...], expected: str) -> None:
     if not isinstance(value, kind):
-        raise refused(name, value, what)
+        raise refused(name, value, expected)
 
 
 def require_text(name: str, value: object, *, may_be_none: bool = False) -> None:
@@ -98,17 +97,17 @@ def strings(name: str, value: Iterable[str] | None) -> tuple[str, ...]:
     return _items(name, value, "a list of strings", require_text)
 
 
-def instances(name: str, value: Iterable[T] | None, kind: type[T], what: str) -> tuple[T, ...]:
-    check = functools.partial(require, kind=kind, what=what)
-    return _items(name, value, f"a list, each of it {what}", check)
+def instances(name: str, value: Iterable[T] | None, kind: type[T], expected: str) -> tuple[T, ...]:
+    check = functools.partial(require, kind=kind, expected=expected)
+    return _items(name, value, f"a list, each of it {expected}", check)
 
 
 def _items(
-    name: str, value: Iterable[T] | None, what: str, check: Callable[[str, T], None]
+    name: str, value: Iterable[T] | None, expected: str, check: Callable[[str, T], None]
 ) -> tuple[T, ...]:
     is_single = isinstance(value, str | bytes | Mapping) or hasattr(value, "__fspath__")
     if is_single or not isinstance(value, Iterable | None):
-        raise refused(name, value, what)
+        raise refused(name, value, expected)
     values = tuple(value or ())
     for index, item in enumerate(values):
         check(f"{name}[{index}]", item)
@@ -134,11 +133,9 @@ def must_not_be_async(name: str, value: object) -> UsageError:
 def _is_async(value: object) -> bool:
     target = _unwrapped(value)
     calls = (vars(kind).get("__call__") for kind in type(target).__mro__)
-    for function in (target, *calls):
-        code = getattr(getattr(function, "__func__", function), "__code__", None)
-        if getattr(code, "co_flags", 0) & _ASYNC:
-            return True
-    return False
+    functions = (getattr(function, "__func__", function) for function in (target, *calls))
+    codes = (getattr(function, "__code__", None) for function in functions)
+    return any(getattr(code, "co_flags", 0) & _ASYNC for code in codes)
 
 
 def _unwrapped(value: object) -> object:
@@ -148,14 +145,12 @@ def _unwrapped(value: object) -> object:
 
 
 def mapping(name: str, value: Mapping[str, Any] | None) -> dict[str, Any]:
-    if value is None:
-        return {}
-    require(name, value, Mapping, "a map of names to values")
-    return dict(value)
+    require(name, value, (Mapping, type(None)), "a map of names to values")
+    return dict(value or {})
 
 
-def refused(name: str, value: object, what: str) -> UsageError:
-    return UsageError(f"{name}: must be {what}, not {value!r:.60}")
+def refused(name: str, value: object, expected: str) -> UsageError:
+    return UsageError(f"{name}: must be {expected}, not {value!r:.60}")
 
 
 def paths_of(paths: Iterable[T]) -> tuple[T, ...]:
@@ -169,12 +164,12 @@ def require_path(name: str, value: object, *, as_text: bool = False) -> None:
     path = value.__fspath__() if hasattr(value, "__fspath__") else value
     if not isinstance(path, str if as_text else str | bytes):
         raise refused(name, value, "a path")
-    if ("\0" if isinstance(path, str) else b"\0") in path:
-        raise refused(name, value, "a path without a NUL byte")
     try:
-        path.encode("utf-8", "surrogateescape") if isinstance(path, str) else b""
+        data = path.encode("utf-8", "surrogateescape") if isinstance(path, str) else path
     except UnicodeEncodeError:
         raise refused(name, value, "a path that can be encoded") from None
+    if b"\0" in data:
+        raise refused(name, value, "a path without a NUL byte")
 
 
 def words(name: str, value: Iterable[str] | None) -> tuple[str, ...]:

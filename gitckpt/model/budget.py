@@ -21,9 +21,7 @@ MAX_DIGITS = 128  # digits of a number in a row; TOML requires readers to take 6
 # Characters of an integer written as a string: reading decimal ones, and printing any, takes the
 # square of that.
 MAX_DECIMAL, MAX_HEXADECIMAL = 4300, 65_536
-
-# Characters of all integers of a state together that have more than `MAX_DECIMAL`.
-MAX_LONG = 262_144
+MAX_LONG = 262_144  # characters of all integers of a state that have more than `MAX_DECIMAL`
 MAX_INTEGER, MIN_INTEGER = 2**63 - 1, -(2**63)
 
 
@@ -41,14 +39,9 @@ class Budget:
         return 32 * self.names
 
 
-# A checkpoint document before its state; each first listing reads that.
-HEADER = Budget(4 << 20, 50_000, 100_000)
-
-# The state as it is written, so that any header fits before it.
-STATE = Budget(28 << 20, 150_000, 900_000)
-
+HEADER = Budget(4 << 20, 50_000, 100_000)  # a document before its state; first listings read it
+STATE = Budget(28 << 20, 150_000, 900_000)  # as it is written, so that any header fits before it
 DOCUMENT = Budget(32 << 20, 200_000, 1_000_000)  # of both together
-
 RECORD = Budget(64 << 10, 1000, 1000)  # a lease or a key
 FILE = Budget(1 << 20, 20_000, 20_000)  # a file that people write, such as `gitckpt.toml`
 
@@ -110,8 +103,7 @@ class _Count:
         self._around: list[tuple[int, bool]] = []
 
     def read(self, bare: str, marks: re.Pattern[str]) -> None:
-        for match in marks.finditer(bare):
-            mark = match[0]
+        for mark in marks.findall(bare):
             if mark == ".":
                 self._parts += self._in_key
                 self._deeper(0, self._parts)
@@ -159,19 +151,19 @@ class _Count:
     def _name(self, parts: int, level: int) -> None:
         self._names += parts
         self._steps += level
-        if self._names > self._limits.names:
-            limit = f"{self._limits.names:,} keys, each part of a dotted one counted"
-            raise Excess(f"more than {limit}")
-        if self._steps > self._limits.steps:
-            limit = f"{self._limits.steps:,} steps from the top, added up"
-            raise Excess(f"keys too deep and too many: more than {limit}")
+        names, steps = self._limits.names, self._limits.steps
+        if self._names > names:
+            raise Excess(f"more than {names:,} keys, each part of a dotted one counted")
+        if self._steps > steps:
+            excess = f"more than {steps:,} steps from the top, added up"
+            raise Excess(f"keys too deep and too many: {excess}")
 
     @staticmethod
-    def _deeper(level: int, more: int) -> int:
-        if level + more > MAX_LEVELS:
+    def _deeper(level: int, parts: int) -> int:
+        if level + parts > MAX_LEVELS:
             limit = f"{MAX_LEVELS:,} levels, the parts of dotted keys counted"
             raise Excess(f"nests deeper than {limit}")
-        return level + more
+        return level + parts
 
 
 def _patterns() -> tuple[re.Pattern[str], re.Pattern[str], re.Pattern[str]]:

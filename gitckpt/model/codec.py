@@ -28,12 +28,12 @@ _RUN = "a run id such as 20261121-201500-add-login"
 
 
 def _checked(
-    is_valid: Callable[[str], object], wanted: str, *, is_optional: bool = False
+    is_valid: Callable[[str], object], expected: str, *, is_optional: bool = False
 ) -> Reader:
     def read(take: TableReader, key: str) -> str | None:
         text = take.optional(key, str) if is_optional else take.required(key, str)
         if text is not None and not is_valid(text):
-            raise take.invalid(key, f"must be {wanted}, not {shown(text)}")
+            raise take.invalid(key, f"must be {expected}, not {shown(text)}")
         return text
 
     return read
@@ -41,9 +41,9 @@ def _checked(
 
 def _line(take: TableReader, key: str) -> str:
     text = take.required(key, str)
-    if not text.strip():
-        raise take.invalid(key, "empty")
-    return text
+    if text.strip():
+        return text
+    raise take.invalid(key, "empty")
 
 
 def _count(take: TableReader, key: str, least: int = 0) -> int | None:
@@ -72,19 +72,17 @@ def _tables(kind: type, take: TableReader, key: str) -> tuple[Any, ...]:
 
 # Values that TOML lacks: strings in the document, listed in `types` by JSON pointer (RFC 6901).
 
-_PLACE = 20  # most digits of an array index in a JSON pointer
-
 
 def put_back(state: dict[str, Any], types: Mapping[str, Any], ref: str) -> dict[str, Any]:
     """Convert the strings that stand for other types back, in place; return the state."""
     long = 0
-    for where, kind in types.items():
-        field = f"types.{where}"
+    for pointer, kind in types.items():
+        field = f"types.{pointer}"
         holder: Any = None
         value: Any = state
         step: Any = None
         try:
-            root, *parts = where.split("/")
+            root, *parts = pointer.split("/")
             if root:
                 raise KeyError(root)
             for part in parts:
@@ -100,20 +98,20 @@ def put_back(state: dict[str, Any], types: Mapping[str, Any], ref: str) -> dict[
             if len(value) > budget.MAX_HEXADECIMAL or "x" not in value or long > budget.MAX_LONG:
                 raise InvalidCheckpoint(ref, field, "an integer of more digits than are allowed")
         try:
-            holder[step] = _lacking(kind, value)
+            holder[step] = _converted(kind, value)
         except ValueError:  # as binascii.Error is
             raise InvalidCheckpoint(ref, field, f"the string there is no {shown(kind)}") from None
     return state
 
 
 def _index(text: str) -> int:
-    is_canonical = text == "0" or text[:1] != "0"
-    if len(text) > _PLACE or not (text.isascii() and text.isdigit()) or not is_canonical:
+    is_index = text == "0" or (text.isascii() and text.isdigit() and text[0] != "0")
+    if not is_index or len(text) > 20:
         raise ValueError(text)
     return int(text)
 
 
-def _lacking(kind: Any, text: str) -> Any:
+def _converted(kind: Any, text: str) -> Any:
     if kind == "null":
         return None
     if kind == "bytes":
@@ -163,10 +161,7 @@ def decode_header(data: bytes, ref: str) -> Checkpoint:
 
 
 def decode_summary(data: bytes, ref: str) -> Checkpoint:
-    """Decode without the state, `[pipeline]` and `[attempt]`, where these stand last.
-
-    They are most of the document of a long pipeline. Faults in them are not detected.
-    """
+    """Decode without state, `[pipeline]` and `[attempt]`; ignore their faults."""
     return _guarded(_decode_summary, data, ref)
 
 
@@ -182,12 +177,12 @@ def _guarded(decode: Callable[[bytes, str], Checkpoint], data: bytes, ref: str) 
 
 
 def _decode(data: bytes, ref: str) -> Checkpoint:
-    end = _end_of_header(data)
-    if end is None:
-        return _checkpoint(_parse(data, ref), ref, with_state=True)
-    budget.require_size(end, budget.HEADER)
-    budget.require(_text(data[:end], ref), budget.HEADER)
-    return _checkpoint(_parse(data, ref, budget.DOCUMENT), ref, with_state=True)
+    limits = budget.HEADER
+    if (end := _end_of_header(data)) is not None:
+        budget.require_size(end, limits)
+        budget.require(_text(data[:end], ref), limits)
+        limits = budget.DOCUMENT
+    return _checkpoint(_parse(data, ref, limits), ref, with_state=True)
 
 
 def _decode_header(data: bytes, ref: str) -> Checkpoint:
@@ -271,7 +266,7 @@ def _checkpoint(table: dict[str, Any], ref: str, *, with_state: bool) -> Checkpo
             reader = TableReader(inner, ref, f"{key.name}.")
             values[key.attribute] = _read_table(_TABLES[key.kind], reader)
     values["state"] = put_back(state, types, ref) if with_state else {}
-    checkpoint = Checkpoint(**values, unknown=take.rest)
+    checkpoint = Checkpoint(**values, unknown=take.unknown)
     if ref.startswith("refs/checkpoints/") and checkpoint.id != ref.rpartition("/")[2]:
         raise take.invalid("id", f"{checkpoint.id} is not the ref's name")
     if (checkpoint.run is None) != (checkpoint.sequence is None):
@@ -285,7 +280,7 @@ def _read_table(kind: type, take: TableReader) -> Any:
     values = {name: read(take, name) for name, read in _readers(kind)}
     # An absent key has the default of the class.
     present = {name: value for name, value in values.items() if value is not None}
-    return kind(**present, unknown=take.rest)
+    return kind(**present, unknown=take.unknown)
 
 
 @functools.cache

@@ -10,8 +10,7 @@ if TYPE_CHECKING:
     from typing import Any
 
 
-# The version that is written, and the highest that is read.
-VERSION = 1
+VERSION = 1  # the version that is written, and the highest that is read
 MESSAGE = 1000  # longest message, in characters
 
 
@@ -22,7 +21,7 @@ class DocumentKey:
     name: str
     kind: str  # the name of its reader in `codec`, or the class of its table
     is_given: bool = False  # whether a caller of `Store.record` may set it
-    shown: str = ""  # its name in `git ckpt show`; "" for none
+    label: str = ""  # its name in `git ckpt show`; "" for none
 
     @property
     def attribute(self) -> str:
@@ -33,25 +32,25 @@ class DocumentKey:
 # In written order, less `version`, `types` and `state`. Declare a new key here, in `Checkpoint`, in
 # `draft.Details` if a caller may set it, and in the table of `docs/format.md`.
 KEYS = (
-    DocumentKey("id", "id", is_given=True, shown="checkpoint"),
-    DocumentKey("run", "run", is_given=True, shown="run"),
-    DocumentKey("parent", "optional id", shown="parent"),
+    DocumentKey("id", "id", is_given=True, label="checkpoint"),
+    DocumentKey("run", "run", is_given=True, label="run"),
+    DocumentKey("parent", "optional id", label="parent"),
     DocumentKey("sequence", "sequence"),
-    DocumentKey("phase", "line", shown="phase"),
-    DocumentKey("timestamp", "timestamp", shown="time"),
-    DocumentKey("git_sha", "commit", shown="commit"),
-    DocumentKey("branch", "text", shown="branch"),
-    DocumentKey("trigger", "trigger", is_given=True, shown="trigger"),
-    DocumentKey("message", "text", is_given=True, shown="message"),
-    DocumentKey("agent", "text", is_given=True, shown="agent"),
-    DocumentKey("forked_from", "optional id", is_given=True, shown="forked from"),
-    DocumentKey("rewound_to", "optional id", is_given=True, shown="back to"),
+    DocumentKey("phase", "line", label="phase"),
+    DocumentKey("timestamp", "timestamp", label="time"),
+    DocumentKey("git_sha", "commit", label="commit"),
+    DocumentKey("branch", "text", label="branch"),
+    DocumentKey("trigger", "trigger", is_given=True, label="trigger"),
+    DocumentKey("message", "text", is_given=True, label="message"),
+    DocumentKey("agent", "text", is_given=True, label="agent"),
+    DocumentKey("forked_from", "optional id", is_given=True, label="forked from"),
+    DocumentKey("rewound_to", "optional id", is_given=True, label="back to"),
     DocumentKey("errors", "required texts", is_given=True),
     DocumentKey("worktree", "Worktree"),
     DocumentKey("imported", "Imported"),
-    DocumentKey("progress", "Progress", is_given=True, shown="progress"),
+    DocumentKey("progress", "Progress", is_given=True, label="progress"),
     DocumentKey("pipeline", "Pipeline", is_given=True),
-    DocumentKey("attempt", "Attempt", is_given=True, shown="attempt"),
+    DocumentKey("attempt", "Attempt", is_given=True, label="attempt"),
 )
 
 # The plain keys in written order; tables follow, `[state]` last.
@@ -68,10 +67,9 @@ def render(fields: dict[str, Any], state: dict[str, Any]) -> bytes:
     # A reader that does not need the state can stop there.
     types: dict[str, str] = {}
     body = toml.dump_state(state, types)
-    known = {key: fields[key] for key in ORDER if key in fields}
-    document = {key: value for key, value in (known | fields).items() if value is not None}
+    in_order = {key: fields[key] for key in ORDER if key in fields} | fields
+    document = {key: value for key, value in in_order.items() if value is not None}
     plain = {key: value for key, value in document.items() if type(value) is not dict}
     tables = {key: value for key, value in document.items() if type(value) is dict}
-    if types:
-        tables = {"types": types} | tables
+    tables = {"types": types} | tables if types else tables
     return f"{toml.dumps(plain | tables)}\n{body}".encode()

@@ -1,18 +1,5 @@
 """Errors for people, each with an exit code and a hint.
 
-    CkptError                1   something failed
-    ├─ UsageError            2   the call itself is wrong
-    │  └─ RunComplete        2   the run to resume is complete
-    ├─ RepositoryError      10   not a usable repository
-    ├─ RunExists             1   a run with that key exists
-    ├─ BusyError            11   a lock is held or a ref moved
-    ├─ NotFoundError        12   no match for a name
-    │  └─ AmbiguousError    12   several matches for a name
-    ├─ InvalidCheckpoint    13   a document that cannot be trusted
-    │  └─ NewerCheckpoint   13   a document of a later version
-    ├─ StateError           13   a state that TOML cannot hold losslessly
-    └─ WorktreeError        14   a directory or worktree in the way
-
 The hook imports this module: keep it free of imports.
 """
 
@@ -38,21 +25,20 @@ class CkptError(Exception):
 
     def __init__(self, message: str, *, hint: str | None = None) -> None:
         super().__init__(message)
-        self.message = message
-        self.hint = hint
+        self.message, self.hint = message, hint
 
     def __reduce__(self) -> tuple[object, ...]:
         # For `pickle` and `copy` with any constructor: process pools hang without it.
-        return _made_again, (type(self), self.args), self.__dict__
+        return _recreate, (type(self), self.args), self.__dict__
 
     def but(self, **changes: object) -> Self:
         """Return a copy with some attributes changed: a raised error is never changed."""
-        other = type(self).__new__(type(self), *self.args)
-        other.__dict__.update(self.__dict__, **changes)
-        return other.with_traceback(self.__traceback__)
+        copy = type(self).__new__(type(self), *self.args)
+        copy.__dict__.update(self.__dict__, **changes)
+        return copy.with_traceback(self.__traceback__)
 
 
-def _made_again(kind: type[CkptError], args: tuple[object, ...]) -> CkptError:
+def _recreate(kind: type[CkptError], args: tuple[object, ...]) -> CkptError:
     return kind.__new__(kind, *args)
 
 
@@ -106,11 +92,8 @@ class RunComplete(UsageError):
         self.results = dict(results)
 
 
-_MOST_SAID = 500
-
-
-def _short(text: str) -> str:
-    return text if len(text) <= _MOST_SAID else f"{text[:_MOST_SAID]}…"
+def _shortened(text: str) -> str:
+    return text if len(text) <= 500 else f"{text[:500]}…"
 
 
 class InvalidCheckpoint(CkptError):
@@ -119,12 +102,10 @@ class InvalidCheckpoint(CkptError):
     exit_code = 13
 
     def __init__(self, ref: str, field: str, problem: str, *, hint: str | None = None) -> None:
-        field, problem = _short(field), _short(problem)  # both may quote a fetched document
+        field, problem = _shortened(field), _shortened(problem)  # both may quote a fetched document
         where = f"{ref}: {field}: " if field else f"{ref}: "
         super().__init__(where + problem, hint=hint)
-        self.ref = ref
-        self.field = field
-        self.problem = problem
+        self.ref, self.field, self.problem = ref, field, problem
 
 
 class NewerCheckpoint(InvalidCheckpoint):
@@ -138,8 +119,7 @@ class StateError(CkptError):
 
     def __init__(self, path: str, problem: str, *, hint: str | None = None) -> None:
         super().__init__(f"{path or '/'}: {problem}", hint=hint)
-        self.path = path
-        self.problem = problem
+        self.path, self.problem = path, problem
 
 
 class WorktreeError(CkptError):

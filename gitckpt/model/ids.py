@@ -12,20 +12,14 @@ from gitckpt.model.errors import NotFoundError, UsageError
 _HEX = frozenset("0123456789abcdef")
 _HYPHENS = (8, 13, 18, 23)
 _SLUG = frozenset("abcdefghijklmnopqrstuvwxyz0123456789-")
-# Characters of an id that are shown to people.
-SHORT = 8
-
-# Shortest prefix of an id that is looked up.
-MIN_PREFIX = 4
-_MAX_SLUG = 50
+SHORT = 8  # characters of an id that are shown to people
+MIN_PREFIX = 4  # shortest prefix of an id that is looked up
 _MAX_RUN_ID = 200  # a file name has at most 255 bytes, and git appends ".lock"
 
 
 def of_commit(oid: str) -> str:
-    """Return a UUID version 4 made of a full oid, as `hooks/hook.sh` does.
-
-    Two hooks that record one commit thus make one checkpoint.
-    """
+    """Return a UUID version 4 made of a full oid, as `hooks/hook.sh` does."""
+    # Two hooks that record one commit thus make one checkpoint.
     return f"{oid[:8]}-{oid[8:12]}-4{oid[13:16]}-8{oid[17:20]}-{oid[20:32]}"
 
 
@@ -70,8 +64,8 @@ def is_oid(text: str) -> bool:
 
 def slug(name: str) -> str:
     """Return a name as the last part of a run id; "run" if nothing is left of it."""
-    kept = "".join(c if c.isascii() and c.isalnum() else " " for c in name.lower())
-    return "-".join(kept.split())[:_MAX_SLUG].rstrip("-") or "run"
+    words = "".join(c if c.isascii() and c.isalnum() else " " for c in name.lower()).split()
+    return "-".join(words)[:50].rstrip("-") or "run"
 
 
 def run_id(stamp: str, name: str, attempt: int = 1) -> str:
@@ -84,11 +78,8 @@ def is_run_id(text: str) -> bool:
     """Return whether a text is a run id, and so safe in a ref and as a directory name."""
     return (
         16 < len(text) <= _MAX_RUN_ID
-        and text[:8].isdigit()
-        and text[8] == "-"
-        and text[9:15].isdigit()
-        and text[15] == "-"
-        and text.isascii()
+        and (text[:8] + text[9:15]).isdigit()
+        and text[8] == text[15] == "-"
         and _SLUG.issuperset(text)
         and not text.endswith("-")
         and "--" not in text
@@ -97,9 +88,8 @@ def is_run_id(text: str) -> bool:
 
 def require_id(text: str) -> None:
     if not is_id(text):
-        text = f"{text:.60}"
-        hint = f"store.find({text!r}) returns that"
-        raise NotFoundError(f"{text!r} is not the full id of a checkpoint", hint=hint)
+        problem = f"{text[:60]!r} is not the full id of a checkpoint"
+        raise NotFoundError(problem, hint=f"store.find({text[:60]!r}) returns that")
 
 
 def require_run_id(text: str) -> str:

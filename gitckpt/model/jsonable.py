@@ -23,8 +23,7 @@ def document(checkpoint: Checkpoint) -> dict[str, Any]:
     types: dict[str, str] = {}
     present = {key: value for key, value in fields(checkpoint).items() if value is not None}
     converted = _plain(dict(checkpoint.state), None, types)
-    whole: dict[str, Any] = plain(present)
-    return whole | ({"types": types} if types else {}) | {"state": converted}
+    return plain(present) | ({"types": types} if types else {}) | {"state": converted}
 
 
 def state(checkpoint: Checkpoint) -> dict[str, Any]:
@@ -88,16 +87,11 @@ def _compare(old: Any, new: Any, path: Any, changes: list[StateChange]) -> None:
             _compare(old.get(key, MISSING), new.get(key, MISSING), (path, key), changes)
     elif type(old) is list and type(new) is list:
         pairs = itertools.zip_longest(old, new, fillvalue=MISSING)
-        for i, (before, after) in enumerate(pairs):
-            _compare(before, after, (path, i), changes)
-    elif not _same(old, new):
-        changes.append(StateChange(toml.pointer(path), old, new))
-
-
-def _same(old: Any, new: Any) -> bool:
-    if type(old) is not type(new):
-        return False
-    # By text, NaN equals itself, and -0.0 or another offset of the same instant is a change.
-    if type(old) in (float, dt.datetime):
-        return repr(old) == repr(new)
-    return bool(old == new)
+        for i, (old_item, new_item) in enumerate(pairs):
+            _compare(old_item, new_item, (path, i), changes)
+    else:
+        # By text, NaN equals itself, and -0.0 or another offset of the same instant is a change.
+        by_text = type(old) in (float, dt.datetime)
+        is_equal = repr(old) == repr(new) if by_text else old == new
+        if type(old) is not type(new) or not is_equal:
+            changes.append(StateChange(toml.pointer(path), old, new))

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterable
+
 from gitckpt.model import ids
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable
-
 
 # Checkpoints that a note lists: notes of thousands of lines, rewritten often, would fill the disk.
 MOST = 20
@@ -15,10 +12,10 @@ MORE = "and older ones: git ckpt list --commit"  # last line of a note whose com
 
 
 def link_line(checkpoint_id: str, phase: str, timestamp: str) -> str:
-    words = " ".join(phase.split())
-    if not words.isprintable():  # `git log` prints notes raw, and the document may be fetched
-        words = "".join(each if each.isprintable() else ascii(each)[1:-1] for each in words)
-    return f"{checkpoint_id} {words} {timestamp}"
+    label = " ".join(phase.split())
+    if not label.isprintable():  # `git log` prints notes raw, and the document may be fetched
+        label = "".join(c if c.isprintable() else ascii(c)[1:-1] for c in label)
+    return f"{checkpoint_id} {label} {timestamp}"
 
 
 def link_id(line: str) -> str:
@@ -30,20 +27,21 @@ def is_full(lines: Iterable[str]) -> bool:
     return MORE in lines
 
 
-def changed(lines: Iterable[str], new: Iterable[str], gone: Collection[str]) -> list[str]:
-    """Return a note with lines added and ids (`gone`) removed; lines by people stay."""
+def changed(lines: Iterable[str], new: Iterable[str], removed: Collection[str]) -> list[str]:
+    """Return a note with lines added and `removed` ids deleted; lines by people stay."""
     lines = list(lines)
     # git's merge of notes may leave a line twice.
     links = {link_id(line): line for line in lines if ids.is_id(link_id(line))}
     links.update((link_id(line), line) for line in new)
-    links = {name: line for name, line in links.items() if name not in gone}
-    shown = dict(sorted(links.items(), key=lambda link: link[1].rpartition(" ")[2])[-MOST:])
-    more = [MORE] if links and (is_full(lines) or len(shown) < len(links)) else []
-    kept = []
+    links = {name: line for name, line in links.items() if name not in removed}
+    newest = dict(sorted(links.items(), key=lambda link: link[1].rpartition(" ")[2])[-MOST:])
+    has_more = links and (is_full(lines) or len(newest) < len(links))
+    note = []
     for line in lines:
         if ids.is_id(link_id(line)):
-            kept += [shown.pop(link_id(line))] if link_id(line) in shown else []
+            note += [newest.pop(link_id(line))] if link_id(line) in newest else []
         elif line != MORE:
-            kept.append(line)
-    kept += [*(line for name, line in links.items() if name in shown), *more]
-    return kept if any(line.strip() for line in kept) else []
+            note.append(line)
+    note += [line for name, line in links.items() if name in newest]
+    note += [MORE] if has_more else []
+    return note if any(line.strip() for line in note) else []

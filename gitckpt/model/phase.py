@@ -14,8 +14,6 @@ STATUSES = ("complete", "failed", "started", "progress", "blocked", "skipped", "
 
 # Typos of "failed": such a name would otherwise count as complete.
 _SLIPS = ("fail", "fails", "failure", "failing")
-_STEP = "step"  # trigger of step checkpoints, which have phases of their own
-_BREAKS = " _.:/"  # typos of the hyphen
 
 
 def split(label: str) -> tuple[str, str]:
@@ -25,11 +23,8 @@ def split(label: str) -> tuple[str, str]:
 
 
 def label(text: str) -> str:
-    """Return the label for `phase-status`, or for a phase alone: complete.
-
-    The part after the last hyphen is a status only if `STATUSES` has it. A slip ("-fail",
-    ".failed", capitals) is refused: a failed phase must not count as complete by mistake.
-    """
+    """Return the label for `phase-status`, or for a phase alone, which is complete."""
+    # A slip ("-fail", ".failed", capitals) is refused: a failed phase must not count as complete.
     name, status = split(text)
     complete = text
     if status not in STATUSES:
@@ -45,53 +40,47 @@ def _is_slip(text: str) -> bool:
     tail = text.lower().rpartition("-")[2]
     if tail in (*STATUSES, *_SLIPS):
         return True
-    for separator in _BREAKS:
+    for separator in " _.:/":  # typos of the hyphen
         tail = tail.rpartition(separator)[2]
     return tail in ("failed", *_SLIPS)
 
 
-# Label of a checkpoint that rewinds a run; it lists the phases that stay complete.
-REWOUND = "rewind-complete"
-
-# Names in labels that are no phases of a run.
-NOT_PHASES = ("run", "commit", "manual", "safety", "rewind")
+REWOUND = "rewind-complete"  # of a checkpoint that rewinds a run; it lists the complete phases
+NOT_PHASES = ("run", "commit", "manual", "safety", "rewind")  # names in labels without a phase
 
 
 def completed_after(
-    completed: dict[str, str], label: str, checkpoint_id: str, kept: Collection[str] | None = None
+    completed: dict[str, str], label: str, checkpoint_id: str, names: Collection[str] | None = None
 ) -> dict[str, str]:
-    """Return the completed phases (phase -> checkpoint) of a run after a checkpoint.
-
-    A phase that starts again is removed, with all that were completed after it.
-    """
-    if label == REWOUND and kept is not None:
-        return {name: id_ for name, id_ in completed.items() if name in kept}
+    """Return the completed phases (phase -> checkpoint) of a run after a checkpoint."""
+    # A phase that starts again is removed, with all that were completed after it.
+    if label == REWOUND and names is not None:
+        return {name: id_ for name, id_ in completed.items() if name in names}
     name, status = split(label)
     if name in NOT_PHASES or status not in ("complete", "skipped", "started"):
         return completed
     if status != "started":
-        others = {phase: id_ for phase, id_ in completed.items() if phase != name}
-        return others | {name: checkpoint_id}
-    phases = list(completed)
-    before = phases[: phases.index(name)] if name in completed else phases
-    return {phase: completed[phase] for phase in before}
+        other_phases = {phase: id_ for phase, id_ in completed.items() if phase != name}
+        return other_phases | {name: checkpoint_id}
+    end = list(completed).index(name) if name in completed else None
+    return dict(list(completed.items())[:end])
 
 
-def carry(fields: dict[str, Any], before: dict[str, Any]) -> None:
+def carry(fields: dict[str, Any], previous: dict[str, Any]) -> None:
     """Copy pipeline and attempt from the last checkpoint; update completed phases."""
-    given, carried = fields.get("pipeline"), before.get("pipeline")
-    pipeline = given or carried
+    new, carried = fields.get("pipeline"), previous.get("pipeline")
+    pipeline = new or carried
     if pipeline is not None:
         is_imported = fields.get("imported") is not None  # then the file lists what is complete
         # Steps are no phases of the pipeline.
-        label = fields["phase"] if fields["trigger"] != _STEP and not is_imported else ""
+        label = fields["phase"] if fields["trigger"] != "step" and not is_imported else ""
         is_fresh = carried is None or fields.get("rewound_to") is not None or is_imported
-        completed = dict((pipeline if is_fresh else before["pipeline"]).get("completed", {}))
-        kept = given.get("completed", {}) if given is not None else None
-        completed = completed_after(completed, label, fields["id"], kept)
+        completed = dict((pipeline if is_fresh else previous["pipeline"]).get("completed", {}))
+        names = new.get("completed", {}) if new is not None else None
+        completed = completed_after(completed, label, fields["id"], names)
         pipeline = {key: value for key, value in pipeline.items() if key != "completed"}
         fields["pipeline"] = pipeline | ({"completed": completed} if completed else {})
-    attempt = before.get("attempt")
+    attempt = previous.get("attempt")
     if fields.get("attempt") is None and attempt is not None:
         ended = ("exit_code", "seconds", "output", "result")
         fields["attempt"] = {key: value for key, value in attempt.items() if key not in ended}

@@ -12,7 +12,6 @@ from gitckpt.model.values import dataclass
 HOUR = 3600 * times.MICRO
 DAY = 24 * HOUR
 Place = tuple[int, str]  # time and id of a checkpoint; the newer one of two has the greater place
-
 ALL: Place = (-(1 << 63), "")  # before every checkpoint
 
 
@@ -64,8 +63,8 @@ class Policy:
 
     @property
     def safeties(self) -> int:
-        keep = self.safety_keep_last
-        return min(keep, self.keep_last) if self.everything else keep
+        limit = self.safety_keep_last
+        return min(limit, self.keep_last) if self.everything else limit
 
     def __post_init__(self) -> None:
         for name in self.__slots__:
@@ -150,17 +149,16 @@ def spans(
 ) -> list[Span]:
     """Return the spans, in UTC, in which to thin candidates (newest first)."""
     groups: dict[tuple[str | None, int, int], list[tuple[Candidate, bool]]] = {}
-    first = min(policy.hourly_after, policy.daily_after)
-    for each in candidates:
-        if each.is_automatic:
-            age = now - each.time
-            length = DAY if age >= policy.daily_after else HOUR
-            is_due = age >= first and not each.is_among(newest.agents) and not each.tagged
-            groups.setdefault((each.line, length, each.time // length), []).append((each, is_due))
+    first_age = min(policy.hourly_after, policy.daily_after)
+    for item in filter(lambda candidate: candidate.is_automatic, candidates):
+        age = now - item.time
+        length = DAY if age >= policy.daily_after else HOUR
+        is_due = age >= first_age and not item.is_among(newest.agents) and not item.tagged
+        groups.setdefault((item.line, length, item.time // length), []).append((item, is_due))
     return [
-        Span("day" if length == DAY else "hour", some[0][0], due)
-        for (_, length, _), some in groups.items()
-        if (due := [each for each, is_due in some[1:] if is_due])
+        Span("day" if length == DAY else "hour", group[0][0], due)
+        for (_, length, _), group in groups.items()
+        if (due := [candidate for candidate, is_due in group[1:] if is_due])
     ]
 
 
@@ -171,10 +169,8 @@ def thinned(candidate: Candidate, span: Span, *, now: int) -> Decision:
 
 
 def apply_to_runs(runs: Sequence[RunCandidate], policy: Policy, *, now: int) -> list[Decision]:
-    """Return a decision for each run, newest first.
-
-    A driven run stays, and so does one that a staying unfinished run refers to.
-    """
+    """Return a decision for each run, newest first."""
+    # A driven run stays, and so does one that a staying unfinished run refers to.
     decided: dict[str, Decision] = {}
     unfinished = 0
     for run in runs:

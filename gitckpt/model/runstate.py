@@ -50,13 +50,13 @@ def status(
     """
     if driven:
         return STALLED if stalled else RUNNING
-    name, how = phase.split(label or newest)
+    name, ending = phase.split(label or newest)
     if name == "run":
-        if how == "complete":
+        if ending == "complete":
             return COMPLETE
         return OPEN if driven is None else CRASHED
     if driven is False:
         return CRASHED
     if not by_driver:
-        return _UNDONE.get(how, OPEN)
-    return _BY_STATUS.get(how, CRASHED) if label is not None else OPEN
+        return _UNDONE.get(ending, OPEN)
+    return _BY_STATUS.get(ending, CRASHED) if label is not None else OPEN

@@ -30,21 +30,19 @@ class TableReader:
     }
 
     def __init__(self, values: Mapping[str, Any], source: str, prefix: str = "") -> None:
-        self.values = values
-        self.source = source
-        self.prefix = prefix
-        self._known: set[str] = set()
+        self.values, self.source, self.prefix = values, source, prefix
+        self._read_keys: set[str] = set()
 
     @property
-    def rest(self) -> dict[str, Any]:
+    def unknown(self) -> dict[str, Any]:
         """The keys that were not read: a later version wrote them."""
-        unread = {key: value for key, value in self.values.items() if key not in self._known}
+        unread = {key: value for key, value in self.values.items() if key not in self._read_keys}
         for key, value in unread.items():
             self._require_storable(key, value)
         return unread
 
     def value(self, key: str, kind: type[T], default: D) -> T | D:
-        self._known.add(key)
+        self._read_keys.add(key)
         if key not in self.values:
             return default
         value = self.values[key]
@@ -89,31 +87,29 @@ class TableReader:
 
     def _require_storable(self, key: str, value: object) -> None:
         # Neither TOML nor the index holds integers beyond 64 bits.
-        waiting = [value]
-        while waiting:
-            value = waiting.pop()
+        values = [value]
+        while values:
+            value = values.pop()
             if type(value) is int and not budget.MIN_INTEGER <= value <= budget.MAX_INTEGER:
                 raise self.invalid(key, f"must be an integer of 64 bits, not {shown(value)}")
-            if isinstance(value, dict):
-                waiting += value.values()
-            elif isinstance(value, list):
-                waiting += value
+            if isinstance(value, dict | list):
+                values += value.values() if isinstance(value, dict) else value
 
-    def wrong(self, key: str, wanted: str, value: object, default: D) -> D:  # noqa: ARG002 - for subclasses
+    def wrong(self, key: str, expected: str, value: object, default: D) -> D:  # noqa: ARG002 - for subclasses
         """Raise for a value of another type; subclasses may return the default."""
-        raise self.invalid(key, f"must be {wanted}, not {shown(value)}")
+        raise self.invalid(key, f"must be {expected}, not {shown(value)}")
 
     def invalid(self, key: str, problem: str) -> InvalidCheckpoint:
         return InvalidCheckpoint(self.source, self.prefix + key, problem)
 
 
-def parse_record(data: bytes, ref: str, what: str, hint: str | None = None) -> dict[str, Any]:
-    """Parse a small document of version 1: `what`, such as "lease"."""
+def parse_record(data: bytes, ref: str, kind: str, hint: str | None = None) -> dict[str, Any]:
+    """Parse a small document of version 1; its `kind`, such as "lease", is for errors."""
     try:
         budget.require_size(len(data), budget.RECORD)
         record = toml.loads(data.decode("utf-8"), budget.RECORD)
     except ValueError as error:
-        raise InvalidCheckpoint(ref, "", f"not a {what}: {error}", hint=hint) from None
+        raise InvalidCheckpoint(ref, "", f"not a {kind}: {error}", hint=hint) from None
     version = record.get("version")
     if type(version) is int and version > 1:
         hint = "upgrade gitckpt: pip install -U gitckpt"
@@ -121,8 +117,8 @@ def parse_record(data: bytes, ref: str, what: str, hint: str | None = None) -> d
     return record
 
 
-def shown(value: object, most: int = 60) -> str:
+def shown(value: object, length: int = 60) -> str:
     try:
-        return f"{value!r:.{most}}"
+        return f"{value!r:.{length}}"
     except ValueError:  # Python prints no integer beyond 4,300 digits; `0x…` can write one
         return "an integer of thousands of digits"

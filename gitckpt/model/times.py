@@ -52,10 +52,8 @@ def to_stamp(instant: int) -> str:
 
 
 def from_text(text: str) -> int:
-    """Return the instant of an RFC 3339 timestamp, or raise `ValueError`.
-
-    A leap second (`:60`) counts as the first instant of the next minute.
-    """
+    """Return the instant of an RFC 3339 timestamp, or raise `ValueError`."""
+    # A leap second (`:60`) counts as the first instant of the next minute.
     clock, offset = _split_offset(text)
     separators = clock[4:5] + clock[7:8] + clock[10:11].upper() + clock[13:14] + clock[16:17]
     if len(clock) < 19 or separators != "--T::":
@@ -83,8 +81,8 @@ def as_datetime(instant: int | str) -> dt.datetime:
         micros = from_text(instant) if isinstance(instant, str) else int(instant)
         return dt.datetime(1970, 1, 1, tzinfo=dt.UTC) + dt.timedelta(microseconds=micros)
     except (TypeError, ValueError, OverflowError):
-        wanted = "microseconds since the epoch or a timestamp"
-        raise UsageError(f"instant: must be {wanted}, not {instant!r:.60}") from None
+        expected = "microseconds since the epoch or a timestamp"
+        raise UsageError(f"instant: must be {expected}, not {instant!r:.60}") from None
 
 
 def as_instant(when: dt.datetime) -> int:
@@ -105,12 +103,11 @@ def is_usual(text: str) -> bool:
 def _ordinal(year: int, month: int, day: int) -> int:
     # As `datetime.date.toordinal`, whose import takes 2 ms.
     leap = year % 4 == 0 and (year % 100 != 0 or year % 400 == 0)
-    if year < 1 or not 1 <= month <= 12 or day < 1:
+    is_month = year >= 1 and 1 <= month <= 12
+    if not is_month or not 1 <= day <= _LENGTHS[month - 1] + (leap and month == 2):
         raise ValueError(f"no such day: {year:04d}-{month:02d}-{day:02d}")
-    if day > _LENGTHS[month - 1] + (leap and month == 2):
-        raise ValueError(f"no such day: {year:04d}-{month:02d}-{day:02d}")
-    before = year - 1
-    days = before * 365 + before // 4 - before // 100 + before // 400
+    years = year - 1
+    days = years * 365 + years // 4 - years // 100 + years // 400
     return days + sum(_LENGTHS[: month - 1]) + (leap and month > 2) + day
 
 

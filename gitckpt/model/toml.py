@@ -31,9 +31,7 @@ _ESCAPES_MULTILINE = {code: text for code, text in _ESCAPES.items() if code != 1
 _MULTILINE_FROM = 60
 # Written forms of keys: each document of a run names all of its phases again.
 _names: dict[str, str] = {}
-
-_NAMES = 2000
-_SHORT_NAME = 100
+_MAX_NAMES, _MAX_NAME = 2000, 100
 # Characters of a document that `_plain` tries: with six per line at least, no budget is too small.
 _SHORT = 4000
 
@@ -73,11 +71,9 @@ def loads(text: str, limits: Budget | None = budget.DOCUMENT) -> dict[str, Any]:
 
 
 def _plain(text: str) -> dict[str, Any] | None:
-    """Read bare keys with plain values in tables of one name; None for anything else.
-
-    Most documents are like that. It reads 100,000 of them in 1 s instead of 9, and a single one
-    without importing `tomllib` (3 ms, and 3 ms for `typing` and `datetime`).
-    """
+    """Read bare keys with plain values in tables of one name; None for anything else."""
+    # Most documents are like that. It reads 100,000 of them in 1 s instead of 9, and a single one
+    # without importing `tomllib` (3 ms, and 3 ms for `typing` and `datetime`).
     import re
 
     line = re.compile(
@@ -122,17 +118,17 @@ class _Writer:
         self.types = types
         self.names = self.steps = self.values = self.long = 0
 
-    def text(self, what: str, limits: Budget) -> str:
+    def text(self, subject: str, limits: Budget) -> str:
         text = "".join(self.parts)
-        for amount, most, unit in (
+        for amount, limit, unit in (
             (len(text) if text.isascii() else len(text.encode()), limits.size, "bytes"),
             (self.names, limits.names, "keys"),
             (self.steps, limits.steps, "steps from the top to its keys, added up"),
             (self.values, limits.values, "values in arrays"),
             (self.long, budget.MAX_LONG, "characters in long integers"),
         ):
-            if amount > most:
-                problem = f"{what} has {amount:,} {unit}; readers accept {most:,}"
+            if amount > limit:
+                problem = f"{subject} has {amount:,} {unit}; readers accept {limit:,}"
                 hint = "keep large data in a file of the worktree, and its path in the state"
                 raise StateError("", problem, hint=hint)
         return text
@@ -180,9 +176,10 @@ class _Writer:
             inner = [self.value(item, (path, i), depth + 1) for i, item in enumerate(value)]
             return f"[{', '.join(inner)}]"
         self.count(len(value), depth)
-        pairs = []
-        for key, item in value.items():
-            pairs.append(f"{_key(key, path)} = {self.value(item, (path, key), depth + 1)}")
+        pairs = [
+            f"{_key(key, path)} = {self.value(item, (path, key), depth + 1)}"
+            for key, item in value.items()
+        ]
         return f"{{{', '.join(pairs)}}}"
 
     def digits(self, value: int, path: Path) -> str:
@@ -190,8 +187,8 @@ class _Writer:
         if len(text) > budget.MAX_DECIMAL:
             self.long += len(text)
         if len(text) > budget.MAX_HEXADECIMAL:
-            problem = f"an integer of {len(text):,} hexadecimal characters"
-            problem += f"; readers accept {budget.MAX_HEXADECIMAL:,}"
+            accepted = f"readers accept {budget.MAX_HEXADECIMAL:,}"
+            problem = f"an integer of {len(text):,} hexadecimal characters; {accepted}"
             raise StateError(pointer(path), problem, hint="store it as bytes")
         return text
 
@@ -222,8 +219,8 @@ def _digits(value: int) -> str:
 
 def _key(key: Any, path: Path) -> str:
     if type(key) is not str:
-        shown = _digits(key) if type(key) is int else repr(key)
-        problem, hint = f"the key {shown} is not a string", "TOML and JSON have string keys only"
+        key_text = _digits(key) if type(key) is int else repr(key)
+        problem, hint = f"the key {key_text} is not a string", "TOML and JSON have string keys only"
         raise StateError(pointer(path), problem, hint=hint)
     if name := _names.get(key):
         return name
@@ -233,7 +230,7 @@ def _key(key: Any, path: Path) -> str:
         name = f'"{key}"'
     else:
         name = _escaped(key, (path, key), multiline=False)
-    if len(key) < _SHORT_NAME and len(_names) < _NAMES:
+    if len(key) < _MAX_NAME and len(_names) < _MAX_NAMES:
         _names[key] = name
     return name
 
@@ -247,8 +244,8 @@ def _escaped(text: str, path: Path, *, multiline: bool = True) -> str:
         text.encode("utf-8")
     except UnicodeEncodeError as error:
         place = pointer(path).encode("utf-8", "backslashreplace").decode()
-        code = f"U+{ord(text[error.start]):04X}"
-        problem = f"holds a lone surrogate ({code}), which UTF-8 cannot encode"
+        code = ord(text[error.start])
+        problem = f"holds a lone surrogate (U+{code:04X}), which UTF-8 cannot encode"
         hint = "decode file names and program output with errors='replace', or store them as bytes"
         raise StateError(place, problem, hint=hint) from None
     if multiline and len(text) >= _MULTILINE_FROM and "\n" in text and not _resembles_header(text):

@@ -17,12 +17,11 @@ if TYPE_CHECKING:
     from typing import Any, NoReturn
 
 __all__ = ["dataclass", "field", "replace"]
-
 _NONE: Any = object()
 
 
 class _Field:
-    __slots__ = ("compared", "default", "factory", "shown")
+    __slots__ = ("compare", "default", "factory", "repr")
 
     def __init__(
         self,
@@ -33,7 +32,7 @@ class _Field:
         repr: bool = True,  # noqa: A002 - the library's name for it
     ) -> None:
         self.default, self.factory = default, default_factory
-        self.compared, self.shown = compare, repr
+        self.compare, self.repr = compare, repr
 
 
 def _dataclass(*, frozen: bool = False, slots: bool = False) -> Callable[[type], type]:
@@ -42,7 +41,7 @@ def _dataclass(*, frozen: bool = False, slots: bool = False) -> Callable[[type],
     def make(cls: type) -> type:
         if not slots or cls.__bases__ != (object,):
             raise TypeError(f"{cls.__qualname__}: a class of values has slots and no bases")
-        return _made(cls, frozen=frozen)
+        return _with_slots(cls, frozen=frozen)
 
     return make
 
@@ -54,24 +53,24 @@ def _replace(value: Any, /, **changes: Any) -> Any:
     return value.__class__(**changes)
 
 
-def _made(cls: type, *, frozen: bool) -> type:
+def _with_slots(cls: type, *, frozen: bool) -> type:
     names = tuple(cls.__annotations__)
     body = dict(cls.__dict__)
     fields = {}
     for name in names:
-        given = body.pop(name, _NONE)
-        fields[name] = given if isinstance(given, _Field) else _Field(default=given)
+        default = body.pop(name, _NONE)
+        fields[name] = default if isinstance(default, _Field) else _Field(default=default)
     for name in ("__dict__", "__weakref__"):
         body.pop(name, None)
     body |= {"__slots__": names, "__match_args__": names}
     body |= {"__qualname__": cls.__qualname__, "__replace__": _replace}
     for name in ("__dataclass_fields__", "__dataclass_params__", "__signature__"):
         body[name] = _Counterpart(fields, frozen=frozen)
-    shown = [name for name in names if fields[name].shown]
-    attributes = attrgetter(*(name for name in names if fields[name].compared))
+    printed = [name for name in names if fields[name].repr]
+    attributes = attrgetter(*(name for name in names if fields[name].compare))
 
     def text(self: Any) -> str:
-        values = ", ".join(f"{name}={getattr(self, name)!r}" for name in shown)
+        values = ", ".join(f"{name}={getattr(self, name)!r}" for name in printed)
         return f"{self.__class__.__qualname__}({values})"
 
     def equal(self: Any, other: Any) -> Any:
@@ -85,11 +84,11 @@ def _made(cls: type, *, frozen: bool) -> type:
     if "__eq__" not in body:
         body["__eq__"] = equal
         body.setdefault("__hash__", hashed if frozen else None)
-    made: Any = type(cls.__name__, (), body)
-    made.__init__ = _initializer(made, fields)
+    result: Any = type(cls.__name__, (), body)
+    result.__init__ = _initializer(result, fields)
     if frozen:
-        _freeze(made, names)
-    return made  # type: ignore[no-any-return]
+        _freeze(result, names)
+    return result  # type: ignore[no-any-return]
 
 
 def _initializer(cls: type, fields: Mapping[str, _Field]) -> Callable[..., None]:
@@ -98,11 +97,11 @@ def _initializer(cls: type, fields: Mapping[str, _Field]) -> Callable[..., None]
     # Set attributes by their slots, past the `__setattr__` of a frozen class.
     setters = {name: cls.__dict__[name].__set__ for name in names}
     in_order = tuple(setters.values())
-    after = cls.__dict__.get("__post_init__")
+    post_init = cls.__dict__.get("__post_init__")
 
     def initialize(self: Any, /, *args: Any, **kwargs: Any) -> None:
-        given = len(args)
-        if given > count or (given and kwargs and not kwargs.keys().isdisjoint(names[:given])):
+        number = len(args)
+        if number > count or (number and kwargs and not kwargs.keys().isdisjoint(names[:number])):
             _refuse(cls, args, kwargs)
         for put, value in zip(in_order, args, strict=False):
             put(self, value)
@@ -111,8 +110,7 @@ def _initializer(cls: type, fields: Mapping[str, _Field]) -> Callable[..., None]
                 setters[name](self, value)
         except KeyError:
             _refuse(cls, args, kwargs)
-        missing = names[given:] if given + len(kwargs) < count else ()
-        for name in missing:
+        for name in names[number:] if number + len(kwargs) < count else ():
             if name not in kwargs:
                 declared = fields[name]
                 if declared.default is not _NONE:
@@ -121,8 +119,8 @@ def _initializer(cls: type, fields: Mapping[str, _Field]) -> Callable[..., None]
                     setters[name](self, declared.factory())
                 else:
                     _refuse(cls, args, kwargs)
-        if after is not None:
-            after(self)
+        if post_init is not None:
+            post_init(self)
 
     return initialize
 
@@ -181,14 +179,15 @@ class _Counterpart:
         cls = self.of
         copied = ("__annotations__", "__module__", "__qualname__")
         body: dict[str, Any] = {name: getattr(cls, name) for name in copied}
-        for name, each in self.fields.items():
-            defaults = {"default": each.default, "default_factory": each.factory}
-            given = {key: value for key, value in defaults.items() if value is not _NONE}
-            body[name] = dataclasses.field(**given, compare=each.compared, repr=each.shown)
-        made: Any = dataclasses.dataclass(frozen=self.frozen)(type(cls.__name__, (), body))
+        for name, field_ in self.fields.items():
+            options: dict[str, Any] = {"default": field_.default, "default_factory": field_.factory}
+            options = {key: value for key, value in options.items() if value is not _NONE}
+            options |= {"compare": field_.compare, "repr": field_.repr}
+            body[name] = dataclasses.field(**options)
+        copy: Any = dataclasses.dataclass(frozen=self.frozen)(type(cls.__name__, (), body))
         if self.attribute == "__signature__":
-            return inspect.signature(made)
-        return getattr(made, self.attribute)
+            return inspect.signature(copy)
+        return getattr(copy, self.attribute)
 
 
 if not TYPE_CHECKING:

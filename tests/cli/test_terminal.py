@@ -18,7 +18,7 @@ import pytest
 
 from gitckpt import Store, UsageError
 from gitckpt.cli import terminal
-from gitckpt.cli.audience import Terminal
+from gitckpt.cli.driver import Terminal
 from tests import forked
 from tests.cli import conftest as cli
 from tests.cli.conftest import Ckpt, Spawn, document, normal, store_text

@@ -38,7 +38,9 @@ def test_the_rest_is_what_nobody_asked_for() -> None:
     take.flag("yes")
     take.map("map")
     take.texts("none")
-    assert take.rest == {key: value for key, value in VALUES.items() if key not in ("yes", "map")}
+    assert take.unknown == {
+        key: value for key, value in VALUES.items() if key not in ("yes", "map")
+    }
 
 
 @pytest.mark.parametrize(

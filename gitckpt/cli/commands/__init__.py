@@ -1,4 +1,4 @@
-"""The commands, one module each: declare options, parse, call the store, print.
+"""The commands: declare options, parse, call the store, print.
 
 Doors: all; `gitckpt.cli.parser.commands` names each.
 """

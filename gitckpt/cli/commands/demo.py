@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import sys
 import tempfile
 from collections.abc import Callable
@@ -50,10 +51,8 @@ echo "job: finished"
 _KILL_AT = "job: build, part 2 of 3"
 _STATE = {"findings": "findings.md", "parts_done": 1}
 _UNFINISHED_FILE = "part_2.py"
-_FINISHED = "import part_1\nimport part_2\nimport part_3\n"
 _LAST_LINES = ["job: research is complete: skipped", "job: build, part 2 of 3"]
 _LAST_LINES += ["job: build, part 3 of 3", "job: finished"]
-_ENDED_BY_SIGKILL = -9
 _PACKAGE_DIR = os.path.abspath(os.path.join(__file__, *[os.pardir] * 4))
 
 
@@ -62,8 +61,7 @@ def run_demo(directory: str | None = None) -> bool:
     demo = _Demo(_make_scratch(directory))
     demo.prepare()
     demo.start_and_kill_job()
-    demo.destroy_files()
-    demo.look()
+    demo.list_checkpoints()
     demo.rewrite_history()
     demo.resume()
     demo.finish_job()
@@ -118,31 +116,29 @@ class _Demo:
         self.print_command(f"{command} &")
         job = Child(self.shell(f"exec env {command} 2>&1"), self.env, own_group=True)
         try:
-            line = b""
-            while line != _KILL_AT.encode():
-                line = job.read_line()
+            line = ""
+            while line != _KILL_AT:
+                line = job.read_line().decode("utf-8", "replace")
                 if not line:
                     hint = f"look at it: cd {shell_word(self.project)} && sh job.sh"
                     raise CkptError("the job of the demo ended early", hint=hint)
-                terminal.out(line.decode("utf-8", "replace"))
+                terminal.out(line)
         finally:
             code = job.kill_group()
         self.say("… but a power cut, or kill -9, comes in between. The job cannot react to that.")
         self.print_command(f"kill -KILL -- -{job.pid}")
-        self.prove("the job was killed while it worked", code == _ENDED_BY_SIGKILL)
+        self.prove("the job was killed while it worked", code == -signal.SIGKILL)
         self.files = _files(self.project)
         lost = self.files.pop(_UNFINISHED_FILE, None)
         status = self.ask("git status --short").splitlines()
         self.status = [line for line in status if not line.endswith(f" {_UNFINISHED_FILE}")]
         loss = f"all that is lost is {_UNFINISHED_FILE}, which no checkpoint holds yet"
         self.prove(loss, lost is not None)
-
-    def destroy_files(self) -> None:
         self.say("It gets worse: a cleanup deletes every file that was not committed.")
         self.show("git reset --quiet --hard && git clean --quiet --force -d")
         self.show("ls")
 
-    def look(self) -> None:
+    def list_checkpoints(self) -> None:
         self.research = self.newest("research-complete")
         self.checkpoint = self.newest("build-progress")
         self.say("What there is to go back to:")
@@ -169,8 +165,8 @@ class _Demo:
         status = self.show_and_ask("git status --short").splitlines()
         names = ", ".join(sorted(self.files))
         self.prove(f"same files as before the crash ({names})", _files(path) == self.files)
-        is_same = status == self.status
-        self.prove("same status as before the crash: what was staged is staged", is_same)
+        proof = "same status as before the crash: what was staged is staged"
+        self.prove(proof, status == self.status)
         self.prove("same state as before the crash", state == _STATE)
         self.prove("same commit as before the crash", self.ask("git rev-parse HEAD") == self.commit)
 
@@ -180,18 +176,20 @@ class _Demo:
         job_lines = [line for line in output if line.startswith("job: ")]
         self.prove("research and part 1 were not done again", job_lines == _LAST_LINES)
         app = _files(self.cwd).get("app.py", b"")
-        self.prove("the work is whole", app.endswith(_FINISHED.encode()))
+        self.prove(
+            "the work is whole", app.endswith(b"import part_1\nimport part_2\nimport part_3\n")
+        )
         self.show("git ckpt list")
 
     def conclude(self) -> bool:
-        good = all(self.proofs)
+        is_proved = all(self.proofs)
         success = "Killed, its files deleted, its commit amended: "
         success += "the job finished, and no work was lost."
         failure = "NOT everything came back as it was: see the lines that begin with FAILED."
-        self.say(success if good else failure)
+        self.say(success if is_proved else failure)
         terminal.out(f"The scratch repository is {self.project}")
         terminal.out(f"Delete it when you have seen it: {shell_word(self.scratch)}")
-        return good
+        return is_proved
 
     def say(self, text: str) -> None:
         terminal.out()
@@ -215,13 +213,12 @@ class _Demo:
         return self.ask(text, terminal.out)
 
     def ask(self, text: str, echo: Callable[[str], None] = lambda _: None) -> str:
-        done = Child(self.shell(text), self.env).communicate()
-        for output in (done.err, done.out):
-            if output:
-                for line in output.decode("utf-8", "replace").removesuffix("\n").split("\n"):
-                    echo(line)
-        self.require(text, done.code)
-        return os.fsdecode(done.out).removesuffix("\n")
+        result = Child(self.shell(text), self.env).communicate()
+        for output in filter(None, (result.err, result.out)):
+            for line in output.decode("utf-8", "replace").removesuffix("\n").split("\n"):
+                echo(line)
+        self.require(text, result.code)
+        return os.fsdecode(result.out).removesuffix("\n")
 
     def newest(self, label: str) -> str:
         return self.ask(f"git ckpt list --phase {label} -n 1 | cut -c 1-8")
@@ -229,12 +226,11 @@ class _Demo:
     def require(self, text: str, code: int) -> None:
         if code != 0:
             problem = f"a command of the demo failed with exit code {code}: {text}"
-            hint = f"look at it: cd {shell_word(self.cwd)}"
-            raise CkptError(problem, hint=hint)
+            raise CkptError(problem, hint=f"look at it: cd {shell_word(self.cwd)}")
 
-    def prove(self, what: str, holds: bool) -> None:
-        self.proofs.append(holds)
-        terminal.out(f"  {'ok' if holds else 'FAILED'}: {what}")
+    def prove(self, claim: str, is_true: bool) -> None:
+        self.proofs.append(is_true)
+        terminal.out(f"  {'ok' if is_true else 'FAILED'}: {claim}")
 
     def shell(self, text: str) -> list[str]:
         # A `Child` has no working directory of its own.
@@ -251,12 +247,10 @@ def _sealed_environment(scratch: str) -> dict[str, str]:
     os.chmod(program, 0o700)
     with open(os.path.join(inner, "gitconfig"), "w", encoding="utf-8") as file:
         file.write("[gc]\n\tauto = 0\n[advice]\n\tdetachedHead = false\n")
-    env = {
-        name: value
-        for name, value in environment().items()
-        if not name.startswith("GIT_") or name == "GIT_EXEC_PATH"
-    }
-    env.pop("GITCKPT_SKIP", None)
+    env = environment()
+    for name in list(env):
+        if name == "GITCKPT_SKIP" or (name.startswith("GIT_") and name != "GIT_EXEC_PATH"):
+            del env[name]
     return env | {
         "PATH": os.path.join(inner, "bin") + os.pathsep + env.get("PATH", os.defpath),
         "PYTHONPATH": os.pathsep.join(filter(None, [_PACKAGE_DIR, env.get("PYTHONPATH")])),
@@ -274,9 +268,7 @@ def _files(top: str) -> dict[str, bytes]:
     for parent, directories, names in os.walk(top):
         if parent == top:
             directories[:] = [name for name in directories if name not in (".git", ".ckpt")]
-        for name in names:
-            path = os.path.join(parent, name)
-            if name != ".git":
-                with open(path, "rb") as file:
-                    contents[os.path.relpath(path, top)] = file.read()
+        for path in (os.path.join(parent, name) for name in names if name != ".git"):
+            with open(path, "rb") as file:
+                contents[os.path.relpath(path, top)] = file.read()
     return contents

@@ -18,14 +18,12 @@ if TYPE_CHECKING:
 
     from gitckpt.store.store import Store
 
-_LONG = 60
 # A patch for `git apply`, whatever the user's settings are.
 _PATCH = (
     *("--binary", "--full-index", "--no-ext-diff", "--no-textconv", "--no-renames"),
     *("--no-relative", "--src-prefix=a/", "--dst-prefix=b/", "--unified=3"),
     *("--inter-hunk-context=0", "--submodule=short", "--ignore-submodules=none"),
 )
-
 _DASHES = "put paths behind two dashes: git ckpt diff ID -- PATH"
 
 
@@ -48,20 +46,20 @@ def diff(
     """
     paths = paths or []
     options.refuse(len(ids) > 2, f"diff takes one or two ids, not {len(ids)}", _DASHES)
-    alone = "--state takes two ids: a worktree has no state"
+    problem = "--state takes two ids: a worktree has no state"
     hint = "see the state of one: git ckpt show ID --state"
-    options.refuse(state and len(ids) == 1, alone, hint)
+    options.refuse(state and len(ids) == 1, problem, hint)
     hint = "take --stat, --binary and the paths away, or --state"
     options.refuse(state and (stat or paths or binary), "--state leaves the files out", hint)
     hint = "--binary makes a patch, --stat only says how much has changed"
     options.refuse(binary and stat, "--stat and --binary exclude each other", hint)
     with open_store() as store:
-        old, *rest = (store.read(_find(store, text)) for text in ids)
-        new = rest[0] if rest else None
+        checkpoints = [store.read(_find(store, text)) for text in ids]
+        old, new = checkpoints[0], checkpoints[1] if len(ids) > 1 else None
         if not state:
-            how = _PATCH if binary else ["--stat"] if stat else []
+            style = _PATCH if binary else ["--stat"] if stat else []
             with terminal.waiting("comparing files"):
-                patch = store.diff(old, new, paths=paths, options=how)
+                patch = store.diff(old, new, paths=paths, options=style)
             terminal.out_patch(patch)
         if new is not None and not paths and not stat and not binary:
             _print_states(store, old, new)
@@ -81,22 +79,18 @@ def _print_states(store: Store, old: Checkpoint, new: Checkpoint) -> None:
     if changes:
         terminal.out(terminal.heading(f"state {old.id[:8]}..{new.id[:8]}"))
     for change in changes:
-        where = change.pointer
+        place, values = change.pointer, (change.old, change.new)
         if change.is_added:
-            terminal.out(f"+ {where} = {_literal(change.new)}")
+            terminal.out(f"+ {place} = {_literal(change.new)}")
         elif change.is_removed:
-            terminal.out(f"- {where} = {_literal(change.old)}")
-        elif _are_long_texts(change.old, change.new):
-            terminal.out(f"~ {where}:")
+            terminal.out(f"- {place} = {_literal(change.old)}")
+        elif all(type(value) is str for value in values) and max(map(len, values)) > 60:
+            terminal.out(f"~ {place}:")
             texts = change.old.splitlines(), change.new.splitlines()
             for line in list(difflib.unified_diff(*texts, lineterm="", n=2))[2:]:
                 terminal.out(f"    {line}")
         else:
-            terminal.out(f"~ {where}: {_literal(change.old)} -> {_literal(change.new)}")
-
-
-def _are_long_texts(*values: Any) -> bool:
-    return all(type(value) is str for value in values) and max(map(len, values)) > _LONG
+            terminal.out(f"~ {place}: {_literal(change.old)} -> {_literal(change.new)}")
 
 
 def _literal(value: Any) -> str:

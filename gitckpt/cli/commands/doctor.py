@@ -1,6 +1,8 @@
-"""`git ckpt doctor`."""
+"""`git ckpt doctor`, `verify` and `notes`."""
 
 from __future__ import annotations
+
+from collections import Counter
 
 from gitckpt import __version__
 from gitckpt.cli import options, terminal
@@ -8,9 +10,10 @@ from gitckpt.cli.opening import open_store
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
-_LABEL = 14
+    from gitckpt.model.errors import Finding
+    from gitckpt.store.audit.verification import Report
 
 
 @options.usage("""
@@ -31,7 +34,7 @@ def doctor(as_json: bool = False) -> int:
     else:
         for name, value in {"gitckpt": __version__, **_for_people(facts)}.items():
             label = f"{name.replace('_', ' ')}:"
-            terminal.out(f"{label:<{_LABEL}} {value}")
+            terminal.out(f"{label:<14} {value}")
         for finding in findings:
             terminal.out_finding(finding)
         if not findings:
@@ -40,18 +43,92 @@ def doctor(as_json: bool = False) -> int:
 
 
 def _for_people(facts: Mapping[str, str | int | None]) -> dict[str, str | int | None]:
-    shown = dict(facts)
-    foreign, files, size = map(shown.pop, ("foreign_refs", "leftover_files", "leftover_bytes"))
-    started, ended = map(shown.pop, ("maintenance_started", "maintenance_ended"))
-    outcome = shown["maintenance"] = shown.pop("maintenance_outcome")
+    texts = dict(facts)
+    foreign, files, size = map(texts.pop, ("foreign_refs", "leftover_files", "leftover_bytes"))
+    started, ended = map(texts.pop, ("maintenance_started", "maintenance_ended"))
+    outcome = texts["maintenance"] = texts.pop("maintenance_outcome")
     if started is not None:
-        end = f" at {ended}" if ended is not None else ""
-        shown["maintenance"] = f"{started}, {outcome}{end}"
+        texts["maintenance"] = f"{started}, {outcome}{'' if ended is None else f' at {ended}'}"
     if foreign:
-        refs = terminal.count(int(foreign), "ref")
-        shown["foreign_refs"] = f"{refs} of another tool below refs/checkpoints"
+        texts["foreign_refs"] = (
+            f"{terminal.count(int(foreign), 'ref')} of another tool below refs/checkpoints"
+        )
     if files:
         amount = f"{terminal.count(int(files), 'file')} of killed processes"
         amount += f", {terminal.size(int(size or 0))}"
-        shown["leftovers"] = f"{amount}; to delete: git ckpt expire"
-    return shown
+        texts["leftovers"] = f"{amount}; to delete: git ckpt expire"
+    return texts
+
+
+_MAX_PRINTED = 20  # findings of one kind
+
+
+@options.usage("""
+[ID…]  Only these checkpoints or runs.
+--repair  Repair derived data; changes and deletes no checkpoint.
+--contents  Read every object of the repository as well.
+--json  Print one JSON document.
+""")
+def verify(
+    ids: list[str] | None = None,
+    repair: bool = False,
+    contents: bool = False,
+    as_json: bool = False,
+) -> int:
+    """Check every checkpoint, and all that checkpoints need.
+
+    Checks documents, refs, objects, runs, links, leases, worktrees and the index; with --contents,
+    the contents of files. Of named checkpoints, the history before their commits is not checked.
+    Exits with 1 if something is wrong and was not repaired.
+    """
+    problem = "--contents reads the whole repository"
+    options.refuse(ids and contents, problem, "leave it out, or the ids")
+    with open_store() as store, terminal.waiting("looking at checkpoints, and what they need"):
+        only = [store.run_named(text) or store.find(text) for text in ids] if ids else None
+        report = store.verify(repair=repair, contents=contents, only=only, progress=_show_progress)
+    if as_json:
+        keys = "code object sentence cure repaired"
+        findings = [terminal.attributes(finding, keys) for finding in report.findings]
+        terminal.out_json({"checked": dict(report.checked), "findings": findings})
+    else:
+        _print_findings(report.findings)
+        terminal.remark(_summary(report))
+    for sentence in report.refused:
+        terminal.warn(f"not repaired: {sentence}")
+    return 0 if report.is_clean else 1
+
+
+def _show_progress(count: int, total: int) -> None:
+    terminal.progress(f"reading objects: {100 * count // total}% ({count}/{total})")
+
+
+def _print_findings(findings: Sequence[Finding]) -> None:
+    counts: Counter[str] = Counter()
+    for finding in findings:
+        counts[finding.code] += 1
+        if counts[finding.code] <= _MAX_PRINTED:
+            terminal.out_finding(finding)
+    for code, count in counts.items():
+        if count > _MAX_PRINTED:
+            excess = f": {count - _MAX_PRINTED} more; all of them: git ckpt verify --json"
+            terminal.out(terminal.heading(code), excess)
+
+
+def _summary(report: Report) -> str:
+    summary = f"looked at {terminal.count(report.checked['checkpoints'], 'checkpoint')}: "
+    summary += (
+        terminal.count(len(report.findings), "finding") if report.findings else "nothing is wrong"
+    )
+    repaired = sum(finding.repaired for finding in report.findings)
+    return f"{summary}, {repaired} repaired" if repaired else summary
+
+
+def notes() -> None:
+    """Write pending notes now, so that git log shows them.
+
+    See git log --notes=checkpoints. git ckpt save and list write notes at most once a minute, and
+    maintenance does once a day.
+    """
+    with open_store() as store, terminal.waiting("writing notes"):
+        is_written = store.write_notes()
+    terminal.remark("the notes have every link by now" if is_written else "no link was waiting")

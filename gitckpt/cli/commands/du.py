@@ -17,16 +17,14 @@ if TYPE_CHECKING:
 
     from gitckpt.store.usage import Amount, Usage
 
-    # What, which one, number, bytes, state.
+    # Kind, name, number, bytes, state.
     UsageRow = tuple[str, str, int | None, int | None, str]
 
 _COLUMNS = ("WHAT", "NUMBER", "ON DISK", "STATE")
-# Worktrees that are shown by default, the largest.
-_SHOWN = 5
-
-# Bytes from which on advice is given on freeing them, except for leftovers.
-_WORTH = 1_000_000
-
+_MAX_WORKTREES = 5  # shown by default, the largest
+_MIN_ADVISED = (
+    1_000_000  # bytes from which on advice is given on freeing them, except for leftovers
+)
 _AMOUNTS = ("checkpoints", "files", "leases", "links", "refs")
 _FILES = ("run_files", "index", "private")
 _TEXTS = {
@@ -62,15 +60,14 @@ def du(runs: bool = False, as_json: bool = False) -> None:
     if as_json:
         terminal.out_json(_as_json(usage))
         return
-    shown = _SHOWN if terminal.is_terminal() and not runs else len(usage.worktrees)
-    rows = list(_rows(usage, shown))
+    limit = _MAX_WORKTREES if terminal.is_terminal() and not runs else len(usage.worktrees)
+    rows = list(_rows(usage, limit))
     if terminal.is_terminal():
-        kept = ("checkpoints", "worktree")
-        terminal.table(_COLUMNS, [_cells(row) for row in rows if row[2] != 0 or row[0] in kept])
+        always = ("checkpoints", "worktree")
+        terminal.table(_COLUMNS, [_cells(row) for row in rows if row[2] != 0 or row[0] in always])
     else:
-        for what, which, number, size, state in rows:
-            amounts = ("" if value is None else str(value) for value in (number, size))
-            terminal.out_row((what, which, *amounts, state))
+        for row in rows:
+            terminal.out_row("" if cell is None else str(cell) for cell in row)
     if not usage.is_complete:
         problem = "an object is damaged, so the numbers are incomplete"
         terminal.warn(f"{problem}: git ckpt verify --contents")
@@ -78,7 +75,7 @@ def du(runs: bool = False, as_json: bool = False) -> None:
         terminal.remark(line)
 
 
-def _rows(usage: Usage, shown: int) -> Iterator[UsageRow]:
+def _rows(usage: Usage, limit: int) -> Iterator[UsageRow]:
     def amount(name: str) -> UsageRow:
         value: Amount = getattr(usage, name)
         return name, "", value.number, value.bytes, ""
@@ -86,12 +83,12 @@ def _rows(usage: Usage, shown: int) -> Iterator[UsageRow]:
     worktrees, leftovers = usage.worktrees, usage.leftovers
     yield from map(amount, _AMOUNTS)
     yield "worktrees", "", len(worktrees), sum(tree.bytes for tree in worktrees), ""
-    for tree in worktrees[:shown]:
+    for tree in worktrees[:limit]:
         yield "worktree", tree.run or tree.path, tree.files, tree.bytes, tree.status
-    if rest := worktrees[shown:]:
-        more = f"{len(rest)} more: git ckpt du --runs"
-        number, size = sum(tree.files for tree in rest), sum(tree.bytes for tree in rest)
-        yield "worktree", more, number, size, ""
+    if hidden := worktrees[limit:]:
+        name = f"{len(hidden)} more: git ckpt du --runs"
+        number, size = sum(tree.files for tree in hidden), sum(tree.bytes for tree in hidden)
+        yield "worktree", name, number, size, ""
     yield from map(amount, _FILES)
     number = sum(leftover.number for leftover in leftovers)
     yield "leftovers", "", number, sum(leftover.bytes for leftover in leftovers), ""
@@ -102,38 +99,36 @@ def _rows(usage: Usage, shown: int) -> Iterator[UsageRow]:
 
 
 def _cells(row: UsageRow) -> list[str]:
-    what, which, number, size, state = row
-    label = f"  {terminal.near(which) if which.startswith('/') else which}"
+    kind, name, number, size, state = row
+    label = f"  {terminal.near(name) if name.startswith('/') else name}" if name else _TEXTS[kind]
     amount = "" if number is None else str(number)
-    if number is not None and what in _UNITS:
-        amount = terminal.count(number, _UNITS[what])
-    shown_size = "in reftables" if size is None else terminal.size(size)
-    return [label if which else _TEXTS[what], amount, shown_size, state]
+    if number is not None and kind in _UNITS:
+        amount = terminal.count(number, _UNITS[kind])
+    return [label, amount, "in reftables" if size is None else terminal.size(size), state]
 
 
 def _advice(usage: Usage) -> Iterator[str]:
-    due = sum(leftover.due for leftover in usage.leftovers)
-    if due:
+    if due := sum(leftover.due for leftover in usage.leftovers):
         size = terminal.size(sum(leftover.due_bytes for leftover in usage.leftovers))
         files = terminal.count(due, "file")
         yield f"{files} of killed processes, {size}; to delete: git ckpt expire"
     size_of_all = (usage.checkpoints.bytes or 0) + (usage.files.bytes or 0)
-    if usage.checkpoints.number and size_of_all >= _WORTH:
+    if usage.checkpoints.number and size_of_all >= _MIN_ADVISED:
         yield "to see what is due to go: git ckpt expire --dry-run; to free its space: git gc"
     loose = usage.loose
-    if loose.bytes is not None and loose.bytes >= _WORTH:
+    if loose.bytes is not None and loose.bytes >= _MIN_ADVISED:
         objects = terminal.count(loose.number, "loose object")
         yield f"{objects}, {terminal.size(loose.bytes)}; to pack: git gc"
     for status, cure in (
         ("complete", "each goes when its checkpoints expire: git ckpt expire --dry-run"),
         ("unfinished", "each stays until its run is complete: git ckpt finish RUN"),
     ):
-        number = sum(tree.bytes for tree in usage.worktrees if tree.status == status)
-        if number >= _WORTH:
-            yield f"{terminal.size(number)} in worktrees of {status} runs; {cure}"
-    kept = [tree.path for tree in usage.worktrees if tree.status in (CHECKPOINT, REMOVED)]
-    if kept:  # of any size: no other command reports them
-        command = mounts.way_to_remove(kept[0] if len(kept) == 1 else "PATH")
+        size_of_trees = sum(tree.bytes for tree in usage.worktrees if tree.status == status)
+        if size_of_trees >= _MIN_ADVISED:
+            yield f"{terminal.size(size_of_trees)} in worktrees of {status} runs; {cure}"
+    paths = [tree.path for tree in usage.worktrees if tree.status in (CHECKPOINT, REMOVED)]
+    if paths:  # of any size: no other command reports them
+        command = mounts.way_to_remove(paths[0] if len(paths) == 1 else "PATH")
         yield f"worktrees of checkpoints and of removed runs stay; to remove: {command}"
 
 
@@ -142,8 +137,8 @@ def _as_json(usage: Usage) -> dict[str, Any]:
     worktree, leftover = "path run status files bytes", "kind number bytes due due_bytes"
     return {
         **{name: terminal.attributes(getattr(usage, name), "number bytes") for name in amounts},
-        "worktrees": [terminal.attributes(each, worktree) for each in usage.worktrees],
-        "leftovers": [terminal.attributes(each, leftover) for each in usage.leftovers],
+        "worktrees": [terminal.attributes(entry, worktree) for entry in usage.worktrees],
+        "leftovers": [terminal.attributes(entry, leftover) for entry in usage.leftovers],
         "bytes": usage.bytes,
         "complete": usage.is_complete,
     }

@@ -1,6 +1,8 @@
-"""`git ckpt init`, `uninit` and `hook`."""
+"""`git ckpt init`, `uninit`, `hook`, `demo`, `allow` and `completion`."""
 
 from __future__ import annotations
+
+import os
 
 from gitckpt.cli import options, terminal
 from gitckpt.cli.opening import login_shell_advice, open_store
@@ -17,16 +19,15 @@ def init(hooks: str = "auto") -> None:
     Installs hooks, settings and gitckpt.toml.
     """
     with open_store() as store:
-        done = store.install(hooks)
+        result = store.install(hooks)
         store.policy()  # warns, or asks, if gitckpt.toml weakens defaults
-    for sentence in done.changed:
+    for sentence in result.changed:
         terminal.out(sentence)
-    for line in (*done.advice, login_shell_advice()):
-        if line is not None:
-            terminal.remark(line)
-    if not done.changed:
+    for line in filter(None, (*result.advice, login_shell_advice())):
+        terminal.remark(line)
+    if not result.changed:
         terminal.out("already initialised; nothing changed")
-    if done.mode in ("config", "files"):
+    if result.mode in ("config", "files"):
         terminal.remark("every commit records a checkpoint now; see them: git ckpt list")
 
 
@@ -36,10 +37,10 @@ def uninit() -> None:
     Lines of others in hooks stay, too.
     """
     with open_store(any_git=True) as store:
-        done = store.uninstall()
-    for sentence in done.changed or ["not initialised; nothing changed"]:
+        result = store.uninstall()
+    for sentence in result.changed or ["not initialised; nothing changed"]:
         terminal.out(sentence)
-    for line in done.advice:
+    for line in result.advice:
         terminal.remark(line)
 
 
@@ -66,3 +67,124 @@ def demo(dir_: str | None = None) -> None:
 
     if not run_demo(dir_):
         raise CkptError("the demo did not prove what it should", hint="read its last lines")
+
+
+@options.usage("""
+-n, --dry-run  Print what would be allowed; change nothing.
+--forget  Withdraw what was allowed here; built-in values apply again.
+--secret PATH|DIGEST  Declare that a file, or a text with this digest, is no secret.
+--json  Print one JSON document.
+""")
+def allow(
+    dry_run: bool = False, forget: bool = False, secret: str | None = None, as_json: bool = False
+) -> None:
+    """Approve settings in gitckpt.toml that weaken the defaults.
+
+    Prints them. Without approval, a gitckpt.toml that comes with a branch can only be stricter. The
+    approval counts in this clone, until a value changes. With --secret, gitckpt stops warning about
+    a file or a text; git ckpt show prints both.
+    """
+    if secret is not None:
+        alone = "--secret settles that alone"
+        options.refuse(dry_run or forget or as_json, alone, "leave out the other option")
+        _settle(secret)
+        return
+    options.refuse(
+        forget and (dry_run or as_json), "--forget shows nothing", "leave out the other option"
+    )
+    with open_store() as store:
+        if forget:
+            change = "built-in values apply again where gitckpt.toml weakens them"
+            terminal.remark(change if store.disallow() else "nothing was allowed here")
+            return
+        loosening = store.loosened()
+        if loosening is not None and not loosening.is_allowed and not dry_run:
+            store.allow(loosening)
+    values = loosening.values if loosening is not None else {}
+    if as_json:
+        is_allowed = loosening is None or loosening.is_allowed or not dry_run
+        pairs = values.items()
+        rows = [{"key": key, "value": new, "instead": old} for key, (new, old) in pairs]
+        terminal.out_json({"allowed": is_allowed, "loosened": rows})
+        return
+    for key, (value, instead) in values.items():
+        terminal.out(f"{key}: {_difference(value, instead)}")
+    if loosening is None:
+        remark = "gitckpt.toml does not weaken the defaults"
+    elif loosening.is_allowed:
+        remark = "all of it was allowed before"
+    elif dry_run:
+        remark = "built-in values apply until you allow that: git ckpt allow"
+    else:
+        remark = "allowed in this clone until a value changes; to undo: git ckpt allow --forget"
+    terminal.remark(remark)
+
+
+def _difference(value: object, instead: object) -> str:
+    # In full: the person who allows it has to see all.
+    if not isinstance(value, list) or not isinstance(instead, list):
+        return f"{value}, not {instead}"
+    added = ", ".join(pattern for pattern in value if pattern not in instead)
+    removed = ", ".join(pattern for pattern in instead if pattern not in value)
+    return "; ".join(filter(None, (added and f"with {added}", removed and f"without {removed}")))
+
+
+def _settle(secret: str) -> None:
+    from gitckpt.store.secrets import is_digest  # no other option needs it
+
+    with open_store() as store:
+        path = os.path.join(store.worktree or "", secret)
+        hint = "name a path from the top of the worktree, or a digest: git ckpt show ID"
+        is_missing = not is_digest(secret) and not os.path.lexists(path)
+        options.refuse(is_missing, f"there is no file {secret!r}", hint)
+        is_new = store.settle(secret)
+    change = "is no suspect on this machine now" if is_new else "was no suspect before"
+    terminal.remark(f"{secret} {change}")
+
+
+BASH = """\
+# Completion for `git ckpt` (found by git's own completion) and for `git-ckpt`.
+_git_ckpt() {
+    local i start=1
+    for ((i = 1; i < ${#COMP_WORDS[@]}; i++)); do
+        [ "${COMP_WORDS[i]}" = ckpt ] && { start=$((i + 1)); break; }
+    done
+    local IFS=$'\\n'
+    COMPREPLY=($(git-ckpt complete -- "${COMP_WORDS[@]:start:COMP_CWORD-start+1}" 2>/dev/null))
+}
+complete -o default -F _git_ckpt git-ckpt
+"""
+ZSH = """\
+#compdef git-ckpt
+# Completion for `git ckpt` and for `git-ckpt`: put it into a directory of $fpath as _git-ckpt.
+_git-ckpt() {
+    local -a found
+    found=("${(@f)$(git-ckpt complete -- "${(@)words[2,CURRENT]}" 2>/dev/null)}")
+    compadd -a found || _files
+}
+_git-ckpt "$@"
+"""
+FISH = """\
+# Completion for `git ckpt` and for `git-ckpt`.
+function __git_ckpt_complete
+    set -l words (commandline -opc) (commandline -ct)
+    set -l at (contains -i -- ckpt $words); or set at 1
+    git-ckpt complete -- $words[(math $at + 1)..-1] 2>/dev/null
+end
+complete -c git -n 'contains ckpt (commandline -opc)' -a '(__git_ckpt_complete)'
+complete -c git-ckpt -a '(__git_ckpt_complete)'
+"""
+SCRIPTS = {"bash": BASH, "zsh": ZSH, "fish": FISH}
+
+
+@options.usage("""
+bash|zsh|fish  The shell that reads the script.
+""")
+def completion(shell: str) -> None:
+    """Print a script for the completion of a shell.
+
+    Evaluate it in the start-up file of the shell.
+    """
+    hint = f"known shells: {', '.join(SCRIPTS)}"
+    options.refuse(shell not in SCRIPTS, f"no completion for {shell!r}", hint)
+    terminal.out_bytes(SCRIPTS[shell].encode())

@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from typing import Any
 
     from gitckpt.store.records.entry import CheckpointInfo
-    from gitckpt.store.store import Store
 
 _COLUMNS = ("ID", "AGE", "RUN", "PHASE", "COMMIT", "BRANCH", "FILES", "MESSAGE")
 _NEWEST = 20
@@ -59,7 +58,7 @@ def list_(
         raise NotFoundError("no commit goes by ''", hint=hint)
     with open_store() as store:
         is_label = phase is not None and phases.split(phase)[1] in phases.STATUSES
-        most = None if all_ else _NEWEST if limit is None else limit
+        maximum = None if all_ else _NEWEST if limit is None else limit
         query = Query(
             run=store.find_run(run) if run is not None else None,
             ids=[entry.id for entry in store.links(commit)] if commit is not None else None,
@@ -67,11 +66,11 @@ def list_(
             label=phase if is_label else None,
             status=status,
             since=times.now() - times.parse_age(since) if since is not None else None,
-            limit=None if most is None else most + 1,
+            limit=None if maximum is None else maximum + 1,
         )
         with terminal.waiting("reading checkpoints"):
             listed = store.list(query)
-            entries = listed[:most]
+            entries = listed[:maximum]
             problems = store.problems()
             changed = store.changed_files(entries)
             replaced = store.replaced(entries)
@@ -83,46 +82,37 @@ def list_(
         terminal.out_json({"checkpoints": checkpoints, "more": has_more, "problems": invalid})
     else:
         terminal.out_rows(_COLUMNS, list(_rows(entries, changed, replaced)))
-        if not entries and most != 0:
-            is_filtered = any(each is not None for each in (run, commit, phase, status, since))
-            _explain_nothing(store, filtered=is_filtered)
+        if not entries and maximum != 0:
+            filters = (run, commit, phase, status, since)
+            if any(value is not None for value in filters):
+                terminal.remark("no checkpoint matches; to see all: git ckpt list --all")
+            elif problems:
+                terminal.remark("no checkpoint can be read; to see why: git ckpt verify")
+            else:
+                terminal.remark(f"no checkpoints yet{_OUTLOOK[store.outlook()]}")
         elif has_more and limit is None:
             terminal.remark(f"these are the newest {_NEWEST}; all of them: git ckpt list --all")
     if replaced:
-        shown = ", ".join(name[: ids.SHORT] for name in replaced)
+        names = ", ".join(name[: ids.SHORT] for name in replaced)
         cure = "to put back what was written here: git ckpt verify --repair"
-        terminal.warn(f"replaced by a fetch: {shown}; {cure}")
+        terminal.warn(f"replaced by a fetch: {names}; {cure}")
     if problems:
-        more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
-        terminal.warn(f"not a valid checkpoint: {problems[0].sentence}{more}; see: git ckpt doctor")
+        excess = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
+        problem = f"{problems[0].sentence}{excess}"
+        terminal.warn(f"not a valid checkpoint: {problem}; see: git ckpt doctor")
 
 
 def _rows(
     entries: Sequence[CheckpointInfo], changed: Mapping[str, int], replaced: Collection[str]
 ) -> Iterator[Sequence[str | None]]:
-    now = times.now()
+    current_time = times.now()
     for entry in entries:
         is_marked = terminal.is_terminal() and entry.id in replaced
-        age = terminal.age(entry.time, now, entry.timestamp)
+        age = terminal.age(entry.time, current_time, entry.timestamp)
         label = f"{entry.label} (replaced)" if is_marked else entry.label
-        place = terminal.short(entry.git_sha), entry.branch
-        rest = _files(entry, changed), entry.message
-        yield terminal.short(entry.id), age, entry.run, label, *place, *rest
-
-
-def _explain_nothing(store: Store, *, filtered: bool) -> None:
-    if filtered:
-        terminal.remark("no checkpoint matches; to see all: git ckpt list --all")
-    elif store.problems():
-        terminal.remark("no checkpoint can be read; to see why: git ckpt verify")
-    else:
-        terminal.remark(f"no checkpoints yet{_OUTLOOK[store.outlook()]}")
-
-
-def _files(entry: CheckpointInfo, changed: Mapping[str, int]) -> str:
-    number = changed.get(entry.id)
-    text = "" if number is None else str(number)
-    return f"{text} {entry.operation}".strip() if entry.operation else text
+        files = filter(None, (str(changed.get(entry.id, "")), entry.operation))
+        place = terminal.short(entry.git_sha), entry.branch, " ".join(files)
+        yield terminal.short(entry.id), age, entry.run, label, *place, entry.message
 
 
 def _as_json(

@@ -1,18 +1,24 @@
-"""`git ckpt remove`."""
+"""`git ckpt remove` and `expire`."""
 
 from __future__ import annotations
+
+import gc
 
 from gitckpt.cli import options, terminal
 from gitckpt.cli.opening import open_store
 from gitckpt.git.files import mounts
+from gitckpt.model import times
 from gitckpt.model.errors import CkptError, NotFoundError, UsageError
 from gitckpt.model.ids import SHORT, is_run_id
+from gitckpt.model.values import replace
 from gitckpt.store.records.entry import Query
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
+    from typing import Any
 
+    from gitckpt.store.retention.expiry import ExpireResult
     from gitckpt.store.store import Store
 
 
@@ -43,10 +49,9 @@ def remove(ids: list[str] | None = None, rewritten: bool = False, force: bool = 
             for run in runs:
                 try:
                     store.remove_run(run)
+                    terminal.out(run)
                 except CkptError as error:
                     failures.append(error)  # go on with the others
-                else:
-                    terminal.out(run)
             if checkpoints:
                 store.remove(checkpoints)
         except KeyboardInterrupt:
@@ -64,12 +69,12 @@ def remove(ids: list[str] | None = None, rewritten: bool = False, force: bool = 
 def _require_consent(store: Store, names: Sequence[str]) -> None:
     elsewhere = store.made_elsewhere(names)
     lines = [f"{_short(name)} was made in {place}" for name, place in elsewhere.items()]
-    if not lines or (terminal.may_ask() and terminal.confirms("Remove it?", told=lines)):
+    if not lines or (terminal.may_ask() and terminal.confirms("Remove it?", intro=lines)):
         return
-    more = f" (and {len(lines) - 1} more of other worktrees)" if len(lines) > 1 else ""
+    excess = f" (and {len(lines) - 1} more of other worktrees)" if len(lines) > 1 else ""
     words = " ".join(_short(name).partition(" ")[2] for name in names)
     hint = f"to remove it anyway: git ckpt remove --force {words}"
-    raise UsageError(f"{lines[0]}{more}; nothing was removed", hint=hint)
+    raise UsageError(f"{lines[0]}{excess}; nothing was removed", hint=hint)
 
 
 def _short(name: str) -> str:
@@ -82,19 +87,19 @@ def _rewritten(store: Store, *, force: bool) -> tuple[list[str], list[str]]:
         terminal.remark("git filter-repo has rewritten no commit of a checkpoint")
         return [], []
     if not force:
-        lines = [f"{each.id}  {each.git_sha[:SHORT]}  {each.run or each.label}" for each in entries]
+        lines = [f"{info.id}  {info.git_sha[:SHORT]}  {info.run or info.label}" for info in entries]
         count = terminal.count(len(entries), "checkpoint")
         if not terminal.may_ask():
             for line in lines:
                 terminal.remark(line)
-            hint = "git ckpt remove --rewritten --force"
-            raise UsageError(f"cannot ask whether to remove {count}", hint=hint)
-        if not terminal.confirms(f"Remove {count}?", told=lines):
+            problem = f"cannot ask whether to remove {count}"
+            raise UsageError(problem, hint="git ckpt remove --rewritten --force")
+        if not terminal.confirms(f"Remove {count}?", intro=lines):
             return [], []
     # A run whose checkpoints all go is removed as a whole.
     names = {entry.id for entry in entries}
-    named = {entry.run for entry in entries if entry.run is not None}
-    runs = {run for run in named if names.issuperset(_ids_of(store, run))}
+    candidates = {entry.run for entry in entries if entry.run is not None}
+    runs = {run for run in candidates if names.issuperset(_ids_of(store, run))}
     return _in_order(store, runs), [entry.id for entry in entries if entry.run not in runs]
 
 
@@ -105,19 +110,13 @@ def _ids_of(store: Store, run: str) -> list[str]:
 def print_kept_worktrees(store: Store, removed: Collection[str]) -> None:
     # Worktrees made from removed checkpoints may hold work, so they are not removed.
     for path, checkpoint_id in store.worktrees_made_from(removed).items():
-        if _is_gone(store, checkpoint_id):
+        try:
+            store.raw(checkpoint_id)
+        except NotFoundError:
             short, command = checkpoint_id[:SHORT], mounts.way_to_remove(path)
             terminal.remark(f"the worktree of {short} stays; to remove it: {command}")
-
-
-def _is_gone(store: Store, checkpoint_id: str) -> bool:
-    try:
-        store.raw(checkpoint_id)
-    except NotFoundError:
-        return True
-    except CkptError:
-        return False  # its ref exists
-    return False
+        except CkptError:  # its ref exists
+            continue
 
 
 def _resolve(store: Store, texts: list[str]) -> tuple[list[str], list[str]]:
@@ -125,8 +124,7 @@ def _resolve(store: Store, texts: list[str]) -> tuple[list[str], list[str]]:
     runs: set[str] = set()
     checkpoints: dict[str, None] = {}
     for text in texts:
-        run = store.run_named(text)
-        if run is not None:
+        if (run := store.run_named(text)) is not None:
             runs.add(run)
         else:
             checkpoints[store.find(text)] = None
@@ -137,3 +135,81 @@ def _in_order(store: Store, runs: Collection[str]) -> list[str]:
     # The youngest first: a younger run may refer to an older one.
     youngest_first = sorted(store.runs() if runs else (), key=lambda run: -run.started)
     return [run.run for run in youngest_first if run.run in runs]
+
+
+@options.usage("""
+--older-than AGE  Remove checkpoints older than AGE: 90s, 30m, 12h, 7d, 2w.
+--keep-last N  Keep the N newest checkpoints.
+--all  Consider every checkpoint and unfinished runs, not only those that hooks made.
+-n, --dry-run  Print what would be removed, and why; remove nothing.
+""")
+def expire(
+    older_than: str | None = None, all_: bool = False, dry_run: bool = False, **how: Any
+) -> int:
+    """Remove what the retention settings no longer keep.
+
+    Removes what hooks recorded, once it is old, and complete runs with their worktrees. Of what
+    hooks or agents recorded, one an hour stays after a day, and one a day after a week.
+
+    A run is removed as a whole. It stays while its worktree has changes that no checkpoint has. To
+    remove every checkpoint: --all --older-than 0s --keep-last 0.
+
+    Prints what is removed with the reason; piped, in tab-separated columns with full ids. A dry run
+    lists all runs. If something cannot be deleted, the rest is removed and the exit code is 1.
+    """
+    with open_store() as store:
+        how |= {"everything": True} if all_ else {}
+        how |= {"older_than": times.parse_age(older_than)} if older_than is not None else {}
+        policy = replace(store.policy(), **how)
+        gc.disable()  # it takes 1 s for 100,000 checkpoints, which have no cycles
+        try:
+            with terminal.waiting("deciding what expires"):
+                expired = store.expire(policy, dry_run=dry_run, progress=terminal.progress)
+        except KeyboardInterrupt:
+            if not dry_run:
+                terminal.progress("")
+                terminal.warn("interrupted; run git ckpt expire again to finish")
+            raise
+        finally:
+            gc.enable()
+            if not dry_run:
+                terminal.progress("")
+        if not dry_run:
+            print_kept_worktrees(store, {entry.id for entry, _ in expired.checkpoints})
+    terminal.out_rows(("WHAT", "ID", "PHASE", "WHY"), _rows(expired, dry_run=dry_run))
+    terminal.remark(_summary(expired, "would expire" if dry_run else "expired"))
+    for message, hint in {error.message: error.hint for _, error in expired.failed}.items():
+        terminal.fail(CkptError(message, hint=hint))
+    return 1 if expired.failed else 0
+
+
+def _rows(result: ExpireResult, *, dry_run: bool) -> list[tuple[str, str, str, str]]:
+    # A dry run shows all runs, else only those that are due.
+    verb = "expires" if dry_run else "expired"
+    runs = {fate.run for fate in result.runs}
+    rows = []
+    for fate in result.runs:
+        if fate.is_due or dry_run:
+            reason = fate.reason
+            if fate.expires:
+                reason += f"; {terminal.count(fate.checkpoints - len(fate.keeps), 'checkpoint')}"
+                reason += f", worktree {fate.path}" if fate.path else ""
+            rows.append((verb if fate.expires else "stays", fate.run, fate.label, reason))
+    reasons = [
+        (verb, entry, decision.reason)
+        for entry, decision in result.checkpoints
+        if entry.run not in runs or entry.id in result.squashed
+    ]
+    reasons += [("failed", entry, error.message) for entry, error in result.failed]
+    return rows + [
+        (status, terminal.short(info.id), info.label, why) for status, info, why in reasons
+    ]
+
+
+def _summary(result: ExpireResult, verb: str) -> str:
+    summary = f"{len(result.checkpoints)} of {terminal.count(result.total, 'checkpoint')} {verb}"
+    summary += f", {len(result.failed)} failed" if result.failed else ""
+    if result.runs:
+        expiring = sum(fate.expires for fate in result.runs)
+        summary += f"; {expiring} of {terminal.count(len(result.runs), 'run')}"
+    return summary

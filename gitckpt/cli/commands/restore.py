@@ -51,8 +51,8 @@ def restore(
         inside = [_from_top(store, path) for path in (*ids[1:], *(paths or ()))] or None
         with terminal.waiting("restoring files"):
             how: Any = {"index": index, "trust": trust, "dry_run": dry_run}
-            done = store.restore(checkpoint, inside, announce=warn, **how)
-        _print(done, warn, "undo", dry_run=dry_run, as_json=as_json)
+            result = store.restore(checkpoint, inside, announce=warn, **how)
+        _print(result, warn, "undo", dry_run=dry_run, as_json=as_json)
 
 
 @options.usage("""
@@ -72,8 +72,8 @@ def undo(list_: bool = False, dry_run: bool = False, as_json: bool = False) -> N
     with open_store(to_capture=not list_) as store:
         if not list_:
             with terminal.waiting("restoring files"):
-                done = store.undo(dry_run=dry_run, announce=warn)
-            _print(done, warn, "redo", dry_run=dry_run, as_json=as_json)
+                result = store.undo(dry_run=dry_run, announce=warn)
+            _print(result, warn, "redo", dry_run=dry_run, as_json=as_json)
             return
         steps, cut_off = store.undo_steps(), store.is_cut_off()
     if as_json:
@@ -101,8 +101,8 @@ def redo(dry_run: bool = False, as_json: bool = False) -> None:
     warn = _warn_once()
     with open_store(to_capture=True) as store:
         with terminal.waiting("restoring files"):
-            done = store.redo(dry_run=dry_run, announce=warn)
-        _print(done, warn, "undo", dry_run=dry_run, as_json=as_json)
+            result = store.redo(dry_run=dry_run, announce=warn)
+        _print(result, warn, "undo", dry_run=dry_run, as_json=as_json)
 
 
 def _from_top(store: Store, path: str) -> bytes:
@@ -119,8 +119,8 @@ def _from_top(store: Store, path: str) -> bytes:
             return os.fsencode(os.sep.join([*parts[number:], last]))
     if os.path.realpath(os.sep.join([*parts, last])) == top:
         return b"."
-    outside = f"{path} is outside of the worktree {store.worktree}"
-    raise UsageError(outside, hint="name paths inside of it")
+    problem = f"{path} is outside of the worktree {store.worktree}"
+    raise UsageError(problem, hint="name paths inside of it")
 
 
 def _warn_once() -> Warn:
@@ -135,49 +135,50 @@ def _warn_once() -> Warn:
     return warn
 
 
-def _print(done: RestoreResult, warn: Warn, way_back: str, *, dry_run: bool, as_json: bool) -> None:
+def _print(
+    result: RestoreResult, warn: Warn, way_back: str, *, dry_run: bool, as_json: bool
+) -> None:
     if as_json:
-        terminal.out_json(_as_json(done))
+        terminal.out_json(_as_json(result))
     else:
-        for change in done.changes:
+        for change in result.changes:
             terminal.out(f"{change.kind:6}  {os.fsdecode(change.path)}")
     if dry_run:
-        warn(done.apart)
-    warn(done.remarks)
+        warn(result.apart)
+    warn(result.remarks)
     if dry_run:
         terminal.remark("nothing was changed")
-    elif done.safety is None:
-        if not (done.changes or done.unfiltered or done.kept):
-            terminal.remark("nothing to do: the worktree has these files")
-    else:
+    elif result.safety is not None:
         direction = "back" if way_back == "undo" else "forward again"
-        safety = f"what was here is in checkpoint {done.safety[:SHORT]}"
+        safety = f"what was here is in checkpoint {result.safety[:SHORT]}"
         terminal.remark(f"{safety}; to go {direction}: git ckpt {way_back}")
-    if done.kept:
+    elif not (result.changes or result.unfiltered or result.kept):
+        terminal.remark("nothing to do: the worktree has these files")
+    if result.kept:
         from gitckpt.store.restore.restorer import kept_failure
 
-        error = kept_failure(done.kept)
-        if not (dry_run or done.unfiltered):
+        error = kept_failure(result.kept)
+        if not (dry_run or result.unfiltered):
             raise error
         terminal.warn(error.message)
-    if done.unfiltered:
+    if result.unfiltered:
         from gitckpt.git.contents.unfiltered import failure
 
-        raise failure(done.unfiltered, f"git ckpt restore {done.checkpoint[:SHORT]}")
+        raise failure(result.unfiltered, f"git ckpt restore {result.checkpoint[:SHORT]}")
 
 
-def _as_json(done: RestoreResult) -> dict[str, Any]:
-    changes = [{"kind": change.kind, "path": os.fsdecode(change.path)} for change in done.changes]
+def _as_json(result: RestoreResult) -> dict[str, Any]:
+    changes = [{"kind": change.kind, "path": os.fsdecode(change.path)} for change in result.changes]
     return {
-        "checkpoint": done.checkpoint,
+        "checkpoint": result.checkpoint,
         "changes": changes,
-        "safety": done.safety,
-        "head": terminal.attributes(done.head, "commit branch operation"),
-        "source": terminal.attributes(done.source, "commit branch operation"),
-        "apart": list(done.apart),
-        "remarks": list(done.remarks),
-        "unfiltered": [os.fsdecode(path) for path in done.unfiltered],
-        "kept": [os.fsdecode(path) for path in sorted(done.kept)],
+        "safety": result.safety,
+        "head": terminal.attributes(result.head, "commit branch operation"),
+        "source": terminal.attributes(result.source, "commit branch operation"),
+        "apart": list(result.apart),
+        "remarks": list(result.remarks),
+        "unfiltered": [os.fsdecode(path) for path in result.unfiltered],
+        "kept": [os.fsdecode(path) for path in sorted(result.kept)],
     }
 
 
@@ -185,12 +186,12 @@ def _print_steps(steps: Sequence[UndoStep]) -> None:
     if not steps:
         terminal.remark("nothing was restored in this worktree")
         return
-    now = times.now()
+    current_time = times.now()
     rows: dict[str, list[tuple[str | None, ...]]] = {"redo": [], "undo": []}
     for step in steps:
         entry, side = step.checkpoint, rows[step.kind]
         place = terminal.short(entry.git_sha), entry.branch, entry.message
-        age = terminal.age(entry.time, now, entry.timestamp)
+        age = terminal.age(entry.time, current_time, entry.timestamp)
         side.append((f"{step.kind} {len(side) + 1}", terminal.short(entry.id), age, *place))
     # Newest first: what `redo` brings back, then what `undo` takes back.
     terminal.out_rows(_COLUMNS, [*reversed(rows["redo"]), *rows["undo"]])

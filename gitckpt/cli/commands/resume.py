@@ -62,7 +62,10 @@ def resume(
     path = os.path.abspath(into) if into else None
     how: Resumption = {"directory": path, "phase": from_, "accept_changes": accept_changes}
     how |= {"trust": trust, "take_over": take_over, "holder": "git ckpt resume"}
-    how["inputs"] = _inputs([*(input_ or []), *(["force=yes"] if force else [])])
+    if inputs := [*(input_ or []), *(["force=yes"] if force else [])]:
+        from gitckpt.cli.driver import inputs as parse_inputs
+
+        how["inputs"] = parse_inputs(inputs)
     if autonomy is not None:
         from gitckpt.durable.pipeline import definition
 
@@ -70,8 +73,8 @@ def resume(
     if timeout is not None:
         how["timeout"] = times.parse_age(timeout)
     with open_store() as store:
-        checkpoint = _meant(store, no_run=no_run) if id_ is None else store.read(store.find(id_))
-        _require_sense(checkpoint, fork=fork, rewind=rewind, again=from_ is not None, no_run=no_run)
+        checkpoint = _choose(store, no_run=no_run) if id_ is None else store.read(store.find(id_))
+        _require_fitting(checkpoint, from_, fork=fork, rewind=rewind, no_run=no_run)
         if checkpoint.run is not None and (id_ is None or checkpoint.run.startswith(id_)):
             checkpoint = store.newest(checkpoint.run)  # a killed driver's hook may have added one
         elif not (no_run or fork or rewind):
@@ -101,29 +104,18 @@ def resume(
         return driver.drive(lambda person: Pipelines(store, person).resume(run, **how))
 
 
-def _inputs(words: list[str]) -> dict[str, str]:
-    if not words:
-        return {}
-    from gitckpt.cli import driver
-
-    return driver.inputs(words)
-
-
-def _meant(store: Store, *, no_run: bool) -> Checkpoint:
-    """Return what `resume` without an id resumes, and print what that starts.
-
-    It is the unfinished run that was started in this worktree or has it, one of a pipeline first.
-    Without any, it is the newest checkpoint of this worktree. With `no_run`, nothing starts.
-    """
+def _choose(store: Store, *, no_run: bool) -> Checkpoint:
+    """Return the checkpoint to resume without an id; announce what that starts."""
+    # An unfinished run of this worktree, one of a pipeline first; else the newest checkpoint here.
     unfinished = [run for run in store.unfinished_runs() if store.is_ours(run.newest)]
     newest = [store.newest(run.run) for run in unfinished]
     candidates = [checkpoint for checkpoint in newest if _has_pipeline(checkpoint)] or newest
     if not candidates:
         return _driven_here(store) or _latest(store)
     if len(candidates) > 1:
-        return _chosen(store, candidates)
+        return _ask(store, candidates)
     (candidate,) = candidates
-    line, agents = _account(store, candidate)
+    line, agents = _outlook(store, candidate)
     if no_run:
         return candidate
     if line:
@@ -138,7 +130,7 @@ def _has_pipeline(checkpoint: Checkpoint) -> bool:
     return checkpoint.pipeline is not None and checkpoint.pipeline.name is not None
 
 
-def _account(store: Store, newest: Checkpoint) -> tuple[str, list[str]]:
+def _outlook(store: Store, newest: Checkpoint) -> tuple[str, list[str]]:
     """Return a line on what resuming a run starts, and the agents that it calls."""
     from gitckpt.durable.driver.pipelines import outlook
 
@@ -149,24 +141,28 @@ def _account(store: Store, newest: Checkpoint) -> tuple[str, list[str]]:
     return f"{newest.run} at {step}{calls}" if step else "", agents
 
 
-def _chosen(store: Store, candidates: Sequence[Checkpoint]) -> Checkpoint:
-    lines = [_account(store, checkpoint)[0] or str(checkpoint.run) for checkpoint in candidates]
+def _ask(store: Store, candidates: Sequence[Checkpoint]) -> Checkpoint:
+    lines = [_outlook(store, checkpoint)[0] or str(checkpoint.run) for checkpoint in candidates]
     hint = "name one: git ckpt resume RUN"
     if not terminal.may_ask():
         raise AmbiguousError(f"{len(candidates)} runs could be meant", lines, hint=hint)
-    numbered = (f"  {number}  {line}" for number, line in enumerate(lines, 1))
-    told = ["several runs could be meant:", *numbered]
+    numbered = [f"  {number}  {line}" for number, line in enumerate(lines, 1)]
     question = f"Which one? [1-{len(candidates)}, or nothing for none] "
-    answer = terminal.ask(question, told=told) or ""
+    answer = terminal.ask(question, intro=["several runs could be meant:", *numbered]) or ""
     if not answer.isascii() or not answer.isdigit() or not 1 <= int(answer) <= len(candidates):
         raise CkptError("no run was resumed", hint=hint)
     return candidates[int(answer) - 1]
 
 
 def _driven_here(store: Store) -> Checkpoint | None:
-    driven = (run for run in store.runs() if run.status in DRIVEN)
-    driven = (run for run in driven if not store.made_elsewhere([run.run]))
-    return next((store.newest(run.run) for run in driven if store.is_ours(run.newest)), None)
+    for run in store.runs():
+        if (
+            run.status in DRIVEN
+            and not store.made_elsewhere([run.run])
+            and store.is_ours(run.newest)
+        ):
+            return store.newest(run.run)
+    return None
 
 
 def _latest(store: Store) -> Checkpoint:
@@ -174,7 +170,7 @@ def _latest(store: Store) -> Checkpoint:
     from gitckpt.store.records import finder
     from gitckpt.store.runs.summary import RESUMABLE
 
-    others = []
+    candidates = []
     for run in store.runs():
         if run.status not in RESUMABLE:
             continue
@@ -182,49 +178,49 @@ def _latest(store: Store) -> Checkpoint:
         if not store.is_ours(newest):
             terminal.remark(f"passed over, as it was not written in this repository: {run.run}")
         elif _has_pipeline(newest):
-            others.append(_account(store, newest)[0] or run.run)
-    if others:
-        what = "no unfinished run was started in this worktree; in others"
+            candidates.append(_outlook(store, newest)[0] or run.run)
+    if candidates:
+        problem = "no unfinished run was started in this worktree; in others"
         hint = "name one: git ckpt resume RUN; or the newest checkpoint: git ckpt resume latest"
-        raise AmbiguousError(what, others, hint=hint)
+        raise AmbiguousError(problem, candidates, hint=hint)
     try:
         return store.read(store.find(finder.LATEST))
     except NotFoundError:
-        complete = (run.run for run in store.runs() if run.status == COMPLETE)
-        run_id = next((run for run in complete if not store.made_elsewhere([run])), None)
-        if run_id is None:
-            raise
-        return store.newest(run_id)  # the caller reports that it is complete
+        for run in store.runs():
+            if run.status == COMPLETE and not store.made_elsewhere([run.run]):
+                return store.newest(run.run)  # the caller reports that it is complete
+        raise
 
 
 def _require_ours(store: Store, checkpoint: Checkpoint, *, trusted: bool, fork: bool) -> None:
     # A fork starts a run of this repository: the old one is not adopted.
-    wanted = [checkpoint]
+    checkpoints = [checkpoint]
     if not fork and checkpoint.run is not None:
-        wanted.insert(0, store.newest(checkpoint.run))
-    if all(map(store.is_ours, wanted)):
+        checkpoints.insert(0, store.newest(checkpoint.run))
+    if all(map(store.is_ours, checkpoints)):
         return
     from gitckpt.durable.driver.pipelines import Pipelines
 
-    def show(what: str, lines: Sequence[str]) -> None:
-        terminal.remark(f"adopts {what}, which was not written in this repository")
+    def show(subject: str, lines: Sequence[str]) -> None:
+        terminal.remark(f"adopts {subject}, which was not written in this repository")
         for line in lines:
             terminal.remark(f"  {line}")
 
-    Pipelines(store).require_ours(wanted, trust=trusted, show=show, adopt=not fork)
+    Pipelines(store).require_ours(checkpoints, trust=trusted, show=show, adopt=not fork)
 
 
-def _require_sense(
-    checkpoint: Checkpoint, *, fork: bool, rewind: bool, again: bool, no_run: bool
+def _require_fitting(
+    checkpoint: Checkpoint, phase: str | None, *, fork: bool, rewind: bool, no_run: bool
 ) -> None:
-    conflict, conflict_hint = "--no-run and --from exclude each other", "leave one of them out"
-    options.refuse(again and no_run, conflict, conflict_hint)
-    alone = f"checkpoint {checkpoint.id} belongs to no run"
+    repeats, is_alone = phase is not None, checkpoint.run is None
+    advice = "leave one of them out"
+    options.refuse(repeats and no_run, "--no-run and --from exclude each other", advice)
+    problem = f"checkpoint {checkpoint.id} belongs to no run"
     hint = f"open it: git ckpt resume {checkpoint.id}"
-    is_alone = checkpoint.run is None
-    options.refuse(again and is_alone and not fork, f"{alone}, and has no phase to do again", hint)
-    options.refuse(fork and rewind, "--fork and --rewind exclude each other", conflict_hint)
-    options.refuse(rewind and is_alone, alone, hint)
+    without_phase = f"{problem}, and has no phase to do again"
+    options.refuse(repeats and is_alone and not fork, without_phase, hint)
+    options.refuse(fork and rewind, "--fork and --rewind exclude each other", advice)
+    options.refuse(rewind and is_alone, problem, hint)
 
 
 def _require_newest(store: Store, checkpoint: Checkpoint) -> None:
@@ -241,8 +237,8 @@ def _paused(
 ) -> Iterator[Run]:
     from gitckpt.durable.run.run import Run
 
-    how: OpenOptions = {"adapter": "plumbing", "again": True, "directory": directory}
-    how["holder"] = holder
+    how: OpenOptions = {"adapter": "plumbing", "again": True, "holder": holder}
+    how["directory"] = directory
     with Run.resume(store, str(checkpoint.run), **how) as run:
         run.pause()
         yield run
@@ -252,32 +248,31 @@ def _open(store: Store, checkpoint: Checkpoint, directory: str | None, *, catche
     """Open the worktree, up to date with its run if `catches_up`; print its path."""
     opened = store.resume(checkpoint, directory)
     short = checkpoint.id[: ids.SHORT]
-    is_brought = opened.behind is not None and catches_up
-    if is_brought:
+    is_updated = opened.behind is not None and catches_up
+    if is_updated:
         with _paused(store, checkpoint, "git ckpt resume", directory) as run:
             pass
-        more = [each for each in run.remarks if each not in opened.remarks]
-        opened = replace(opened, remarks=(*opened.remarks, *more), behind=None)
-    what = f"the worktree of {short} ({checkpoint.label})"
-    unchanged = "" if is_brought else ", and is as it was left"
-    terminal.remark(f"made {what}" if opened.made else f"{what} was there already{unchanged}")
+        remarks = dict.fromkeys((*opened.remarks, *run.remarks))
+        opened = replace(opened, remarks=tuple(remarks), behind=None)
+    name = f"the worktree of {short} ({checkpoint.label})"
+    unchanged = "" if is_updated else ", and is as it was left"
+    terminal.remark(f"made {name}" if opened.made else f"{name} was there already{unchanged}")
     for remark in opened.remarks:
         terminal.warn(remark)
     if opened.behind is not None:
         # A complete run cannot be resumed.
         is_complete = store.history(str(checkpoint.run)).summary.status == COMPLETE
-        there = f"{checkpoint.id} --rewind" if is_complete else checkpoint.run
-        terminal.warn(f"its run was continued elsewhere; to open that: git ckpt resume {there}")
-    target = None if opened.made else _cut_off(store, checkpoint)
+        target = f"{checkpoint.id} --rewind" if is_complete else checkpoint.run
+        terminal.warn(f"its run was continued elsewhere; to open that: git ckpt resume {target}")
+    target = None if opened.made else _interrupted_target(store, checkpoint)
     if target is not None:
         finish = f"to finish: git ckpt resume {target} --rewind"
         cancel = f"to cancel: git ckpt resume {checkpoint.id} --rewind"
         terminal.warn(f"going back to {target[: ids.SHORT]} was interrupted; {finish}; {cancel}")
     terminal.out_path(opened.path)
     if checkpoint.imported is not None and checkpoint.pipeline is None:
-        hint = ""
-        if "loop_state" in checkpoint.state:
-            hint = f"; to see the next step: git ckpt step next --run {checkpoint.run}"
+        hint = f"; to see the next step: git ckpt step next --run {checkpoint.run}"
+        hint = hint if "loop_state" in checkpoint.state else ""
         terminal.remark(f"no pipeline drives the work of {checkpoint.imported.path}{hint}")
     if checkpoint.state:
         terminal.remark(f"its state: git ckpt show {short} --state")
@@ -287,7 +282,7 @@ def _open(store: Store, checkpoint: Checkpoint, directory: str | None, *, catche
         raise failure(opened.unfiltered, f"git ckpt resume {short}")
 
 
-def _cut_off(store: Store, checkpoint: Checkpoint) -> str | None:
+def _interrupted_target(store: Store, checkpoint: Checkpoint) -> str | None:
     """Return the target of an interrupted rewind; None without one or with a driver."""
     target = rewinding_to(checkpoint) if checkpoint.run is not None else None
     if target is None:
@@ -301,9 +296,9 @@ def _take_back(
     store: Store, checkpoint: Checkpoint, directory: str | None, *, rewind: bool, phase: str | None
 ) -> None:
     """Rewind a run without a pipeline, or mark `phase` to be done again."""
-    if phase is not None and "loop_state" in checkpoint.state and not _has_phases(checkpoint):
-        step = shell_word(phase)
-        hint = f"repeat a step: git ckpt step reset {step} --run {checkpoint.run}"
+    has_phases = checkpoint.pipeline is not None and bool(checkpoint.pipeline.completed)
+    if phase is not None and "loop_state" in checkpoint.state and not has_phases:
+        hint = f"repeat a step: git ckpt step reset {shell_word(phase)} --run {checkpoint.run}"
         raise UsageError(f"run {checkpoint.run} has steps, and no phase {phase!r}", hint=hint)
     holder = f"git ckpt resume --{'rewind' if rewind else 'from'}"
     with _paused(store, checkpoint, holder, directory) as run:
@@ -318,12 +313,9 @@ def _take_back(
         terminal.remark(f"run {run.id} is back at {place}")
     if phase is not None:
         complete = ", ".join(run.completed) or "none"
-        sentence = f"run {run.id} will repeat {phase!r} and later phases"
-        terminal.remark(f"{sentence}; complete: {complete}")
+        terminal.remark(
+            f"run {run.id} will repeat {phase!r} and later phases; complete: {complete}"
+        )
         if checkpoint.attempt is not None:  # else people or scripts do it
             terminal.remark("its program repeats it when it calls Run.resume(store, RUN)")
     terminal.out_path(run.path)
-
-
-def _has_phases(checkpoint: Checkpoint) -> bool:
-    return checkpoint.pipeline is not None and bool(checkpoint.pipeline.completed)

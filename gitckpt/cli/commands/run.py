@@ -1,4 +1,4 @@
-"""`git ckpt run`."""
+"""`git ckpt run`, `loop` and `review`."""
 
 from __future__ import annotations
 
@@ -6,7 +6,9 @@ import os
 
 from gitckpt.cli import options, terminal
 from gitckpt.cli.opening import open_store
-from gitckpt.model import times
+from gitckpt.git.files import regular
+from gitckpt.model import ids, times
+from gitckpt.model.errors import UsageError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -14,8 +16,6 @@ if TYPE_CHECKING:
     from typing import Any
 
     from gitckpt.durable.driver.pipelines import Preview
-
-PLAN_PIPELINE = "plan-to-pr"
 
 
 @options.usage("""
@@ -52,44 +52,43 @@ def run(
     from gitckpt.durable.phases.options import slug
     from gitckpt.durable.pipeline import definition as pipelines
 
-    given = driver.inputs(input_ or [])
-    limit = parse_limit(timeout)
+    inputs = driver.inputs(input_ or [])
+    limit = _limit(timeout)
     mode = pipelines.autonomy(autonomy) if autonomy is not None else None
     name, about = pipeline, pipeline
     if pipeline.endswith(".md") or (os.path.isfile(pipeline) and os.sep in pipeline):
-        name, about, given = PLAN_PIPELINE, slug(pipeline), {"plan": pipeline, **given}
-    elif pipeline == PLAN_PIPELINE and given.get("plan"):
-        about = slug(given["plan"])
+        name, about, inputs = "plan-to-pr", slug(pipeline), {"plan": pipeline, **inputs}
+    elif pipeline == "plan-to-pr" and inputs.get("plan"):
+        about = slug(inputs["plan"])
     if dry_run:
         with open_store() as store:
-            _print_plan(Pipelines(store).preview(name, given), mode)
+            _print_plan(Pipelines(store).preview(name, inputs), mode)
         return 0
-    holder = f"git ckpt run {terminal.harmless(pipeline)}"
     how = {"about": about, "base": base, "key": key, "autonomy": mode, "timeout": limit}
-    return start(name, given, holder=holder, **how)
+    return _start(name, inputs, f"run {pipeline}", **how)
 
 
-def parse_limit(age: str | None) -> int | None:
+def _limit(age: str | None) -> int | None:
     return times.parse_age(age) if age is not None else None
 
 
-def start(pipeline: str, given: Mapping[str, str], **how: Any) -> int:
+def _start(pipeline: str, inputs: Mapping[str, str], command: str, **how: Any) -> int:
     from gitckpt.cli import driver
     from gitckpt.durable.driver.pipelines import Pipelines
 
+    how["holder"] = f"git ckpt {terminal.harmless(command)}"
     with open_store() as store:
-        return driver.drive(lambda person: Pipelines(store, person).run(pipeline, given, **how))
+        return driver.drive(lambda person: Pipelines(store, person).run(pipeline, inputs, **how))
 
 
 def _print_plan(plan: Preview, mode: str | None) -> None:
     from gitckpt.durable.pipeline.file import redefinition
 
     definition = plan.definition
-    redefined = redefinition(definition)
-    if redefined is not None:
-        terminal.warn(redefined)
-    source = f"from {definition.source}"
-    terminal.out(f"pipeline {definition.name}, {mode or definition.autonomy}, {source}")
+    if (warning := redefinition(definition)) is not None:
+        terminal.warn(warning)
+    autonomy = mode or definition.autonomy
+    terminal.out(f"pipeline {definition.name}, {autonomy}, from {definition.source}")
     for name, value in plan.given.inputs.items():
         terminal.out(f"input {name} = {value}")
     for number, phase in enumerate(definition.phases, 1):
@@ -106,6 +105,103 @@ def _print_plan(plan: Preview, mode: str | None) -> None:
             "autosave": phase.run and phase.autosave and times.length_text(phase.autosave),
             "group": phase.group,
         }
-        notes = ", ".join(f"{key} {value}" for key, value in facts.items() if value)
-        if notes:
+        if notes := ", ".join(f"{key} {value}" for key, value in facts.items() if value):
             terminal.out(f"   {notes}")
+
+
+@options.usage("""
+PLAN.md  The plan that the agent carries out.
+--issue ID  An issue of beads that must be closed; may be repeated.
+--epic ID  The issue of beads that contains the others.
+--agent NAME|COMMAND  The agent.
+--done COMMAND  The work is done when COMMAND exits with 0.
+--until-tests-pass  The work is done when the tests pass.
+--tests COMMAND  The tests.  [default: pytest, or make test without it]
+--prompt FILE  The template of the prompt.
+--conversation new|continue  Start a new conversation for each call, or continue one.
+--max-iterations N  Call the agent at most N times.  [default: 100]
+--max-budget USD  Stop when all calls together have cost USD.
+--pause AGE  Wait between two calls.  [default: 10s]
+--agent-timeout AGE  Time limit of a call.  [default: 1h]
+--idle-timeout AGE  Time limit without output of the agent.
+--test-timeout AGE  Time limit of the tests.  [default: 5m]
+--base REV  The commit that the run's worktree starts from.  [default: HEAD]
+--timeout AGE  Time limit of the whole run.
+""")
+def loop(
+    plan: str,
+    issue: list[str] | None = None,
+    base: str = "HEAD",
+    timeout: str | None = None,
+    until_tests_pass: bool = False,
+    **inputs: object,
+) -> int:
+    """Call an agent until the plan is carried out.
+
+    It is when its issues are closed and the tests pass. Prints the id of the run. Each iteration is
+    a checkpoint. Kill it at any time: git ckpt resume ID repeats the interrupted iteration.
+    """
+    from gitckpt.durable.phases.options import slug
+
+    options.refuse(not plan, "the plan has no name", "name its file: git ckpt loop PLAN.md")
+    texts = {name: str(value) for name, value in inputs.items() if value} | {"plan": plan}
+    texts |= {"issues": " ".join(issue)} if issue else {}
+    texts |= {"until_tests_pass": "yes"} if until_tests_pass else {}
+    how = {"about": slug(plan), "base": base, "timeout": _limit(timeout)}
+    return _start("loop", texts, f"loop {plan}", **how)
+
+
+@options.usage("""
+TASK|TASK.md  The task: a text, or a file with it.
+--name NAME  The name of the task in commits.  [default: from the task]
+--coder NAME|COMMAND  The agent that does the work.
+--reviewer NAME|COMMAND  The agent that reviews it.
+--lint COMMAND  A command that must succeed before the review.
+--lint-retries N  Let the coder fix lint errors at most N times.  [default: 2]
+--filter NAME=COMMAND  Another command that must succeed; may be repeated.
+--epic ID  The issue of beads that gets each finding as a child.
+--max-cycles N  Let the coder try at most N times.  [default: 3]
+--max-budget USD  Stop when all answers together have cost USD.
+--agent-timeout AGE  Time limit of an answer.  [default: 1h]
+--refactor RUN  Start nothing: replace the task of this run by TASK.
+--base REV  The commit that the run's worktree starts from.  [default: HEAD]
+--timeout AGE  Time limit of the whole run.
+""")
+def review(
+    task: str,
+    name: str | None = None,
+    filter_: list[str] | None = None,
+    refactor: str | None = None,
+    base: str = "HEAD",
+    timeout: str | None = None,
+    **inputs: object,
+) -> int:
+    """Let a coder work and a reviewer judge until it is approved.
+
+    Prints the id of the run. Each transition is a checkpoint. Kill it at any time: git ckpt resume
+    ID continues it.
+    """
+    text = _text(task)
+    if refactor is not None:
+        from gitckpt.durable.driver.pipelines import Pipelines
+
+        options.refuse(not text.strip(), "there is no task", "say what the task has become")
+        with open_store() as store:
+            Pipelines(store).refactor(store.find_run(refactor), text)
+            terminal.remark("the coder is told of it in the next cycle")
+        return 0
+    about = name or ids.slug(text.strip().partition("\n")[0])
+    texts = {key: str(value) for key, value in inputs.items() if value is not None}
+    texts |= {"title": text, "task": about, "filters": "\n".join(filter_ or [])}
+    texts = {key: value for key, value in texts.items() if value.strip()}
+    how = {"about": about, "base": base, "timeout": _limit(timeout)}
+    return _start("review", texts, f"review {about}", **how)
+
+
+def _text(task: str) -> str:
+    if not task.endswith(".md"):
+        return task
+    try:
+        return regular.content(task).decode("utf-8", "replace")
+    except OSError as error:
+        raise UsageError(f"cannot read the task {task}: {error.strerror}") from None

@@ -1,12 +1,14 @@
-"""`git ckpt runs` and `git ckpt status`."""
+"""`git ckpt runs`, `status`, `start`, `finish` and `cancel`."""
 
 from __future__ import annotations
+
+import time
 
 from gitckpt.cli import options, terminal
 from gitckpt.cli.opening import open_store
 from gitckpt.model import runstate, times
 from gitckpt.model.arguments import shell_word
-from gitckpt.model.errors import InvalidCheckpoint, NotFoundError
+from gitckpt.model.errors import CkptError, InvalidCheckpoint, NotFoundError, UsageError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -16,9 +18,9 @@ if TYPE_CHECKING:
     from gitckpt.store.runs.summary import History, RunInfo
     from gitckpt.store.store import Store
 
-_INTERVAL = 1.0
-_BAR = 20
-_BRIEF = 100
+
+_BAR_WIDTH = 20
+_MAX_INPUT = 100  # characters of an input that are shown
 _EVENT = "phase status attempts started ended seconds saves errors exit_code checkpoint"
 _TO_START = "start one: git ckpt run PIPELINE, or git ckpt start NAME"
 _COLUMNS = ("RUN", "STATUS", "PHASE", "AGE", "BRANCH", "WORKTREE")
@@ -37,18 +39,17 @@ def runs(status: str | None = None, limit: int | None = None, as_json: bool = Fa
     """
     options.require_one_of("status", status, runstate.STATUSES)
     with open_store() as store:
-        shown = [run for run in store.runs() if status in (None, run.status)][:limit]
-        now = times.now()
+        summaries = [run for run in store.runs() if status in (None, run.status)][:limit]
+        current_time = times.now()
     if as_json:
-        terminal.out_json({"runs": [_as_json(run) for run in shown]})
+        terminal.out_json({"runs": [_as_json(run) for run in summaries]})
         return
-    if not shown:
-        nothing = f"no runs yet; to {_TO_START}" if status is None else "no run has this status"
-        terminal.remark(nothing)
+    if not summaries:
+        terminal.remark("no run has this status" if status else f"no runs yet; to {_TO_START}")
     rows = []
-    for run in shown:
+    for run in summaries:
         path = terminal.near(run.path) if terminal.is_terminal() else run.path
-        age = terminal.age(run.time, now)
+        age = terminal.age(run.time, current_time)
         rows.append((run.run, run.status, run.label, age, run.branch, path))
     terminal.out_rows(_COLUMNS, rows)
 
@@ -65,35 +66,27 @@ def status(run: str | None = None, as_json: bool = False, watch: bool = False) -
     options.refuse(watch and is_piped, "--watch needs a terminal", hint)
     with open_store() as store:
         name = _find_run(store, run)
-        if watch:
-            _watch(store, name)
-            return
+        height = 0
         history = store.history(name)
         advice = _advice(store, history)
-        now = times.now()
+        while watch:
+            height = terminal.replace_lines(height, _lines(history, advice))
+            if history.summary.status not in runstate.DRIVEN:
+                return
+            time.sleep(1.0)
+            history = store.history(name)
+            advice = _advice(store, history)
     if as_json:
         terminal.out_json(_history_as_json(history, advice))
         return
-    for line in _lines(history, advice, now):
+    for line in _lines(history, advice):
         terminal.out(line)
     for line in history.unwritten:
         terminal.warn(line)
 
 
-def _watch(store: Store, run: str) -> None:
-    import time
-
-    shown = 0
-    while True:
-        history = store.history(run)
-        shown = terminal.replace_lines(shown, _lines(history, _advice(store, history), times.now()))
-        if history.summary.status not in runstate.DRIVEN:
-            return
-        time.sleep(_INTERVAL)
-
-
-def _lines(history: History, advice: str | None, now: int) -> list[str]:
-    lines = [f"{label:8} {value}" for label, value in _facts(history, now)]
+def _lines(history: History, advice: str | None) -> list[str]:
+    lines = [f"{label:8} {value}" for label, value in _facts(history)]
     if history.events:
         lines += ["", *_event_lines(history)]
     return [*lines, "", f"next     {advice}"] if advice else lines
@@ -111,7 +104,6 @@ def _advice(store: Store, history: History) -> str | None:
 
 def _next_command(history: History) -> str | None:
     summary, name = history.summary, history.summary.run
-    phase = next((event.phase for event in history.events if event.is_current), "")
     if summary.status == runstate.COMPLETE:
         return None
     if summary.status == runstate.RUNNING:
@@ -125,6 +117,7 @@ def _next_command(history: History) -> str | None:
     if not has_pipeline and isinstance(history.newest.state.get("loop_state"), dict):
         return _next_of_steps(history)
     if has_pipeline and summary.status == runstate.BLOCKED:
+        phase = next((event.phase for event in history.events if event.is_current), "")
         return f"git ckpt resume {name} --from {shell_word(phase)}"
     # A live driver was handled above, so the rest was left by one.
     is_open = not has_pipeline and summary.status == runstate.OPEN
@@ -141,13 +134,13 @@ def _next_of_steps(history: History) -> str:
     return f"git ckpt step next --run {name}"
 
 
-def _facts(history: History, now: int) -> list[tuple[str, str]]:
+def _facts(history: History) -> list[tuple[str, str]]:
     from gitckpt.durable import progress
 
     summary, pipeline = history.summary, history.pipeline
-    age = f", {times.age_text(max(now - summary.time, times.MICRO))} ago"
+    age = f", {times.age_text(max(times.now() - summary.time, times.MICRO))} ago"
     is_driven = summary.status in runstate.DRIVEN
-    done = f"{len(pipeline.completed)} of {len(pipeline.phases)} phases complete"
+    completed = f"{len(pipeline.completed)} of {len(pipeline.phases)} phases complete"
     inputs = [f"{name} = {_brief(value)}" for name, value in pipeline.inputs.items() if value]
     gauges = progress.gauges(history.newest.state, history.newest.progress)
     autonomy = f", {pipeline.autonomy}" if pipeline.autonomy else ""
@@ -157,7 +150,7 @@ def _facts(history: History, now: int) -> list[tuple[str, str]]:
         ("status", summary.status + ("" if summary.status == runstate.RUNNING else age)),
         ("pipeline", f"{pipeline.name}{autonomy}" if pipeline.name is not None else ""),
         *(("input", line) for line in inputs),
-        ("progress", done if pipeline.phases else ""),
+        ("progress", completed if pipeline.phases else ""),
         *((gauge.name, f"{_bar(gauge)}{gauge.text}") for gauge in gauges),
         ("deadline", pipeline.deadline or ""),
         ("worktree", summary.path + branch if summary.path else ""),
@@ -169,14 +162,14 @@ def _facts(history: History, now: int) -> list[tuple[str, str]]:
 def _brief(value: str) -> str:
     # A task may be a whole page.
     line = value.strip().partition("\n")[0]
-    return value if value == line and len(line) <= _BRIEF else f"{line[:_BRIEF]}…"
+    return value if value == line and len(line) <= _MAX_INPUT else f"{line[:_MAX_INPUT]}…"
 
 
 def _bar(gauge: Gauge) -> str:
     if gauge.share is None or not terminal.is_terminal():
         return ""
-    full = round(gauge.share * _BAR)
-    return f"[{'#' * full}{'.' * (_BAR - full)}] "
+    full = round(gauge.share * _BAR_WIDTH)
+    return f"[{'#' * full}{'.' * (_BAR_WIDTH - full)}] "
 
 
 def _event_lines(history: History) -> list[str]:
@@ -184,10 +177,10 @@ def _event_lines(history: History) -> list[str]:
     width = max(len(terminal.harmless(event.phase)) for event in history.events)
     for event in history.events:
         mark = ">" if event.is_current else " "
-        took = f"{event.seconds:.1f}s" if event.seconds is not None else ""
-        tries = f"{event.attempts} attempts" if event.attempts > 1 else ""
+        seconds = f"{event.seconds:.1f}s" if event.seconds is not None else ""
+        attempts = f"{event.attempts} attempts" if event.attempts > 1 else ""
         saves = terminal.count(event.saves, "save") if event.saves else ""
-        notes = "  ".join(filter(None, [took, tries, saves]))
+        notes = "  ".join(filter(None, [seconds, attempts, saves]))
         phase = f"{terminal.harmless(event.phase):{width}}"
         lines.append(f"{mark} {phase}  {event.status:8}  {notes}".rstrip())
         if event.status not in ("complete", "skipped"):
@@ -202,15 +195,13 @@ def _find_run(store: Store, text: str | None) -> str:
     if store.run is not None:
         return store.run
     runs = store.runs()
-    ours = [run_ for run_ in runs if store.is_ours(run_.newest)]
-    started_here = (run_ for run_ in ours if not store.made_elsewhere([run_.run]))
-    newest = next(started_here, ours[0] if ours else None)
-    if newest is None and runs:
-        hint = "name a run: git ckpt runs"
-        raise NotFoundError("every run was fetched from another repository", hint=hint)
-    if newest is None:
+    if not runs:
         raise NotFoundError("there are no runs yet", hint=_TO_START)
-    return newest.run
+    local_runs = [summary.run for summary in runs if store.is_ours(summary.newest)]
+    if not local_runs:
+        problem = "every run was fetched from another repository"
+        raise NotFoundError(problem, hint="name a run: git ckpt runs")
+    return next((name for name in local_runs if not store.made_elsewhere([name])), local_runs[0])
 
 
 def _as_json(summary: RunInfo) -> dict[str, Any]:
@@ -238,3 +229,79 @@ def _history_as_json(history: History, advice: str | None) -> dict[str, Any]:
         "unwritten": history.unwritten,
         "next": advice,
     }
+
+
+@options.usage("""
+[NAME]  The subject of the run; becomes part of its id.
+--base REV  The commit that the worktree starts from.  [default: HEAD]
+--key TEXT  Your own name for the run; a run with this name is opened.
+""")
+def start(name: str = "work", base: str = "HEAD", key: str | None = None) -> None:
+    """Open a run with its own worktree, and print the path.
+
+    Every commit and save in the worktree extends the run: cd "$(git ckpt start add-login)". When
+    the work is done: git ckpt finish.
+    """
+    from gitckpt.durable.run.run import Run
+
+    with open_store() as store:
+        newest, has_begun = Run.begin(store, name, key=key, base=base)
+        opened = store.resume(newest)
+        for remark in opened.remarks:
+            terminal.warn(remark)
+        terminal.out_path(opened.path)
+        terminal.remark(f"run {newest.run} {'has begun' if has_begun else 'was there already'}")
+
+
+@options.usage("""
+[RUN]  The run.  [default: the run of this worktree]
+--force  Record a failed or blocked run as complete; it expires like others.
+""")
+def finish(run: str | None = None, force: bool = False) -> None:
+    """Record that a run is complete, with its files.
+
+    Prints the id of the checkpoint.
+    """
+    from gitckpt.durable.run.run import Run
+
+    with open_store() as store:
+        name = _run(store, run)
+        summary = store.history(name).summary
+        is_undone = summary.status in (runstate.FAILED, runstate.BLOCKED)
+        hint = f"see why: git ckpt status {name}; to finish it anyway: --force"
+        problem = f"run {name} is {summary.status}: {summary.label}"
+        options.refuse(is_undone and not force, problem, hint)
+        finishing = Run.resume(store, name, adapter="plumbing", holder="git ckpt finish")
+        try:
+            with finishing:
+                pass
+        except CkptError as error:
+            if finishing.unwritten:
+                hint = f"remove what is in the way, then: git ckpt finish {name}"
+                raise error.but(hint=hint) from None
+            raise
+        terminal.out(finishing.newest.id)
+        terminal.remark(f"run {finishing.id} is complete; its worktree: {finishing.path}")
+
+
+@options.usage("""
+RUN  The run to stop.
+""")
+def cancel(run: str) -> None:
+    """Stop a run that is driven; it can be resumed.
+
+    Ends its phase and records it as failed.
+    """
+    with open_store() as store:
+        name = _run(store, run)
+        if not store.cancel(name):
+            hint = f"see what became of it: git ckpt status {name}"
+            raise CkptError(f"run {name} is not running", hint=hint)
+        terminal.remark(f"run {name} has stopped; to go on: git ckpt resume {name}")
+
+
+def _run(store: Store, text: str | None) -> str:
+    run = store.find_run(text) if text is not None else store.run
+    if run is None:
+        raise UsageError("this is no run's worktree", hint="name the run: git ckpt runs lists them")
+    return run

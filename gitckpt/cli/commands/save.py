@@ -45,20 +45,19 @@ def save(
     line = message.strip() if message is not None else None
     if line and len(line.splitlines()) == 1:  # several lines are refused later
         line = " ".join(line.split())
-    who = " ".join(agent.split()) if agent is not None else None
-    options.refuse(who == "", "--agent has no name", "name it: git ckpt save --agent NAME")
-    is_twice = run is not None and track is not None
-    options.refuse(is_twice, "--run and --track exclude each other", "leave one of them out")
+    agent = " ".join(agent.split()) if agent is not None else None
+    options.refuse(agent == "", "--agent has no name", "name it: git ckpt save --agent NAME")
+    options.refuse_both(run, track)
     with open_store(to_capture=not no_worktree) as store:
         from gitckpt import hook  # while git scans the files
         from gitckpt.store.store import inside
 
         record = store.record if no_worktree else store.save
-        place = {"run": store.run} if run is None and track is None else _place(store, run, track)
+        place = _place(store, run, track)
         if track is not None and data is not None:
             data = {"track_id": track, **data}
         with terminal.waiting("capturing the files"):
-            checkpoint = record(label, data, message=line, agent=who, errors=error, **place)
+            checkpoint = record(label, data, message=line, agent=agent, errors=error, **place)
         terminal.out(checkpoint.id)
         if data == {}:
             terminal.warn("the state is empty")
@@ -70,17 +69,16 @@ def save(
 def _description(checkpoint: Checkpoint) -> str:
     """Warn of files that were not captured; return what the checkpoint has."""
     files = checkpoint.worktree
-    what, omitted = "no files", 0
+    contents = "no files"
     if files is not None:
-        if files.omitted or files.converted or files.suspects:
-            omitted = terminal.warn_captured(checkpoint)
+        omitted = terminal.warn_captured(checkpoint)
         clean = "the files as committed" if omitted else "a clean worktree"
-        what = "uncommitted changes" if files.dirty else clean
+        contents = "uncommitted changes" if files.dirty else clean
         changed = sum(submodule.dirty for submodule in files.submodules)
-        what += f" and {terminal.count(changed, 'changed submodule')}" if changed else ""
-        what += f" ({omitted} not captured)" if omitted else ""
-    where = f"commit {checkpoint.git_sha[:10]}" if checkpoint.git_sha else "an unborn branch"
-    return f"{what} on {where}"
+        contents += f" and {terminal.count(changed, 'changed submodule')}" if changed else ""
+        contents += f" ({omitted} not captured)" if omitted else ""
+    commit = f"commit {checkpoint.git_sha[:10]}" if checkpoint.git_sha else "an unborn branch"
+    return f"{contents} on {commit}"
 
 
 def _settle(store: Checkpoints) -> None:
@@ -92,30 +90,28 @@ def _settle(store: Checkpoints) -> None:
 
 
 def _place(store: Store, run: str | None, track: str | None) -> dict[str, Any]:
-    if run is not None:
-        return {"run": store.find_run(run)}
+    if run is not None or track is None:
+        return {"run": store.find_run(run) if run is not None else store.run}
     from gitckpt.durable.steps.steps import Steps
 
-    existing = store.run or Steps.run_about(store, str(track))
+    existing = store.run or Steps.run_about(store, track)
     return {"run": existing} if existing is not None else {"start": track}
 
 
 def _state(source: str) -> dict[str, Any]:
-    if source == "-":
-        return _parsed(sys.stdin.buffer.read(), "standard input", as_toml=False)
-    try:
-        with open(source, "rb") as file:
-            data = file.read()
-    except OSError as error:
-        raise UsageError(f"cannot read {source}: {error.strerror}") from None
-    return _parsed(data, source, as_toml=source.endswith(".toml"))
-
-
-def _parsed(data: bytes, source: str, *, as_toml: bool) -> dict[str, Any]:
     import json
 
     from gitckpt.model import toml
 
+    as_toml = source.endswith(".toml")
+    try:
+        if source == "-":
+            source, data = "standard input", sys.stdin.buffer.read()
+        else:
+            with open(source, "rb") as file:
+                data = file.read()
+    except OSError as error:
+        raise UsageError(f"cannot read {source}: {error.strerror}") from None
     try:
         value = toml.loads(data.decode("utf-8")) if as_toml else json.loads(data)
         problem = "" if isinstance(value, dict) else f"holds {type(value).__name__}, not a map"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 
 from gitckpt.cli import options, terminal
@@ -13,13 +14,9 @@ from gitckpt.model.ids import SHORT
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from gitckpt.model.checkpoint import Checkpoint
-    from gitckpt.store.snapshot.manifest import Extras
     from gitckpt.store.store import Store
 
-_LABEL = 12
 _KINDS = {"null": "null", "bytes": "bytes, in base64", "integer": "an integer"}
 
 
@@ -44,8 +41,7 @@ def show(
         if as_json or state:
             from gitckpt.model import jsonable
 
-            document = jsonable.state(checkpoint) if state else jsonable.document(checkpoint)
-            terminal.out_json(document)
+            terminal.out_json((jsonable.state if state else jsonable.document)(checkpoint))
             return
         _print(store, checkpoint)
 
@@ -69,21 +65,20 @@ def _print(store: Store, checkpoint: Checkpoint) -> None:
             terminal.out(f"    # {pointer} is {_KINDS[kind]}")
 
 
-def _print_line(name: str, value: str) -> None:
-    terminal.out(terminal.heading(f"{name}:"), f"{' ' * (_LABEL - len(name))}{value}")
+def _print_line(label: str, value: str) -> None:
+    terminal.out(terminal.heading(f"{label}:"), f"{' ' * (12 - len(label))}{value}")
 
 
 def _facts(checkpoint: Checkpoint) -> list[tuple[str, str]]:
-    worded = {
+    texts = {
         "run": f"{checkpoint.run} #{checkpoint.sequence}" if checkpoint.run else None,
         "git_sha": checkpoint.git_sha or "none yet",
         "branch": checkpoint.branch or "detached",
         "progress": _progress(checkpoint),
         "attempt": _attempt(checkpoint),
     }
-    shown = [key for key in KEYS if key.shown]
-    facts = [(key.shown, worded.get(key.name, getattr(checkpoint, key.attribute))) for key in shown]
-    return [(name, str(value)) for name, value in facts if value]
+    values = ((key, texts.get(key.name, getattr(checkpoint, key.attribute))) for key in KEYS)
+    return [(key.label, str(value)) for key, value in values if value and key.label]
 
 
 def _attempt(checkpoint: Checkpoint) -> str | None:
@@ -101,14 +96,12 @@ def _attempt(checkpoint: Checkpoint) -> str | None:
 
 
 def _print_attempt(store: Store, checkpoint: Checkpoint) -> None:
-    try:
-        names, with_masks = store.beside(checkpoint), store.masked(checkpoint)
-    except CkptError:
-        names, with_masks = [], []  # `_print_files` warned
-    for name in names:
-        place = f"refs/ckpt/trees/{checkpoint.id}:run/{name}"
-        masked = ", with what looked like a secret masked" if name in with_masks else ""
-        terminal.out(f"    beside it: {name}{masked} (git cat-file blob {shell_word(place)})")
+    with contextlib.suppress(CkptError):  # `_print_files` warned
+        names, masked = store.beside(checkpoint), store.masked(checkpoint)
+        for name in names:
+            place = f"refs/ckpt/trees/{checkpoint.id}:run/{name}"
+            remark = ", with what looked like a secret masked" if name in masked else ""
+            terminal.out(f"    beside it: {name}{remark} (git cat-file blob {shell_word(place)})")
     output = checkpoint.attempt.output if checkpoint.attempt else None
     if output:
         terminal.out()
@@ -121,13 +114,13 @@ def _progress(checkpoint: Checkpoint) -> str | None:
     if progress is None:
         return None
 
-    def of(number: int, total: int | None) -> str:
+    def share(number: int, total: int | None) -> str:
         return f"{number}" if total is None else f"{number} of {total}"
 
     phase, tasks = progress.current_phase, progress.tasks_completed
     parts = (
-        "" if phase is None else f"phase {of(phase, progress.total_phases)}",
-        "" if tasks is None else f"{of(tasks, progress.tasks_total)} tasks",
+        "" if phase is None else f"phase {share(phase, progress.total_phases)}",
+        "" if tasks is None else f"{share(tasks, progress.tasks_total)} tasks",
         progress.current_task,
     )
     return ", ".join(filter(None, parts))
@@ -139,10 +132,10 @@ def _print_files(store: Store, checkpoint: Checkpoint) -> None:
         _print_line("files", "not captured: only the commit is recorded")
         return
     for submodule in files.submodules:
-        where = f"at {submodule.git_sha[:10]}" if submodule.git_sha else "on an unborn branch"
-        what = "with uncommitted changes" if submodule.dirty else "as committed"
+        place = f"at {submodule.git_sha[:10]}" if submodule.git_sha else "on an unborn branch"
+        condition = "with uncommitted changes" if submodule.dirty else "as committed"
         command = f"git -C {shell_word(submodule.path)} ckpt show {submodule.checkpoint[:SHORT]}"
-        _print_line("submodule", f"{submodule.path} {where}, {what}; {command}")
+        _print_line("submodule", f"{submodule.path} {place}, {condition}; {command}")
     is_whole = True
     if files.degraded and files.tree is None:
         _print_line("files", f"not captured: {files.degraded}; only the commit is recorded")
@@ -152,18 +145,10 @@ def _print_files(store: Store, checkpoint: Checkpoint) -> None:
         under_way = f", {files.operation} in progress" if files.operation else ""
         _print_line("files", f"differ from the commit{under_way}")
         is_whole = _print_stat(store, checkpoint)
-    # A damaged tree may be endless: do not list it.
-    extras = _extras(store, checkpoint) if is_whole else None
-    if extras is not None and extras.raw:
-        terminal.out(f"    stored byte for byte: {first_of(_readable(extras.raw))}")
+    if is_whole:  # a damaged tree may be endless
+        _print_extras(store, checkpoint)
     for path in files.converted:
         terminal.out(f"    comes back as git writes it: {path}")
-    if extras is not None and extras.directories:
-        names = [f"{name}/" for name in _readable(extras.directories)]
-        terminal.out(f"    directories without files: {first_of(names)}")
-    if extras is not None and extras.modes:
-        modes = [f"{os.fsdecode(path)} ({mode:03o})" for path, mode in sorted(extras.modes.items())]
-        terminal.out(f"    narrow modes: {first_of(modes)}")
     for suspect in files.suspects:
         place = f"{suspect.path}:{suspect.line} ({suspect.rule}, {suspect.digest})"
         terminal.out(f"    looks like a secret: {place}")
@@ -174,31 +159,36 @@ def _print_files(store: Store, checkpoint: Checkpoint) -> None:
 def _print_stat(store: Store, checkpoint: Checkpoint) -> bool:
     """Print which files differ; False, with a warning, where they cannot be compared."""
     try:
-        how = ["--stat=100", "--no-ext-diff", "--no-relative"]
-        stat = store.diff_commit(checkpoint, options=how).decode("utf-8", "replace")
+        style = ["--stat=100", "--no-ext-diff", "--no-relative"]
+        stat = store.diff_commit(checkpoint, options=style).decode("utf-8", "replace")
+        for line in stat.rstrip("\n").split("\n"):
+            terminal.out(f"    {line}")
+        return True
     except WorktreeError as error:
         is_whole = checkpoint.tree is not None and checkpoint.git_sha in error.message
         outcome = "git ckpt resume cannot bring them back"
         if is_whole:
             outcome = "the files of the checkpoint come back without it"
         terminal.warn(f"{error.message}: {outcome}")
-        return False
     except CkptError as error:  # git names the damaged object
         terminal.warn(f"{error.message}: check the repository: git ckpt verify --contents")
-        return False
-    for line in stat.rstrip("\n").split("\n"):
-        terminal.out(f"    {line}")
-    return True
+    return False
 
 
-def _extras(store: Store, checkpoint: Checkpoint) -> Extras | None:
+def _print_extras(store: Store, checkpoint: Checkpoint) -> None:
     try:
-        return store.extras(checkpoint)
+        extras = store.extras(checkpoint)
     except CkptError as error:
         unlisted = "files kept byte for byte, directories and modes are not listed"
         terminal.warn(f"{error.message}: {unlisted}; see what is wrong: git ckpt verify")
-        return None
-
-
-def _readable(paths: Sequence[bytes]) -> list[str]:
-    return [os.fsdecode(path) for path in paths]
+        return
+    lists = {
+        "stored byte for byte": [os.fsdecode(path) for path in extras.raw],
+        "directories without files": [f"{os.fsdecode(path)}/" for path in extras.directories],
+        "narrow modes": [
+            f"{os.fsdecode(p)} ({mode:03o})" for p, mode in sorted(extras.modes.items())
+        ],
+    }
+    for label, texts in lists.items():
+        if texts:
+            terminal.out(f"    {label}: {first_of(texts)}")

@@ -74,11 +74,16 @@ def step(
     Prints the id of the checkpoint. show prints all steps. next prints the next step and, after a
     tab, the first open task of the plan.
     """
-    reported = {"graph": graph, "files": files, "id": id_, **report}
-    asked = {"plan": plan, "resume-from": resume_from}
-    _require_fitting(action, name, reported, asked, history=history)
-    is_twice = run is not None and track is not None
-    options.refuse(is_twice, "--run and --track exclude each other", "leave one of them out")
+    _require_step(action, name)
+    unfitting: dict[str, object] = {"history": history} if action != _SHOW else {}
+    if action not in _REPORTS:
+        unfitting |= {"graph": graph, "files": files, "id": id_, **report}
+    unfitting |= {"plan": plan, "resume-from": resume_from} if action != _NEXT else {}
+    for key, value in unfitting.items():
+        option = key.strip("_").replace("_", "-")
+        is_given = value is not None and value is not False
+        options.refuse(is_given, f"{action} takes no --{option}", "see: git ckpt step --help")
+    options.refuse_both(run, track)
     place = f"--run {shell_word(run)} " if run is not None else ""
     if track is not None:
         place = f"--track {shell_word(track)} "
@@ -96,8 +101,8 @@ def step(
             outputs, values = report.pop("output", ()), _values(report.pop("set_", ()))
             report |= {"outputs": tuple(outputs), "values": values}
             step_report = StepReport(action=action, step=str(name), **report)
-            done = steps.report(step_report, graph=graph, files=files, checkpoint_id=id_)
-            _print_report(done, step_report, place, as_json=as_json)
+            result = steps.report(step_report, graph=graph, files=files, checkpoint_id=id_)
+            _print_report(result, step_report, place, as_json=as_json)
 
 
 def _advice(place: str, text: str) -> str:
@@ -113,48 +118,34 @@ def _advising(place: str) -> Iterator[None]:
         raise error.but(hint=error.hint and _advice(place, error.hint)) from None
 
 
-def _require_fitting(
-    action: str,
-    name: str | None,
-    reported: Mapping[str, object],
-    asked: Mapping[str, object],
-    *,
-    history: bool,
-) -> None:
+def _require_step(action: str, name: str | None) -> None:
     options.require_one_of("action", action, (*_REPORTS, _SHOW, _NEXT))
     if action in _REPORTS and not (name or "").strip():
         hint = f"name it: git ckpt step {action} EXECUTE; or see: git ckpt step next"
         raise UsageError("STEP is missing", hint=hint)
     has_step = action not in _REPORTS and name is not None
     options.refuse(has_step, f"{action} takes no step", f"git ckpt step {action}")
-    unfitting: dict[str, object] = {"history": history} if action != _SHOW else {}
-    unfitting |= {} if action in _REPORTS else reported
-    unfitting |= {} if action == _NEXT else asked
-    wrong = [key for key, value in unfitting.items() if value is not None and value is not False]
-    if wrong:
-        option = wrong[0].strip("_").replace("_", "-")
-        raise UsageError(f"{action} takes no --{option}", hint="see: git ckpt step --help")
 
 
-def _print_report(done: Reported, step_report: StepReport, place: str, *, as_json: bool) -> None:
+def _print_report(result: Reported, step_report: StepReport, place: str, *, as_json: bool) -> None:
     from gitckpt.durable.steps import machine, report
 
-    state = done.checkpoint.state
-    position = machine.position(done.graph, state)
-    name = done.graph.step(step_report.step).name
-    record = machine.record_of(done.graph, state, name)
+    checkpoint, graph = result.checkpoint, result.graph
+    position = machine.position(graph, checkpoint.state)
+    name = graph.step(step_report.step).name
+    record = machine.record_of(graph, checkpoint.state, name)
     status = str(record.get("status") or position.status)
     if as_json:
         blockers = list(position.reasons)
         following = {"step": position.step, "status": position.status, "blockers": blockers}
-        document = {"checkpoint": done.checkpoint.id, "run": done.checkpoint.run}
+        document = {"checkpoint": checkpoint.id, "run": checkpoint.run}
         _print_json(document | {"step": name, "status": status, "next": following})
     else:
-        terminal.out(done.checkpoint.id)
-    if done.is_new:
-        terminal.remark(f"run {done.checkpoint.run} has begun")
-    _warn_of_files(done.checkpoint)
-    progress = done.checkpoint.progress
+        terminal.out(checkpoint.id)
+    if result.is_new:
+        terminal.remark(f"run {checkpoint.run} has begun")
+    _warn_of_files(checkpoint)
+    progress = checkpoint.progress
     if status == report.PASSED and progress is not None:
         completed = progress.tasks_completed or 0
         if completed < (progress.tasks_total or 0):
@@ -183,9 +174,8 @@ def _following(name: str, position: StepPosition) -> str:
 def _warn_of_files(checkpoint: Checkpoint) -> None:
     from gitckpt.store.snapshot.limits import MORE_TIME
 
-    files = checkpoint.worktree
     terminal.warn_captured(checkpoint)
-    if files and files.degraded:
+    if (files := checkpoint.worktree) and files.degraded:
         cure = f"record them now: git ckpt save; {MORE_TIME}"
         terminal.warn(f"no files were captured: {files.degraded}; {cure}")
 
@@ -200,7 +190,7 @@ def _next(
         document = terminal.attributes(next_step, "step status task title plan")
         _print_json({"run": steps.run, **document, "remarks": list(next_step.remarks)})
     else:
-        terminal.out_row(word for word in (next_step.step, next_step.task) if word)
+        terminal.out_row(filter(None, (next_step.step, next_step.task)))
     for remark in next_step.remarks:
         terminal.warn(_advice(place, remark))
     if next_step.step != COMPLETE:
@@ -209,42 +199,36 @@ def _next(
 
 
 def _show(steps: Steps, *, history: bool, as_json: bool) -> None:
-    from gitckpt.durable.steps import machine
-    from gitckpt.durable.steps import steps as view
-
     if as_json:
         _print_json(steps.show(with_history=history))
-    elif history:
+        return
+    if history:
         _print_history(steps.history())
-    else:
-        newest, graph = steps.newest(), steps.graph()
-        position = machine.position(graph, newest.state)
-        for label, value in _facts(graph, position, newest):
-            terminal.out(f"{label:10} {value}")
-        terminal.out()
-        names = view.shown(graph, newest.state)
-        terminal.table(_COLUMNS, [_row(graph, position, newest.state, name) for name in names])
-
-
-def _facts(graph: Graph, position: StepPosition, newest: Checkpoint) -> list[tuple[str, str]]:
+        return
     from gitckpt.durable.steps import machine
+    from gitckpt.durable.steps import steps as view
     from gitckpt.durable.steps.graph import COMPLETE
 
+    newest, graph = steps.newest(), steps.graph()
+    position = machine.position(graph, newest.state)
     loop = machine.loop_of(newest.state)
-    most = loop.get("max_fix_cycles", graph.max_fix_cycles)
+    max_fix_cycles = loop.get("max_fix_cycles", graph.max_fix_cycles)
     status = "" if position.step == COMPLETE else f" ({position.status})"
-    blockers = machine.active_blockers(newest.state)
-    return [
-        ("run", str(newest.run)),
+    facts = [
+        ("run", newest.run),
         ("steps", graph.name),
         ("at", position.step + status),
-        ("fix cycles", f"{loop.get('fix_cycle_count', 0)} of {most}"),
+        ("fix cycles", f"{loop.get('fix_cycle_count', 0)} of {max_fix_cycles}"),
         ("iterations", f"{loop.get('iterations', 0)} of {graph.max_iterations}"),
-        *(
-            ("blocker", f"{each.get('blocked_step')}: {each.get('description')}")
-            for each in blockers
-        ),
     ]
+    for label, value in facts:
+        terminal.out(f"{label:10} {value}")
+    for blocker in machine.active_blockers(newest.state):
+        text = f"{blocker.get('blocked_step')}: {blocker.get('description')}"
+        terminal.out(f"{'blocker':10} {text}")
+    terminal.out()
+    names = view.shown(graph, newest.state)
+    terminal.table(_COLUMNS, [_row(graph, position, newest.state, name) for name in names])
 
 
 def _row(graph: Graph, position: StepPosition, state: Mapping[str, Any], name: str) -> list[str]:
@@ -254,15 +238,16 @@ def _row(graph: Graph, position: StepPosition, state: Mapping[str, Any], name: s
 
     record = machine.record_of(graph, state, name)
     mark, status = ">" if name == position.step else " ", view.status_of(position, name, record)
+    agent, updated, notes = (
+        str(record.get(key) or "") for key in ("agent", "last_updated", "notes")
+    )
     progress = _progress_text(progress_of(record))
-    updated = _to_the_second(record.get("last_updated"))
-    agent, notes = (str(record.get(key) or "") for key in ("agent", "notes"))
-    return [mark, name, status, agent, progress, updated, notes]
+    return [mark, name, status, agent, progress, _without_fraction(updated), notes]
 
 
-def _to_the_second(timestamp: object) -> str:
-    text = str(timestamp or "")
-    return f"{text[:19]}Z" if len(text) == 27 and text.endswith("Z") else text
+def _without_fraction(timestamp: str) -> str:
+    is_usual = len(timestamp) == 27 and timestamp.endswith("Z")
+    return f"{timestamp[:19]}Z" if is_usual else timestamp
 
 
 def _progress_text(progress: Progress | None) -> str:
@@ -284,12 +269,12 @@ def _print_history(events: Sequence[StepEvent]) -> None:
     for event in events:
         time, sha, progress = event.timestamp, event.git_sha, _progress_text(event.progress)
         if terminal.is_terminal():
-            time = _to_the_second(time)
-            rest = [event.agent, sha[:10], progress, event.message]
+            time = _without_fraction(time)
+            details = [event.agent, sha[:10], progress, event.message]
         else:
             notes = event.errors[0] if event.errors else event.message
-            rest = [event.checkpoint, sha, event.agent, progress, notes]
-        rows.append([str(event.sequence), time, event.step, event.status, *rest])
+            details = [event.checkpoint, sha, event.agent, progress, notes]
+        rows.append([str(event.sequence), time, event.step, event.status, *details])
     terminal.out_rows(_HISTORY, rows)
 
 
@@ -303,13 +288,13 @@ def _values(words: Sequence[str]) -> dict[str, Any]:
     import json
 
     values = {}
-    for word in words:
-        key, equals, value = word.partition("=")
+    for argument in words:
+        key, equals, value = argument.partition("=")
         try:
             if not equals or not key:
                 raise ValueError("there is no key and no =")
             values[key] = json.loads(value)
         except (ValueError, RecursionError) as error:
             hint = "write --set fixed=3, or a text: --set 'goal=\"login\"'"
-            raise UsageError(f"{word!r} is not KEY=JSON: {error}", hint=hint) from None
+            raise UsageError(f"{argument!r} is not KEY=JSON: {error}", hint=hint) from None
     return values

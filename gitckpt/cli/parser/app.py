@@ -22,15 +22,9 @@ _BY_NAME = inspect.Parameter.KEYWORD_ONLY
 
 # Help and usage errors.
 
-_ALSO_CALLED = {
-    "list": "ls log status",
-    "remove": "rm delete",
-    "expire": "gc prune",
-    "resume": "checkout",
-    "restore": "recover",
-    "undo": "revert",
-    "save": "create",
-}
+_SYNONYMS = {"ls": "list", "log": "list", "rm": "remove", "delete": "remove", "gc": "expire"}
+_SYNONYMS |= {"prune": "expire", "checkout": "resume", "recover": "restore", "revert": "undo"}
+_SYNONYMS |= {"status": "list", "create": "save"}
 
 _EXTRA = re.compile(r"^Got unexpected extra argument(s|\(s\))? \(")
 
@@ -59,8 +53,7 @@ class PlainCommand(TyperCommand):
 def require_command(words: Sequence[str]) -> None:
     unknown = next(iter(words[quick.command_of(words) :]), None)
     if unknown is not None and unknown not in COMMANDS:
-        others = {other: name for name, also in _ALSO_CALLED.items() for other in also.split()}
-        close = closest(others.get(unknown, unknown), COMMANDS)
+        close = closest(_SYNONYMS.get(unknown, unknown), COMMANDS)
         hint = f"did you mean git ckpt {close}?" if close else "see: git ckpt --help"
         raise UsageError(f"there is no command {unknown!r}", hint=hint)
 
@@ -93,9 +86,9 @@ def _parameters(words: Sequence[str]) -> tuple[str, Sequence[options.Parameter]]
 def _unknown_option(
     option: str, command: str, parameters: Sequence[options.Parameter], see: str
 ) -> UsageError:
-    for before in options.PARAMETERS[options.apply]:
-        if command and option in before.spellings:
-            value = "" if before.is_flag else f"{before.metavar} "
+    for parameter in options.PARAMETERS[options.apply]:
+        if command and option in parameter.spellings:
+            value = "" if parameter.is_flag else f"{parameter.metavar} "
             hint = f"git ckpt {option} {value}{command}"
             return UsageError(f"{option} goes before the command", hint=hint)
     spellings = [name for parameter in parameters for name in parameter.spellings]
@@ -119,10 +112,10 @@ def perform(words: Sequence[str]) -> int:
     require_command(words)
     words, paths = _split_paths(words)
     try:
-        with build(_needed(words), paths).make_context("git ckpt", list(words)) as made:
-            return made.command.invoke(made) or 0
-    except typer.Exit as leaving:
-        return leaving.exit_code
+        with build(_needed(words), paths).make_context("git ckpt", list(words)) as context:
+            return context.command.invoke(context) or 0
+    except typer.Exit as end:
+        return end.exit_code
     except TyperException as error:
         context = getattr(error, "ctx", None)
         is_missing = quick.command_of(words) == len(words) and "command" in str(error).lower()
@@ -133,10 +126,8 @@ def perform(words: Sequence[str]) -> int:
 
 
 def build(names: Iterable[str] = COMMANDS, paths: Sequence[str] = ()) -> Any:
-    """Return the Typer application with some or all commands; others are not imported.
-
-    `paths` are words behind two dashes, which Typer would take for arguments.
-    """
+    """Return the Typer application with some or all commands; others are not imported."""
+    # `paths` are words behind two dashes, which Typer would take for arguments.
     app = typer.Typer(
         name="git ckpt",
         help="Checkpoints in a git repository: the state, files and commit of every step.",
@@ -156,23 +147,23 @@ def build(names: Iterable[str] = COMMANDS, paths: Sequence[str] = ()) -> Any:
     return typer.main.get_command(app)
 
 
-def _leave_with_version(wanted: bool) -> None:
-    if wanted:
+def _leave_with_version(is_given: bool) -> None:
+    if is_given:
         options.print_version()
         raise typer.Exit
 
 
-def _typed(function: Function, paths: Sequence[str] = (), **more: Any) -> Function:
+def _typed(function: Function, paths: Sequence[str] = (), **extra: Any) -> Function:
     """Return a function that Typer can inspect, with the declared parameters."""
 
     def call(**values: Any) -> int | None:
-        given = {name: value for name, value in values.items() if value is not None}
-        for name in more:
-            given.pop(name, None)
-        return function(**given, **({"paths": list(paths)} if paths else {}))
+        arguments = {name: value for name, value in values.items() if value is not None}
+        for name in extra:
+            arguments.pop(name, None)
+        return function(**arguments, **({"paths": list(paths)} if paths else {}))
 
     parameters = options.PARAMETERS.get(function, [])
-    kinds = {parameter.name: _kind(parameter) for parameter in parameters} | more
+    kinds = {parameter.name: _kind(parameter) for parameter in parameters} | extra
     signature = []
     for name, kind in kinds.items():
         default = False if get_args(kind)[0] is bool else None

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from importlib import import_module
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 # Each imports a module, and returns the function of its command; the exit code None is 0.
 COMMANDS: dict[str, Callable[[], Callable[..., int | None]]] = {
@@ -20,25 +17,25 @@ COMMANDS: dict[str, Callable[[], Callable[..., int | None]]] = {
     "undo": lambda: import_module("gitckpt.cli.commands.restore").undo,
     "redo": lambda: import_module("gitckpt.cli.commands.restore").redo,
     "run": lambda: import_module("gitckpt.cli.commands.run").run,
-    "loop": lambda: import_module("gitckpt.cli.commands.loop").loop,
-    "review": lambda: import_module("gitckpt.cli.commands.review").review,
+    "loop": lambda: import_module("gitckpt.cli.commands.run").loop,
+    "review": lambda: import_module("gitckpt.cli.commands.run").review,
     "runs": lambda: import_module("gitckpt.cli.commands.runs").runs,
     "status": lambda: import_module("gitckpt.cli.commands.runs").status,
-    "start": lambda: import_module("gitckpt.cli.commands.start").start,
-    "finish": lambda: import_module("gitckpt.cli.commands.start").finish,
+    "start": lambda: import_module("gitckpt.cli.commands.runs").start,
+    "finish": lambda: import_module("gitckpt.cli.commands.runs").finish,
     "step": lambda: import_module("gitckpt.cli.commands.step").step,
-    "cancel": lambda: import_module("gitckpt.cli.commands.start").cancel,
+    "cancel": lambda: import_module("gitckpt.cli.commands.runs").cancel,
     "remove": lambda: import_module("gitckpt.cli.commands.remove").remove,
-    "expire": lambda: import_module("gitckpt.cli.commands.expire").expire,
-    "import": lambda: import_module("gitckpt.cli.commands.imports").import_,
-    "export": lambda: import_module("gitckpt.cli.commands.export").export,
-    "allow": lambda: import_module("gitckpt.cli.commands.allow").allow,
-    "notes": lambda: import_module("gitckpt.cli.commands.notes").notes,
-    "verify": lambda: import_module("gitckpt.cli.commands.verify").verify,
+    "expire": lambda: import_module("gitckpt.cli.commands.remove").expire,
+    "import": lambda: import_module("gitckpt.cli.commands.exchange").import_,
+    "export": lambda: import_module("gitckpt.cli.commands.exchange").export,
+    "allow": lambda: import_module("gitckpt.cli.commands.init").allow,
+    "notes": lambda: import_module("gitckpt.cli.commands.doctor").notes,
+    "verify": lambda: import_module("gitckpt.cli.commands.doctor").verify,
     "doctor": lambda: import_module("gitckpt.cli.commands.doctor").doctor,
     "du": lambda: import_module("gitckpt.cli.commands.du").du,
     "uninit": lambda: import_module("gitckpt.cli.commands.init").uninit,
     "hook": lambda: import_module("gitckpt.cli.commands.init").hook,
-    "completion": lambda: import_module("gitckpt.cli.commands.completion").completion,
+    "completion": lambda: import_module("gitckpt.cli.commands.init").completion,
     "demo": lambda: import_module("gitckpt.cli.commands.init").demo,
 }

@@ -29,22 +29,23 @@ def call_of(words: Sequence[str]) -> Callable[[], int | None] | None:
         return options.print_version
     index = command_of(words)
     name = next(iter(words[index:]), "")
-    before, after = parse(options.apply, words[:index]), words[index + 1 :]
+    global_options, arguments = parse(options.apply, words[:index]), words[index + 1 :]
     if name == "complete":  # what completion scripts call
-        from gitckpt.cli.parser import candidates
+        from gitckpt.cli.parser import completion
 
-        function: Callable[..., int | None] = candidates.complete
-        values: dict[str, Any] | None = {"words": after[1:] if after[:1] == ["--"] else after}
+        function: Callable[..., int | None] = completion.complete
+        has_dashes = arguments[:1] == ["--"]
+        values: dict[str, Any] | None = {"words": arguments[1:] if has_dashes else arguments}
     elif name in COMMANDS and name not in TYPER_ONLY:
         function = COMMANDS[name]()
-        values = parse(function, after)
+        values = parse(function, arguments)
     else:
         return None
-    if before is None or values is None:
+    if global_options is None or values is None:
         return None
 
     def call() -> int | None:
-        options.apply(**before)
+        options.apply(**global_options)
         return function(**values)
 
     return call
@@ -56,22 +57,22 @@ def parse(function: Callable[..., int | None], words: Sequence[str]) -> dict[str
     arguments = [parameter for parameter in parameters if not parameter.spellings]
     by_spelling = {name: option for option in parameters for name in option.spellings}
     values: dict[str, Any] = {}
-    rest = iter(words)
-    for word in rest:
-        spelling, equals, value = word.partition("=")
+    remaining = iter(words)
+    for text in remaining:
+        spelling, equals, value = text.partition("=")
         option = by_spelling.get(spelling)
-        if word == "--" and arguments and arguments[-1].is_list:
+        if text == "--" and arguments and arguments[-1].is_list:
             name = "paths" if arguments[-1].takes_paths else arguments[-1].name
-            values.setdefault(name, []).extend(rest)
+            values.setdefault(name, []).extend(remaining)
             continue
-        if not word.startswith("-"):
+        if not text.startswith("-"):
             if not arguments:
                 return None
-            option, value = arguments[0] if arguments[0].is_list else arguments.pop(0), word
+            option, value = arguments[0] if arguments[0].is_list else arguments.pop(0), text
         elif option is None or (equals and (option.is_flag or not spelling.startswith("--"))):
             return None
         elif not option.is_flag and not equals:
-            value = next(rest, "--")
+            value = next(remaining, "--")
             if value.startswith("-") and value != "-":
                 return None  # probably an option: the value is missing
         if option.is_list:

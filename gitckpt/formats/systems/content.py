@@ -10,24 +10,18 @@ import functools
 import json
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from typing import Any
 
 from gitckpt.model import budget, times, toml
 from gitckpt.model.values import dataclass, field
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-    from typing import Any
 
 # The result of a format's reader.
 
 RLM_ACT, WORKFLOW, FORGE = "rlm-act", "workflow", "forge"
 QUASAR, NEBULA, SUPERPOWERS = "quasar", "nebula", "superpowers"
 FORMATS = (RLM_ACT, WORKFLOW, FORGE, QUASAR, NEBULA, SUPERPOWERS)
-
-# State key for values of a file that a checkpoint has no field for.
-KEY = "import"
+KEY = "import"  # state key for values of a file that a checkpoint has no field for
 
 
 class Unreadable(ValueError):
@@ -38,7 +32,7 @@ class Unreadable(ValueError):
 class Source:
     path: str  # as shown; relative to the top of the worktree if inside it
     data: bytes
-    beside: Mapping[str, bytes] = field(default_factory=dict)  # name → content of files next to it
+    neighbors: Mapping[str, bytes] = field(default_factory=dict)  # name → content, files next to it
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +54,7 @@ class Record:
     state: Mapping[str, Any]
     # the path is part of the identity; the same bytes elsewhere are another run
     by_path: bool = False
-    said: str = ""  # the timestamp as in the file; "" without one
+    timestamp: str = ""  # the timestamp as in the file; "" without one
     time: int | None = None  # that timestamp in microseconds since the epoch
     started: int | None = None  # when the run began, likewise
     is_local: bool = False  # the timestamp may be local time called UTC
@@ -77,22 +71,13 @@ class Record:
 
 # Parsing within limits.
 
-# In bytes. The largest real file has 560 KB; a state holds at most 28 MiB.
-LARGEST = 16 * 1024 * 1024
-
+LARGEST = 16 * 1024 * 1024  # in bytes; the largest real file has 560 KB, a state 28 MiB
 # Of a TOML file: Python takes a second for so much; the largest real file has 10 KB.
 TOML = budget.Budget(1024 * 1024, 50_000, 100_000)
-
-# A state holds at most 900,000 values and 150,000 keys.
-_MOST_VALUES, _MOST_KEYS = 400_000, 150_000
-
+_MOST_VALUES, _MOST_KEYS = 400_000, 150_000  # a state holds at most 900,000 values, 150,000 keys
 _MOST_REMARKS = 20
 _TOKENS = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"?|([,\[{])|(:)', re.DOTALL)
-
-# A state holds 200 levels of nesting, and adds some around these.
-_DEEPEST = 190
-
-_DIGITS = 4000
+_DEEPEST = 190  # a state holds 200 levels of nesting, and adds some around these
 _MARK = "\ufeff"
 _NANOSECONDS = re.compile(rb"T\d\d:\d\d:\d\d\.\d{6}0*[1-9]")
 _OFFSET = re.compile(r"(?:[Zz]|[+-]\d\d:\d\d)$")
@@ -106,7 +91,7 @@ class Remarks:
         self._clauses[clause] = None
 
     @property
-    def said(self) -> tuple[str, ...]:
+    def clauses(self) -> tuple[str, ...]:
         clauses = list(self._clauses)
         excess = len(clauses) - _MOST_REMARKS
         clauses[_MOST_REMARKS:] = [f"and {excess:,} more such things"] if excess > 0 else []
@@ -140,8 +125,8 @@ def json_as_it_is(source: Source, remarks: Remarks) -> dict[str, Any]:
             remarks.add("has a key twice in one table: the last one counts")
         return table
 
-    def whole(digits: str) -> int | str:
-        if len(digits) <= _DIGITS:
+    def integer(digits: str) -> int | str:
+        if len(digits) <= 4000:
             return int(digits)
         remarks.add(f"has a number of {len(digits)} digits: it stands as text")
         return digits
@@ -149,12 +134,10 @@ def json_as_it_is(source: Source, remarks: Remarks) -> dict[str, Any]:
     text = text_of(source, remarks)
     _require_few(source.data)
     try:
-        document = json.loads(text, object_pairs_hook=pairs, parse_int=whole)
+        document = json.loads(text, object_pairs_hook=pairs, parse_int=integer)
     except RecursionError:
         raise Unreadable("its values lie too deep within each other") from None
     except ValueError as error:
-        if isinstance(error, Unreadable):
-            raise
         raise Unreadable(f"it is no JSON: {error}") from None
     if not isinstance(document, dict):
         raise Unreadable("it holds no JSON object")
@@ -264,16 +247,15 @@ def errors_of(value: object, remarks: Remarks) -> tuple[str, ...]:
     return tuple(texts)
 
 
-def lacks_offset(value: object) -> bool:
-    """Return whether a value is a time without UTC offset; a date is not."""
-    if isinstance(value, dt.datetime):
-        return value.tzinfo is None
-    is_time = isinstance(value, str) and ":" in value and _OFFSET.search(value.strip()) is None
-    return is_time and instant(value) is not None
-
-
 def note_times(values: Iterable[object], remarks: Remarks) -> bool:
     """Return whether any value is a time without UTC offset, and add a remark."""
+
+    def lacks_offset(value: object) -> bool:
+        if isinstance(value, dt.datetime):
+            return value.tzinfo is None
+        is_time = isinstance(value, str) and ":" in value and _OFFSET.search(value.strip()) is None
+        return is_time and instant(value) is not None
+
     is_naive = any(map(lacks_offset, values))
     if is_naive:
         remarks.add("has a time without an offset: it is taken for UTC")
@@ -281,13 +263,10 @@ def note_times(values: Iterable[object], remarks: Remarks) -> bool:
 
 
 def instant(value: object) -> int | None:
-    """Return a value's time in microseconds since the epoch, or None.
-
-    A date means its midnight. A time without offset is taken as UTC.
-    """
+    """Return a time, or a date's midnight, in microseconds since the epoch; None else."""
+    # A time without offset is taken as UTC.
     if isinstance(value, dt.datetime):
-        aware = value if value.tzinfo is not None else value.replace(tzinfo=dt.UTC)
-        return (aware - dt.datetime(1970, 1, 1, tzinfo=dt.UTC)) // dt.timedelta(microseconds=1)
+        return times.as_instant(value if value.tzinfo is not None else value.replace(tzinfo=dt.UTC))
     if isinstance(value, dt.date):
         return instant(dt.datetime(value.year, value.month, value.day, tzinfo=dt.UTC))
     if not isinstance(value, str) or not value:

@@ -8,6 +8,7 @@ from typing import Any
 
 from gitckpt.formats.systems import content, forge, quasar, rlm_act, superpowers, yaml_text
 from gitckpt.formats.systems.content import FORGE, NEBULA, QUASAR, RLM_ACT, SUPERPOWERS, WORKFLOW
+from gitckpt.model.errors import UsageError
 
 # Names of files that are examined when a directory is searched.
 SUFFIXES = (".json", ".yaml", ".yml", ".toml")
@@ -23,6 +24,12 @@ _HOMES = {
 # Values of `--format`. The content tells a nebula's state from quasar's checkpoint.
 NAMES = {name: name for name in content.FORMATS if name != NEBULA}
 
+
+def require_format(name: str) -> None:
+    if name not in NAMES:
+        raise UsageError(f"there is no format {name!r}", hint=f"it is one of {', '.join(NAMES)}")
+
+
 _JSON: Mapping[str, Callable[[Mapping[str, Any]], bool]] = {
     RLM_ACT: rlm_act.is_one,
     WORKFLOW: rlm_act.is_workflow,
@@ -33,22 +40,22 @@ _TOML: Mapping[str, Callable[[Mapping[str, Any]], bool]] = {
     QUASAR: quasar.is_one,
 }
 _BEGINNING = 4096
-_JSON_WORDS = (b'"phase"', b'"loop_state"', b'"track_id"')
 
 
 def format_of(source: content.Source) -> str | None:
     """Return the format of a file, or None; `Unreadable` if it is damaged."""
     start = source.data[:_BEGINNING].removeprefix(codecs.BOM_UTF8).lstrip()
     if start.startswith(b"{"):
-        if not any(word in source.data for word in _JSON_WORDS):  # avoids parsing most files
+        keys = (b'"phase"', b'"loop_state"', b'"track_id"')
+        if not any(key in source.data for key in keys):  # avoids parsing most files
             return None
         document = content.json_as_it_is(source, content.Remarks())
         return next((name for name, is_one in _JSON.items() if is_one(document)), None)
     if b"=" in source.data and (b"nebula_name" in source.data or b"max_cycles" in source.data):
         table = content.toml_of(source, content.Remarks())
         return next((name for name, is_one in _TOML.items() if is_one(table)), None)
-    has_words = all(word in source.data for word in (b"steps:", b"id:", b"created_at:"))
-    if has_words and source.path.endswith((".yaml", ".yml")) and forge.is_one(_yaml(source)):
+    has_keys = all(key in source.data for key in (b"steps:", b"id:", b"created_at:"))
+    if has_keys and source.path.endswith((".yaml", ".yml")) and forge.is_one(_yaml(source)):
         return FORGE
     return None
 
@@ -69,12 +76,12 @@ def require_whole(source: content.Source) -> None:
 
 
 def format_by_place(path: str) -> str | None:
-    where, _, name = path.rpartition("/")
-    formats = [format_ for home, format_ in _HOMES.items() if f"/{home}/" in f"/{where}/"]
-    if formats:
-        is_track = formats[0] == SUPERPOWERS
-        is_usual = name == "metadata.json" if is_track else name.endswith(SUFFIXES)
-        return formats[0] if is_usual else None
+    directory, _, name = path.rpartition("/")
+    for home, format_ in _HOMES.items():
+        if f"/{home}/" in f"/{directory}/":
+            is_track = format_ == SUPERPOWERS
+            is_usual = name == "metadata.json" if is_track else name.endswith(SUFFIXES)
+            return format_ if is_usual else None
     if name == "nebula.state.toml" or name.endswith(".nebula.state.toml"):
         return NEBULA
     return QUASAR if name.startswith("checkpoint") and name.endswith(".toml") else None
@@ -82,9 +89,8 @@ def format_by_place(path: str) -> str | None:
 
 def may_be_anybodys(source: content.Source, place_format: str) -> bool:
     """Return whether a file may belong to no tool: others use `checkpoint.toml`, too."""
-    if place_format != QUASAR:
-        return False
-    return not quasar.has_signs(content.toml_of(source, content.Remarks()))
+    is_quasar = place_format == QUASAR
+    return is_quasar and not quasar.has_signs(content.toml_of(source, content.Remarks()))
 
 
 def is_state_of_nebula(source: content.Source) -> bool:

@@ -33,9 +33,7 @@ id plan_path mode status created_at updated_at branch worktree_path pr_url pr_nu
 issue_url cr_feedback plan_title cr_fix_summary source_issue cr_retry_count steps
 """
 ORDER = tuple(_ORDER.split())
-
 _ALWAYS = frozenset(("id", "plan_path", "status", "created_at", "updated_at", "steps"))
-_ENDED = ("complete", "skipped")
 _NANOSECONDS = re.compile(r"\.[^Zz+-]{7}")
 
 
@@ -61,7 +59,7 @@ def read(source: Source) -> Record:
             table[key] = int(text)
     for key in sorted(table.keys() - set(ORDER)):
         remarks.add(f"has a key {key!r:.60}, which is kept")
-    own_id, steps = table["id"], content.mappings(table["steps"])
+    run_id, steps = table["id"], content.mappings(table["steps"])
     names = [content.text(step, "name") for step in steps]
     statuses = list(zip(names, (step.get("status") for step in steps), strict=True))
     completed_names = set(names) - {name for name, status in statuses if status != "completed"}
@@ -81,36 +79,36 @@ def read(source: Source) -> Record:
     if plan and not has_title and phase != "run-complete" and table.get("mode") != "push":
         # forge reads it again when it resumes, to get the title.
         completed_names.discard("read plan")
-    beside = source.beside.get(f"{os.path.basename(own_id)}-plan.md")
+    plan_content = source.neighbors.get(f"{os.path.basename(run_id)}-plan.md")
     completed = tuple(name for name in STEPS if name in completed_names)
     inputs = {"plan": plan} if plan else {}
-    contents = {"plan": beside} if beside is not None else {}
+    contents = {"plan": plan_content} if plan_content is not None else {}
     return Record(
         FORGE,
-        identity=json.dumps([own_id, content.string(table["created_at"])]),
-        name=own_id[16:] if ids.is_run_id(own_id) else own_id,
+        identity=json.dumps([run_id, content.string(table["created_at"])]),
+        name=run_id[16:] if ids.is_run_id(run_id) else run_id,
         phase=phase,
         state={**table, KEY: {"format": FORGE}},
-        said=updated,
+        timestamp=updated,
         time=content.instant(updated),
         started=content.instant(table["created_at"]),
         is_local=is_naive,
         errors=tuple(filter(None, (content.text(step, "error") for step in steps))),
-        run=own_id if ids.is_run_id(own_id) else None,
+        run=run_id if ids.is_run_id(run_id) else None,
         drive=Drive("plan-to-pr", completed, inputs, inputs, contents),
         worktree=content.text(table, "worktree_path") or None,
         branch=content.text(table, "branch") or None,
-        remarks=remarks.said,
+        remarks=remarks.clauses,
     )
 
 
 def _label(status: object, statuses: list[tuple[str, Any]]) -> str:
     if status == "completed":
         return "run-complete"
-    for status_of_step, how in (("failed", "failed"), ("running", "started")):
-        names = [name for name, step_status in statuses if step_status == status_of_step]
-        if names and (status == "failed" or how == "started"):
-            return f"{names[-1]}-{how}"
+    for step_status, ending in (("failed", "failed"), ("running", "started")):
+        names = [name for name, status_ in statuses if status_ == step_status]
+        if names and (status == "failed" or ending == "started"):
+            return f"{names[-1]}-{ending}"
     completed = [name for name, step_status in statuses if step_status == "completed"]
     if status == "failed":
         return f"{completed[-1] if completed else statuses[0][0] if statuses else 'run'}-failed"
@@ -128,8 +126,10 @@ def write(checkpoint: Checkpoint, losses: list[str]) -> bytes:
     stored = content.mappings(state.get("steps")) if is_forge else []
     statuses = {content.text(step, "name"): content.text(step, "status") for step in stored}
     # Without a pipeline, only the current step is known.
-    own_step = [checkpoint.phase_name] if checkpoint.phase_name not in NOT_PHASES else []
-    phases = list(statuses) or (list(pipeline.phases) if pipeline is not None else []) or own_step
+    current_step = [checkpoint.phase_name] if checkpoint.phase_name not in NOT_PHASES else []
+    phases = (
+        list(statuses) or (list(pipeline.phases) if pipeline is not None else []) or current_step
+    )
     is_over = checkpoint.label == "run-complete"
     has_failed = checkpoint.status in ("failed", "blocked")
     steps = []
@@ -139,7 +139,7 @@ def write(checkpoint: Checkpoint, losses: list[str]) -> bytes:
         if is_over or name in completed or is_kept:
             step["status"] = "completed"
         elif name == checkpoint.phase_name:
-            is_ended = checkpoint.status in _ENDED
+            is_ended = checkpoint.status in ("complete", "skipped")
             step["status"] = "completed" if is_ended else "failed" if has_failed else "running"
             if has_failed and checkpoint.errors:
                 step["error"] = "\n".join(checkpoint.errors)
@@ -155,7 +155,7 @@ def write(checkpoint: Checkpoint, losses: list[str]) -> bytes:
         "id": content.text(state, "id") if is_forge else checkpoint.run,
         "plan_path": content.text(state, "plan_path") or inputs.get("plan", ""),
         "status": "completed" if is_over else "failed" if has_failed else "active",
-        "created_at": created or _started(checkpoint.run),
+        "created_at": created or _start_time(checkpoint.run),
         "updated_at": checkpoint.timestamp,
         "branch": content.text(state, "branch"),
         "steps": steps,
@@ -163,16 +163,15 @@ def write(checkpoint: Checkpoint, losses: list[str]) -> bytes:
     for key in NUMBERS:
         number = values.get(key)
         values[key] = int(number) if isinstance(number, str) and number.isdecimal() else number
-    others = {key: value for key, value in state.items() if key not in ORDER}
-    others.pop("plan_hash", None)
-    items = others.items() if is_forge else ()
+    unknown = {key: state[key] for key in state if key not in (*ORDER, "plan_hash")}
+    items = unknown.items() if is_forge else ()
     extra = {key: value for key, value in items if isinstance(value, (str, int, bool))}
-    losses += [f"the value {key} of the state" for key in others if key not in extra]
+    losses += [f"the value {key} of the state" for key in unknown if key not in extra]
     keys = [key for key in ORDER if key in _ALWAYS or values[key] not in (None, "", 0, [], {})]
     table = {key: values[key] for key in keys if key != "steps"}
     return yaml_text.write({**table, **extra, "steps": steps}, TIMES)
 
 
-def _started(run: str) -> str:
+def _start_time(run: str) -> str:
     # A run id begins with its start time.
     return f"{run[:4]}-{run[4:6]}-{run[6:8]}T{run[9:11]}:{run[11:13]}:{run[13:15]}Z"

@@ -24,12 +24,8 @@ from gitckpt.model.values import replace
 
 # Phase numbers before quasar had the phase linting (18 February 2026) or filtering (23 February).
 TABLES = {"": cycle.PHASES, "linting": cycle.WITHOUT_LINTING, "filtering": cycle.WITHOUT_FILTERING}
-
 _SIGNS = ("cycle", "max_cycles", "task_title", "phase")
-# Go's zero time.
-_NEVER = dt.datetime(1, 1, 1, tzinfo=dt.UTC)
-
-_DONE = ("done", "skipped")
+_NEVER = dt.datetime(1, 1, 1, tzinfo=dt.UTC)  # Go's zero time
 _ENDED = {"done": "complete", "failed": "failed", "skipped": "skipped", "in_progress": "started"}
 
 
@@ -80,15 +76,16 @@ def read(source: Source, phases: str = "") -> Record:
     is_named = bool(state.phase_id or state.task_bead_id)
     inputs = {"task": state.task_bead_id, "title": state.task_title}
     inputs |= {"max_cycles": str(state.max_cycles), "max_budget": f"{state.max_budget_usd:g}"}
+    labels = {cycle.APPROVED: "run-complete", cycle.ERROR: "review-failed"}
     imported = {"format": QUASAR, **({"phases": phases} if phases else {}), **unknown}
     return Record(
         QUASAR,
         identity=json.dumps([state.phase_id, state.task_bead_id] if is_named else [source.path]),
         by_path=not is_named,
         name=state.phase_id or state.task_bead_id or "review",
-        phase=_label(state),
+        phase=labels.get(state.phase, "review-started"),
         state={cycle.KEY: state.to_state(), KEY: imported},
-        said=state.created_at,
+        timestamp=state.created_at,
         time=content.instant(state.created_at),
         started=content.instant(state.created_at),
         is_local=is_naive,
@@ -96,15 +93,14 @@ def read(source: Source, phases: str = "") -> Record:
         errors=(state.problem,) if state.problem else (),
         place=state.cycle,
         drive=Drive("review", ("review",) if state.phase == cycle.APPROVED else (), inputs),
-        remarks=remarks.said,
+        remarks=remarks.clauses,
     )
 
 
 def cycle_of(data: bytes | str, source: str, numbers: tuple[str, ...] = cycle.PHASES) -> CycleState:
-    """Return the review state in a file, its time in UTC with microseconds.
+    """Return the review state in a file, or raise `InvalidCheckpoint`.
 
     `source` names the file in errors; `numbers` are the phases of a file without their names.
-    Raises `InvalidCheckpoint`, and `NewerCheckpoint` for a later version.
     """
     table = _table(data, source)
     created = table.pop("created_at", _NEVER)
@@ -127,14 +123,7 @@ def _table(data: bytes | str, source: str) -> dict[str, Any]:
 
 def _timestamp(instant: dt.datetime) -> str:
     aware = instant if instant.tzinfo is not None else instant.replace(tzinfo=dt.UTC)
-    since = aware - dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
-    return "" if aware == _NEVER else times.to_text(since // dt.timedelta(microseconds=1))
-
-
-def _label(state: CycleState) -> str:
-    if state.phase == cycle.APPROVED:
-        return "run-complete"
-    return "review-failed" if state.phase == cycle.ERROR else "review-started"
+    return "" if aware == _NEVER else times.to_text(times.as_instant(aware))
 
 
 def read_nebula(source: Source) -> Record:
@@ -149,8 +138,8 @@ def read_nebula(source: Source) -> Record:
     created = [phase.get("created_at") for phase in phases.values()]
     times_of_phases = [*created, *(phase.get("updated_at") for phase in phases.values())]
     is_naive = content.note_times(times_of_phases, remarks)
-    instants = [each for each in map(content.instant, times_of_phases) if each is not None]
-    begun = [each for each in map(content.instant, created) if each is not None]
+    instants = [time for time in map(content.instant, times_of_phases) if time is not None]
+    begun = [time for time in map(content.instant, created) if time is not None]
     name = content.text(table, "nebula_name")
     return Record(
         content.NEBULA,
@@ -159,16 +148,16 @@ def read_nebula(source: Source) -> Record:
         name=name or "nebula",
         phase=_label_of_nebula({key: content.text(phases[key], "status") for key in phases}),
         state={**table, KEY: {"format": content.NEBULA}},
-        said=times.to_text(max(instants)) if instants else "",
+        timestamp=times.to_text(max(instants)) if instants else "",
         time=max(instants, default=None),
         started=min(begun, default=None),
         is_local=is_naive,
-        remarks=remarks.said,
+        remarks=remarks.clauses,
     )
 
 
 def _label_of_nebula(statuses: Mapping[str, str]) -> str:
-    if statuses and all(status in _DONE for status in statuses.values()):
+    if statuses and all(status in ("done", "skipped") for status in statuses.values()):
         return "run-complete"
     for searched in ("failed", "in_progress"):
         names = [name for name, status in statuses.items() if status == searched]
@@ -203,7 +192,10 @@ def write(checkpoint: Checkpoint, losses: list[str]) -> bytes:
     unknown = [key for key in imported if key not in ("format", "phases", "git_commit")]
     losses += [f"the key {key}, which quasar does not have" for key in unknown]
     head = state.head()
-    head["created_at"] = _Plain(_time(state.created_at))
+    created = state.created_at or "0001-01-01T00:00:00Z"  # Go's zero time means "none"
+    if "." in created:  # Go writes no trailing zeros in a fraction
+        created = f"{created.removesuffix('Z').rstrip('0').rstrip('.')}Z"
+    head["created_at"] = _Plain(created)
     lists = {"findings": state.findings, "all_findings": state.all_findings}
     lines = [f"{key} = {_value(value)}" for key, value in head.items()]
     lines += [f"{key} = []" for key, findings in lists.items() if not findings]
@@ -213,13 +205,6 @@ def write(checkpoint: Checkpoint, losses: list[str]) -> bytes:
             names = ("severity", "description", "cycle")
             lines += [f"{name} = {_value(getattr(finding, name))}" for name in names]
     return ("\n".join(lines) + "\n").encode()
-
-
-def _time(text: str) -> str:
-    # Go writes no trailing zeros in a fraction; its zero time means "none".
-    if "." not in text:
-        return text or "0001-01-01T00:00:00Z"
-    return f"{text.removesuffix('Z').rstrip('0').rstrip('.')}Z"
 
 
 class _Plain(str):

@@ -23,26 +23,18 @@ _ALSO = {"planning": "tdd_planning", "phase_decomposition": "multi_doc"}
 _ALSO |= {"beads_integration": "beads_sync"}
 
 _STATUSES = ("complete", "failed", "skipped")
-# Written for a plan in Markdown: the first four phases count as complete.
-_MARKDOWN = "markdown-plan-skip"
 
 # Arguments of `bd`, and directories of the worktree: no options, and no `..`.
 _ISSUE, _PLAN = re.compile(r"\w[\w.:#-]*"), re.compile(r"\w[\w. -]*")
-
-_DONE = ("complete", "skipped")
 _KEYS = ("id", "phase", "timestamp", "state", "errors", "git_commit")
 
 
-def is_one(table: Mapping[str, Any]) -> bool:
-    return _has_head(table) and isinstance(table.get("state"), dict)
+def is_one(table: Mapping[str, Any], state: str = "state") -> bool:
+    return all(key in table for key in _KEYS[:3]) and isinstance(table.get(state), dict)
 
 
 def is_workflow(table: Mapping[str, Any]) -> bool:
-    return _has_head(table) and isinstance(table.get("state_snapshot"), dict)
-
-
-def _has_head(table: Mapping[str, Any]) -> bool:
-    return all(key in table for key in ("id", "phase", "timestamp"))
+    return is_one(table, "state_snapshot")
 
 
 def read(source: Source) -> Record:
@@ -59,15 +51,15 @@ def read(source: Source) -> Record:
     content.note_times((timestamp, started), remarks)
     for name in sorted(document.keys() - set(_KEYS)):
         remarks.add(f"has a key {name!r:.60}, which is kept")
-    beside = {name: document[name] for name in document if name not in ("state", "errors")}
+    head = {name: document[name] for name in document if name not in ("state", "errors")}
     identity = [content.text(state, "project_path"), started]
     return Record(
         RLM_ACT,
         identity=json.dumps(identity if started else [own_id, source.path]),
         name="rlm-act",
         phase=_label(content.text(document, "phase"), remarks),
-        state={**state, KEY: {"format": RLM_ACT, **beside}},
-        said=timestamp,
+        state={**state, KEY: {"format": RLM_ACT, **head}},
+        timestamp=timestamp,
         time=content.instant(timestamp),
         started=content.instant(started),
         is_local=True,
@@ -76,7 +68,7 @@ def read(source: Source) -> Record:
         id=own_id if ids.is_id(own_id) else None,
         place=len(results),
         drive=_drive(state, results, remarks),
-        remarks=remarks.said,
+        remarks=remarks.clauses,
     )
 
 
@@ -87,36 +79,37 @@ def read_workflow(source: Source) -> Record:
         raise Unreadable("it lacks one of id, phase, timestamp, state_snapshot")
     state = content.child(document, "state_snapshot")
     own_id, timestamp = content.text(document, "id"), content.text(document, "timestamp")
-    beside = {name: document[name] for name in document if name != "state_snapshot"}
+    head = {name: document[name] for name in document if name != "state_snapshot"}
     phase = _phase(content.text(state, "phase").strip().lower())
     content.note_times((timestamp,), remarks)
     errors = content.errors_of(state.get("errors"), remarks)
     documents = content.strings(state.get("artifacts"))
-    is_planning = phase == "tdd_planning" and bool(documents)
+    drive = Drive("rlm-act")
+    if phase == "tdd_planning" and documents:
+        # Planning starts from finished research; no other phase is known to be complete.
+        drive = Drive("rlm-act", ("research",), {}, {"research_path": documents[0]})
     return Record(
         content.WORKFLOW,
         identity=own_id or source.path,
         name="rlm-act",
         phase=_label(content.text(document, "phase"), remarks),
-        state={**state, KEY: {"format": content.WORKFLOW, **beside}},
-        said=timestamp,
+        state={**state, KEY: {"format": content.WORKFLOW, **head}},
+        timestamp=timestamp,
         time=content.instant(timestamp),
         is_local=True,
         commit=content.text(document, "git_commit"),
         errors=tuple(error for error in errors if error),
         id=own_id if ids.is_id(own_id) else None,
-        # Planning starts from finished research; no other phase is known to be complete.
-        drive=Drive("rlm-act", ("research",), {}, {"research_path": documents[0]})
-        if is_planning
-        else Drive("rlm-act"),
-        remarks=remarks.said,
+        drive=drive,
+        remarks=remarks.clauses,
     )
 
 
 def _drive(
     state: Mapping[str, Any], results: Mapping[str, Mapping[str, Any]], remarks: Remarks
 ) -> Drive:
-    completed = [name for name in PHASES if content.text(results.get(name, {}), "status") in _DONE]
+    statuses = {name: content.text(results.get(name, {}), "status") for name in PHASES}
+    completed = [name for name in PHASES if statuses[name] in ("complete", "skipped")]
     metadata = {phase: content.child(results.get(phase, {}), "metadata") for phase in PHASES}
     researched = content.strings(results.get("research", {}).get("artifacts")) or [""]
     places = {"research": ("research_path", researched[0])}
@@ -141,8 +134,8 @@ def _drive(
         or content.text(state, "research_question"),
         "plan_name": words("plan_name", [plan_name], _PLAN),
     }
-    given = {name: value for name, value in inputs.items() if value}
-    return Drive("rlm-act", tuple(completed), given, files)
+    inputs = {name: value for name, value in inputs.items() if value}
+    return Drive("rlm-act", tuple(completed), inputs, files)
 
 
 def _phase(name: str) -> str:
@@ -150,7 +143,7 @@ def _phase(name: str) -> str:
 
 
 def _label(text: str, remarks: Remarks) -> str:
-    if text == _MARKDOWN:
+    if text == "markdown-plan-skip":  # for a plan in Markdown: four phases count as complete
         return "multi_doc-skipped"
     name, hyphen, status = text.rpartition("-")
     if not hyphen or status not in _STATUSES:
@@ -196,51 +189,48 @@ def _strict(checkpoint: Checkpoint, losses: list[str]) -> str:
 
 
 def _pipeline_state(
-    checkpoint: Checkpoint, before: Mapping[str, Any], state: Mapping[str, Any], losses: list[str]
+    checkpoint: Checkpoint, imported: Mapping[str, Any], state: Mapping[str, Any], losses: list[str]
 ) -> dict[str, Any]:
     """Return a `PipelineState` with the project and autonomy that the loader needs."""
-    # `before` is the imported state, or its later version; empty for other runs.
+    # `imported` is the imported state, or its later version; empty for other runs.
     pipeline = checkpoint.pipeline
-    done = dict(pipeline.completed) if pipeline is not None else {}
+    completed = dict(pipeline.completed) if pipeline is not None else {}
     name, status = checkpoint.phase_name, checkpoint.status
-    at = times.to_text(checkpoint.time).removesuffix("Z")
-    earlier = content.child(before, "phase_results").items()
-    results: dict[str, Any] = {phase: dict(content.mapping(each)) for phase, each in earlier}
+    end = times.to_text(checkpoint.time).removesuffix("Z")
+    earlier = content.child(imported, "phase_results").items()
+    results: dict[str, Any] = {phase: dict(content.mapping(result)) for phase, result in earlier}
 
     def note(phase: str, how: str) -> None:
         fresh: dict[str, Any] = {"phase_type": phase, "status": how, "artifacts": [], "errors": []}
         fresh |= dict.fromkeys(("started_at", "completed_at", "duration_seconds"))
-        known = results.get(phase, {**fresh, "metadata": {}})
-        is_here = phase == name
-        ended = at if is_here and how != "in_progress" else known.get("completed_at")
-        errors = list(checkpoint.errors) if is_here else []
-        results[phase] = {**known, "status": how, "errors": errors, "completed_at": ended}
+        result = results.get(phase, {**fresh, "metadata": {}})
+        ended = end if phase == name and how != "in_progress" else result.get("completed_at")
+        errors = list(checkpoint.errors) if phase == name else []
+        results[phase] = {**result, "status": how, "errors": errors, "completed_at": ended}
 
     for phase in PHASES:
-        if phase in done and results.get(phase, {}).get("status") != "complete":
+        if phase in completed and results.get(phase, {}).get("status") != "complete":
             note(phase, "complete")
-    if name in PHASES and name not in done:
+    if name in PHASES and name not in completed:
         ends = {"complete": "complete", "skipped": "complete", "failed": "failed"}
         note(name, ends.get(status, "in_progress"))
-    others = [phase for phase in done if phase not in PHASES]
-    losses += [f"the phase {phase}, which rlm-act does not have" for phase in others]
-    known = dict(before)
-    rest = {key: value for key, value in state.items() if key not in before}
-    modes = ("checkpoint", "batch", "fully_autonomous")
+    unknown = [phase for phase in completed if phase not in PHASES]
+    losses += [f"the phase {phase}, which rlm-act does not have" for phase in unknown]
+    new_values = {key: value for key, value in state.items() if key not in imported}
     autonomy = pipeline.autonomy if pipeline is not None else None
-    mode = autonomy if autonomy in modes else "checkpoint"
-    epic = content.text(known, "beads_epic_id") or content.text(state, "epic") or None
+    mode = autonomy if autonomy in ("batch", "fully_autonomous") else "checkpoint"
+    epic = content.text(imported, "beads_epic_id") or content.text(state, "epic") or None
     return {
-        **known,
-        "project_path": content.text(known, "project_path") or ".",
-        "autonomy_mode": content.text(known, "autonomy_mode") or mode,
+        **imported,
+        "project_path": content.text(imported, "project_path") or ".",
+        "autonomy_mode": content.text(imported, "autonomy_mode") or mode,
         "current_phase": name if name in PHASES else None,
         "phase_results": {name: results[name] for name in (*PHASES, *results) if name in results},
-        "context_entry_ids": content.child(known, "context_entry_ids"),
-        "started_at": content.text(known, "started_at") or None,
-        "checkpoint_id": known.get("checkpoint_id"),
+        "context_entry_ids": content.child(imported, "context_entry_ids"),
+        "started_at": content.text(imported, "started_at") or None,
+        "checkpoint_id": imported.get("checkpoint_id"),
         "beads_epic_id": epic,
-        "metadata": {**content.child(known, "metadata"), **rest},
+        "metadata": {**content.child(imported, "metadata"), **new_values},
     }
 
 

@@ -23,8 +23,6 @@ _LABELS = {report.NOT_STARTED: "progress", report.IN_PROGRESS: "progress"}
 _LABELS |= {report.PASSED: "complete", report.FAILED: "failed"}
 _LABELS |= {report.BLOCKED: "blocked", report.SKIPPED: "skipped"}
 _REQUIRED = ("status", "started_at", "agent", "last_updated")
-_OPEN = ("- [ ]", "* [ ]")
-_TICKED = ("- [x]", "* [x]", "- [X]", "* [X]")
 
 
 def is_one(table: Mapping[str, Any]) -> bool:
@@ -57,7 +55,7 @@ def read(source: Source, graph: Graph) -> Record:
     checkpoints = content.child(state["loop_state"], "checkpoints")
     updates = [content.mapping(value).get("last_updated") for value in checkpoints.values()]
     updates += [table.get("updated_at"), table.get("completed_at")]
-    instants = [at for value in updates if (at := content.instant(value)) is not None]
+    instants = [time for time in map(content.instant, updates) if time is not None]
     begun = table.get("created_at", table.get("created"))
     is_naive = content.note_times((*updates, begun), remarks)
     created = content.instant(begun)
@@ -72,22 +70,23 @@ def read(source: Source, graph: Graph) -> Record:
         name=track,
         phase="run-complete" if position.step == COMPLETE else label,
         state=state,
-        said=times.to_text(newest) if newest is not None else "",
+        timestamp=times.to_text(newest) if newest is not None else "",
         time=newest,
         started=created if created is not None else newest,
         is_local=is_naive,
         errors=tuple(value for value in (*position.reasons, notes) if value) if has_failed else (),
-        remarks=remarks.said,
+        remarks=remarks.clauses,
     )
 
 
 # Of a version 1 track, which does not say it.
 def _inferred(source: Source) -> str:
-    plan = source.beside.get("plan.md", b"").decode("utf-8", "replace")
+    plan = source.neighbors.get("plan.md", b"").decode("utf-8", "replace")
     lines = [line.strip() for line in plan.splitlines()]
-    if any(line.startswith(_OPEN) for line in lines):
+    if any(line.startswith(("- [ ]", "* [ ]")) for line in lines):
         return "EXECUTE"
-    return "EVALUATE_EXECUTION" if any(line.startswith(_TICKED) for line in lines) else "PLAN"
+    is_ticked = any(line.startswith(("- [x]", "* [x]", "- [X]", "* [X]")) for line in lines)
+    return "EVALUATE_EXECUTION" if is_ticked else "PLAN"
 
 
 def _lint(graph: Graph, state: Mapping[str, Any], remarks: Remarks) -> None:
@@ -107,9 +106,9 @@ def _lint(graph: Graph, state: Mapping[str, Any], remarks: Remarks) -> None:
         lacking = [key for key in _REQUIRED if not record.get(key)]
         if lacking and report.status_of(record.get("status")) != report.NOT_STARTED:
             remarks.add(f"has a record of {name!r:.60} without {', '.join(lacking)}")
-        word = record.get("status")
-        if word is not None and report.status_of(word) is None:
-            remarks.add(f"has the status {str(word)!r:.60}, which is not in the protocol")
+        status = record.get("status")
+        if status is not None and report.status_of(status) is None:
+            remarks.add(f"has the status {str(status)!r:.60}, which is not in the protocol")
 
 
 def write(checkpoint: Checkpoint, _losses: list[str]) -> bytes:

@@ -9,34 +9,42 @@ from __future__ import annotations
 
 import io
 import re
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 import yaml
 
-from gitckpt.formats.systems.content import Unreadable
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-    from typing import Any
-
-    from gitckpt.formats.systems.content import Remarks
+from gitckpt.formats.systems.content import Remarks, Unreadable
 
 # In bytes. Without libyaml, parsing takes a second per 100 KB: then the limit is a tenth.
 LARGEST = 1024 * 1024
 
 # Nesting levels; values and keys together, for which libyaml takes half a second.
 _DEEPEST, _MOST = 50, 100_000
-
 _LOADER = getattr(yaml, "CBaseLoader", yaml.BaseLoader)
 
 # Unquoted, these are no strings in YAML 1.1 or 1.2, in any case. forge would write `=` unquoted,
 # but PyYAML refuses to read that.
-_WORD_LIST = "~ null true false yes no on off y n << = .inf .nan +.inf -.inf"
-_WORDS = frozenset(_WORD_LIST.split())
-
+_WORDS = [
+    "~",
+    "null",
+    "true",
+    "false",
+    "yes",
+    "no",
+    "on",
+    "off",
+    "y",
+    "n",
+    "<<",
+    "=",
+    ".inf",
+    ".nan",
+    "+.inf",
+    "-.inf",
+]
 _FRAMES: tuple[type[yaml.Event], ...] = (yaml.StreamStartEvent, yaml.StreamEndEvent)
 _FRAMES += (yaml.DocumentStartEvent, yaml.DocumentEndEvent)
-
 _NUMBER = re.compile(
     r"[-+]?(\.[0-9]|[0-9])[0-9_.:xXoOabcdefABCDEF]*([eE][-+]?[0-9]+)?|[-+]?0[xXoObB][0-9a-fA-F_]+"
 )
@@ -97,11 +105,8 @@ def _value(event: yaml.Event, events: Iterator[yaml.Event], remarks: Remarks, de
 
 
 def write(table: Mapping[str, Any], plain: frozenset[str]) -> bytes:
-    """Return a table as Go's yaml.v3 writes it, indented by 4.
-
-    Strings of `plain` keys, such as times, are not quoted. Source of the rules: `encode.go` and
-    `emitterc.go` of that library.
-    """
+    """Return a table as Go's yaml.v3 writes it; values of `plain` keys are not quoted."""
+    # Source of the rules: `encode.go` and `emitterc.go` of that library.
     return "".join(_lines(table, plain, "", "")).encode()
 
 
@@ -126,11 +131,6 @@ def _lines(
         lead = indent
 
 
-def _deeper(indent: str) -> str:
-    """Return the indent of a nested block: the next multiple of 4."""
-    return " " * (4 * ((len(indent) + 4) // 4))
-
-
 def _scalar(value: object, indent: str) -> str:
     if value is None:
         return "null"
@@ -151,9 +151,10 @@ def _text(text: str, indent: str) -> str:
     may = emitter.analyze_scalar(text.replace("\t", "x"))
     if "\n" in text:
         return _literal(text, indent) if may.allow_block and _is_printable(text) else _quoted(text)
-    if text.lower() in _WORDS or not text or _NUMBER.fullmatch(text) or _DATE.fullmatch(text):
-        return _quoted(text)
-    if not _is_printable(text) or "\t" in text:
+    is_other = (
+        text.lower() in _WORDS or not text or _NUMBER.fullmatch(text) or _DATE.fullmatch(text)
+    )
+    if is_other or not _is_printable(text) or "\t" in text:
         return _quoted(text)
     if may.allow_block_plain:
         return text
@@ -164,7 +165,7 @@ def _literal(text: str, indent: str) -> str:
     body = text.rstrip("\n")
     breaks = len(text) - len(body)
     chomp = "-" if not breaks else "" if breaks == 1 and body else "+"
-    deeper = _deeper(indent)
+    deeper = " " * (4 * ((len(indent) + 4) // 4))  # the next multiple of 4
     # yaml.v3 always writes 4, which is wrong in a list: it cannot read that itself.
     hint = str(len(deeper) - len(indent)) if text[0] in " \n" else ""
     lines = (text if chomp == "+" else body).split("\n")
@@ -192,6 +193,6 @@ def _escaped(character: str) -> str:
     if character.isprintable() and character != "\ufeff":
         return character
     code = ord(character)
-    if code <= 0xFF:
-        return f"\\x{code:02X}"
-    return f"\\u{code:04X}" if code <= 0xFFFF else f"\\U{code:08X}"
+    if code <= 0xFFFF:
+        return f"\\x{code:02X}" if code <= 0xFF else f"\\u{code:04X}"
+    return f"\\U{code:08X}"

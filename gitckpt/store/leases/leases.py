@@ -110,7 +110,7 @@ def _parse(data: bytes, ref: str) -> Lease:
         raise InvalidCheckpoint(ref, "token", f"{token} is not between 1 and 2^62 - 1")
     released, cancelled = reader.optional("released", str), reader.flag("cancelled")
     texts |= {"released": released} if released is not None else {}
-    return Lease(token=token, pid=pid, cancelled=cancelled, unknown=reader.rest, **texts)
+    return Lease(token=token, pid=pid, cancelled=cancelled, unknown=reader.unknown, **texts)
 
 
 def lost(run: str, lease: Lease | None, why: str = "removed") -> LeaseLost:

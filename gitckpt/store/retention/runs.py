@@ -277,8 +277,8 @@ def chains_of(store: Checkpoints, runs: Collection[str]) -> dict[str, list[Check
     """Return the checkpoints of some runs by sequence, foreign ones first."""
     chains = heads.chains_of(store.index, runs)
     for run, chain in chains.items():
-        local_oids = local_oids(store.repository, run)
-        chain.sort(key=lambda entry: (entry.oid in local_oids, entry.sequence or 0, entry.id))
+        oids = local_oids(store.repository, run)
+        chain.sort(key=lambda entry: (entry.oid in oids, entry.sequence or 0, entry.id))
     return chains
 
 

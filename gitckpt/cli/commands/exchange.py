@@ -1,10 +1,12 @@
-"""`git ckpt import`."""
+"""`git ckpt import` and `export`."""
 
 from __future__ import annotations
 
+import os
+
 from gitckpt.cli import options, terminal
 from gitckpt.cli.opening import open_store
-from gitckpt.model.errors import CkptError
+from gitckpt.model.errors import CkptError, UsageError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -27,7 +29,7 @@ def import_(
     format_: str | None = None,
     dry_run: bool = False,
     as_json: bool = False,
-    **given: Any,
+    **how: Any,
 ) -> int:
     """Import files of rlm-act, forge, quasar and superpowers as runs.
 
@@ -38,20 +40,20 @@ def import_(
     from gitckpt.formats import importer
 
     with open_store() as store:
-        progress = terminal.progress
-        work = importer.Importer(store, format=format_, dry_run=dry_run, progress=progress, **given)
+        how["progress"] = terminal.progress
+        work = importer.Importer(store, format=format_, dry_run=dry_run, **how)
         with terminal.waiting("importing"):
             imported = work.take(paths)
     statuses = {file.status for file in imported}
-    is_done = not statuses.isdisjoint((importer.IMPORTED, importer.KNOWN))
-    code = 0 if is_done and statuses.isdisjoint((importer.FAILED, importer.REFUSED)) else 1
+    has_imports = not statuses.isdisjoint((importer.IMPORTED, importer.KNOWN))
+    code = 0 if has_imports and statuses.isdisjoint((importer.FAILED, importer.REFUSED)) else 1
     if as_json:
         names = " ".join(importer.ImportedFile.__slots__)
-        listed = [terminal.attributes(file, names) for file in imported]
-        terminal.out_json({"dry_run": dry_run, "files": listed})
+        documents = [terminal.attributes(file, names) for file in imported]
+        terminal.out_json({"dry_run": dry_run, "files": documents})
         return code
     for file in imported:
-        _print(file, dry_run=dry_run)
+        _print_file(file, dry_run=dry_run)
     if work.left:
         count = terminal.count(len(work.left), "file")
         terminal.remark(f"skipped, as no snapshot captures them: {count}, such as {work.left[0]}")
@@ -59,7 +61,7 @@ def import_(
     return code
 
 
-def _print(file: ImportedFile, *, dry_run: bool) -> None:
+def _print_file(file: ImportedFile, *, dry_run: bool) -> None:
     from gitckpt.formats import importer
 
     clauses = "; ".join(file.remarks if file.problem is None else [file.problem])
@@ -79,15 +81,49 @@ def _print_summary(files: list[ImportedFile], *, dry_run: bool) -> None:
     from gitckpt.formats import importer
 
     fresh = [file for file in files if file.status == importer.IMPORTED]
-    known = sum(file.status == importer.KNOWN for file in files)
-    if not fresh and not known:  # the reasons were printed per file
+    old_count = sum(file.status == importer.KNOWN for file in files)
+    if not fresh and not old_count:  # the reasons were printed per file
         why = "" if files else ": no file has a known format"
         hint = None if files else "name the files, or their directory; see docs/formats.md"
         terminal.fail(CkptError(f"nothing was imported{why}", hint=hint))
         return
     runs = terminal.count(len({file.run for file in fresh}), "run")
-    what = f"{terminal.count(len(fresh), 'checkpoint')} in {runs}" if fresh else "nothing new"
-    before = f"; {terminal.count(known, 'file')} imported before" if known else ""
-    terminal.remark(f"{'would import' if dry_run else 'imported'} {what}{before}")
+    result = f"{terminal.count(len(fresh), 'checkpoint')} in {runs}" if fresh else "nothing new"
+    result += f"; {terminal.count(old_count, 'file')} imported before" if old_count else ""
+    terminal.remark(f"{'would import' if dry_run else 'imported'} {result}")
     if fresh and not dry_run:
         terminal.remark("to see them: git ckpt runs; to continue one: git ckpt resume RUN --trust")
+
+
+@options.usage("""
+ID  A checkpoint (id, prefix, rev or latest) or a run (id or prefix).
+--format F  The format: rlm-act, workflow, forge, quasar or superpowers.
+-o, --output PATH  The file to write; for a run as rlm-act, a directory.
+--force  Overwrite a file that is neither an import nor the last export.
+""")
+def export(id_: str, format_: str, output: str | None = None, force: bool = False) -> None:
+    """Write a checkpoint or a run as a file of another tool.
+
+    A file that was imported and has not changed comes back with the same bytes. If PATH is a
+    directory, the file gets its usual name in it.
+    """
+    from gitckpt.formats.exporter import Exporter
+
+    with open_store() as store:
+        exporter = Exporter(store)
+        exported = exporter.files(id_, format_, every=output is not None)
+        if output is None:
+            terminal.out_document(exported[0].data)
+        else:
+            # Whether PATH is a directory depends on what is exported, not on a slash at its end.
+            if exporter.is_directory(id_, format_):
+                exporter.make_directory(output)
+            elif output.endswith(os.sep) and not os.path.isdir(output):
+                hint = "make it, or leave out the slash to name the file"
+                raise UsageError(f"there is no directory {output}", hint=hint)
+            for file in exported:
+                path = os.path.join(output, file.name) if os.path.isdir(output) else output
+                exporter.write(path, file, force=force)
+                terminal.out_path(path)
+        for loss in dict.fromkeys(loss for file in exported for loss in file.losses):
+            terminal.warn(f"not in the file: {loss}")
