@@ -96,7 +96,7 @@ class _Scanner:
     def __init__(self, tag: EnvTag, *, older: bool) -> None:
         self._tag, self._older = tag, older
         # Pid and start of tools: an untagged process may lose the parent by which it was found.
-        self._seen: dict[int, str] = {}
+        self._tool_starts: dict[int, str] = {}
 
     def wait(self, seconds: float) -> _Leftovers:
         deadline = time.monotonic() + seconds
@@ -106,12 +106,14 @@ class _Scanner:
 
     def scan(self) -> _Leftovers:
         tagged = process_tree.with_variable(REPOSITORY_VARIABLE)
-        if not tagged and not self._seen:
+        if not tagged and not self._tool_starts:
             return _Leftovers([], [])
         processes = process_tree.table()
         repository = self._tag.repository
-        seen = self._seen.items()
-        tools = {pid for pid, start in seen if pid in processes and processes[pid].start == start}
+        known_tools = self._tool_starts.items()
+        tools = {
+            pid for pid, start in known_tools if pid in processes and processes[pid].start == start
+        }
         drivers: dict[int, str] = {}
         for pid in tagged & processes.keys():
             variables = process_tree.variables(processes[pid], _VARIABLES)
@@ -123,7 +125,7 @@ class _Scanner:
         children = process_tree.descendants(tools | drivers.keys(), processes)
         tools |= {process.pid for process in children}
         tools -= drivers.keys() | process_tree.ancestors(os.getpid(), processes)
-        self._seen.update((pid, processes[pid].start) for pid in tools)
+        self._tool_starts.update((pid, processes[pid].start) for pid in tools)
         is_running = process_tree.is_running
         orphans = {pid for pid, name in drivers.items() if not is_running(name, processes)}
         return _Leftovers(*([processes[pid] for pid in sorted(pids)] for pids in (tools, orphans)))

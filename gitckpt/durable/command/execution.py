@@ -39,7 +39,7 @@ Idles = Callable[[], bool] | None
 
 
 @dataclass(frozen=True, slots=True)
-class Ending:
+class CommandResult:
     code: int  # of the shell; a negated signal number if a signal ended it
     ended_by: str  # EXIT, TIMEOUT, IDLE_TIMEOUT or DEADLINE
     tail: str  # the last `TAIL_BYTES` of output; if cut, from the start of a line, if there is one
@@ -82,7 +82,7 @@ def run_command(
     output: Output,
     tick: Tick = None,
     idles: Idles = None,
-) -> Ending:
+) -> CommandResult:
     """Run a shell command to its end, and end its remaining descendants.
 
     An exception from a signal, `output` or `tick` ends the command as a timeout does and is raised
@@ -117,7 +117,7 @@ def run_command(
         except SupervisorEnded:
             raise _clean_up(watchdog) from None
         raise
-    return Ending(code, ended_by, running.tail.text(), running.seconds)
+    return CommandResult(code, ended_by, running.tail.text(), running.seconds)
 
 
 class Tail:
@@ -159,15 +159,15 @@ class _RunningCommand:
             self._poll.register(fd, select.POLLIN)
 
     def wait(self, patience: Timeouts) -> str:
-        """Wait for the end of the shell or a limit; return `Ending.ended_by`."""
+        """Wait for the end of the shell or a limit; return `CommandResult.ended_by`."""
         self._read_reports()  # a short command may have ended before its start was answered
         while True:
             if self._code is None:
                 self._step(self._limit(patience)[0])
             if self._code is not None:
                 return EXIT
-            at, limit = self._limit(patience)
-            if time.monotonic() >= at:
+            moment, limit = self._limit(patience)
+            if time.monotonic() >= moment:
                 return limit
 
     def settle(self) -> int:
@@ -220,11 +220,11 @@ class _RunningCommand:
 
     def _read_reports(self) -> None:
         for report in self._watchdog.read_reports():
-            word, _, code = report.partition(" ")
-            if word == "ended":
+            event, _, code = report.partition(" ")
+            if event == "ended":
                 self._code = int(code)
                 self.seconds = time.monotonic() - self._started
-            elif word == "alone":
+            elif event == "alone":
                 self._is_alone = True
 
     def _add_output(self, chunk: bytes) -> None:

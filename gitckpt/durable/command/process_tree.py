@@ -61,12 +61,12 @@ def is_running(name: str, processes: Mapping[int, Process]) -> bool:
 def with_variable(variable: str) -> set[int]:
     if not os.path.exists(_SELF):
         return {pid for pid, process in _from_ps().items() if f" {variable}=" in process.line}
-    word = os.fsencode(f"\0{variable}=")
+    pattern = os.fsencode(f"\0{variable}=")
     pids = set()
     for name in filter(str.isdigit, os.listdir("/proc")):
         try:
             with open(f"/proc/{name}/environ", "rb", buffering=0) as file:
-                if word in b"\0" + file.readall():
+                if pattern in b"\0" + file.readall():
                     pids.add(int(name))
         except OSError:
             continue  # it has ended, or belongs to another user
@@ -100,7 +100,7 @@ def ancestors(pid: int, processes: Mapping[int, Process]) -> set[int]:
 def holders(path: str) -> list[Process]:
     """Return the other processes that have a file open; none without /proc."""
     try:
-        wanted = os.stat(path)
+        target = os.stat(path)
         processes = table() if os.path.exists(_SELF) else {}
     except OSError:
         return []
@@ -110,7 +110,7 @@ def holders(path: str) -> list[Process]:
         fds = f"/proc/{pid}/fd"
         try:
             files = os.listdir(fds)
-            is_open = any(os.path.samestat(os.stat(f"{fds}/{fd}"), wanted) for fd in files)
+            is_open = any(os.path.samestat(os.stat(f"{fds}/{fd}"), target) for fd in files)
         except OSError:
             continue  # it has ended, or belongs to another user
         if is_open:
@@ -123,9 +123,9 @@ def variables(process: Process, names: Iterable[str]) -> dict[str, str]:
     words = process.line.split(" ")
     if not process.line:
         words = _read_text(f"/proc/{process.pid}/environ").split("\0")
-    wanted = frozenset(names)
-    pairs = (word.partition("=") for word in words)
-    return {name: value for name, equals, value in pairs if equals and name in wanted}
+    name_set = frozenset(names)
+    pairs = (entry.partition("=") for entry in words)
+    return {name: value for name, equals, value in pairs if equals and name in name_set}
 
 
 def _read_text(path: str) -> str:
@@ -148,8 +148,8 @@ def send_signal(process: Process, number: int) -> bool:
             pass  # an old kernel, or a container that forbids it
     try:
         if os.path.exists(_SELF):
-            now = _read(process.pid)
-            if now is None or now.start != process.start:
+            current = _read(process.pid)
+            if current is None or current.start != process.start:
                 return False
         if sys.platform == "linux" and fd >= 0:
             signal.pidfd_send_signal(fd, number)
@@ -180,7 +180,7 @@ def works_in(program: str, directory: str) -> bool | None:
         return None
     top = os.path.realpath(directory)
     for number in filter(str.isdigit, os.listdir("/proc")):
-        head, _, rest = _read_text(f"/proc/{number}/stat").rpartition(")")
+        head, _, fields = _read_text(f"/proc/{number}/stat").rpartition(")")
         name = head.partition("(")[2]
         if name != program and not name.startswith(f"{program}-"):
             continue
@@ -189,7 +189,7 @@ def works_in(program: str, directory: str) -> bool | None:
         except OSError:
             continue  # it has ended, or belongs to another user
         is_inside = path == top or path.startswith(top + os.sep)
-        if is_inside and int(rest.split()[1]) != os.getpid():
+        if is_inside and int(fields.split()[1]) != os.getpid():
             return True
     return False
 

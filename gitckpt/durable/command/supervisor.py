@@ -135,17 +135,17 @@ class Supervisor:
 
     def _run_orders(self) -> None:
         while b"\n" in self._orders:
-            line, _, rest = self._orders.partition(b"\n")
-            word, _, number = line.partition(b" ")
-            size = int(number) if word == b"start" else 0
-            if len(rest) < size:
+            line, _, payload = self._orders.partition(b"\n")
+            verb, _, number = line.partition(b" ")
+            size = int(number) if verb == b"start" else 0
+            if len(payload) < size:
                 return
-            self._orders = rest[size:]
-            if word == b"start":
-                self._start(*rest[:size].split(b"\0"))
-            elif word == b"signal" and self._is_running:
+            self._orders = payload[size:]
+            if verb == b"start":
+                self._start(*payload[:size].split(b"\0"))
+            elif verb == b"signal" and self._is_running:
                 self._signal(int(number))
-            elif word == b"kill" and self._is_running:
+            elif verb == b"kill" and self._is_running:
                 self._kill_by(0)
 
     def _start(self, command: bytes, directory: bytes, *variables: bytes) -> None:

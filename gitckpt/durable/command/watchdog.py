@@ -71,8 +71,8 @@ class Watchdog:
             else:
                 self.wake()
         line, _, self._unread = self._unread.partition(b"\n")
-        word, *words = line.decode(errors="replace").split(" ", 3)
-        if word == "error":
+        verb, *words = line.decode(errors="replace").split(" ", 3)
+        if verb == "error":
             self._is_busy = False
             place, code, text = words
             raise _cannot_start(text, int(code), directory if place == "directory" else "")

@@ -18,9 +18,9 @@ from gitckpt.durable.pipeline import definition as pipelines
 from gitckpt.durable.pipeline import file, launch
 from gitckpt.durable.pipeline.definition import PhaseDefinition, PipelineDefinition, Texts
 from gitckpt.durable.pipeline.file import PRESET
-from gitckpt.durable.pipeline.launch import Context, Given, filled, plain
+from gitckpt.durable.pipeline.launch import Context, RunInputs, fill_placeholders, plain
 from gitckpt.durable.run import attempts
-from gitckpt.durable.run.attempts import Ended, PhaseBlocked, PhaseFailed
+from gitckpt.durable.run.attempts import PhaseBlocked, PhaseFailed, PhaseResult
 from gitckpt.durable.run.run import Run, session_of
 from gitckpt.git.repository import Repository
 from gitckpt.model.arguments import first_of, require, require_callable, shell_word
@@ -32,7 +32,7 @@ from gitckpt.store.checkpoints import Checkpoints
 from gitckpt.store.config import settings
 
 
-class Wishes(TypedDict, total=False):
+class RunOptions(TypedDict, total=False):
     """Options of a run of a pipeline; by default, those of before or of the pipeline."""
 
     autonomy: str | None  # "checkpoint", "batch" or "fully_autonomous"
@@ -40,7 +40,7 @@ class Wishes(TypedDict, total=False):
     holder: str  # the purpose of the lease, for people
 
 
-class Resumption(Wishes, total=False):
+class ResumeOptions(RunOptions, total=False):
     """Options for resuming a run of a pipeline."""
 
     directory: str | None  # of the worktree; default: where it was, or as configured
@@ -52,41 +52,41 @@ class Resumption(Wishes, total=False):
     inputs: Texts  # changed ones
 
 
-def _run_loop(context: Context) -> Ended:
+def _run_loop(context: Context) -> PhaseResult:
     from gitckpt.durable.phases.loop.loop import Loop
 
     return Loop(context).go()
 
 
-def _run_review(context: Context) -> Ended:
+def _run_review(context: Context) -> PhaseResult:
     from gitckpt.durable.phases.review.phase import carry_out
 
     return carry_out(context)
 
 
-def _ask_agent(context: Context) -> Ended:
+def _ask_agent(context: Context) -> PhaseResult:
     from gitckpt.durable.phases.agent import ask
 
     return ask(context)
 
 
-def _require_plan(given: Given, _: Callable[[str], str]) -> None:
-    if not given.inputs.get(PLAN):
+def _require_plan(run_inputs: RunInputs, _: Callable[[str], str]) -> None:
+    if not run_inputs.inputs.get(PLAN):
         hint = "name it: git ckpt run PLAN.md, or -i plan=PLAN.md"
         raise UsageError("there is no plan", hint=hint)
 
 
-def _require_loop(given: Given, option: Callable[[str], str]) -> None:
+def _require_loop(run_inputs: RunInputs, option: Callable[[str], str]) -> None:
     from gitckpt.durable.phases.loop import loop, prompt
 
     loop.read(option)
     try:
-        prompt.require_usable(given.contents.get("prompt", b"").decode("utf-8", "replace"))
+        prompt.require_usable(run_inputs.contents.get("prompt", b"").decode("utf-8", "replace"))
     except PhaseFailed as error:
         raise UsageError(error.message, hint=error.hint) from None
 
 
-def _require_review(_: Given, option: Callable[[str], str]) -> None:
+def _require_review(_: RunInputs, option: Callable[[str], str]) -> None:
     from gitckpt.durable.phases.review.phase import read
 
     read(option)
@@ -96,11 +96,11 @@ def _require_review(_: Given, option: Callable[[str], str]) -> None:
 class Step:
     """A built-in step."""
 
-    action: Callable[[Context], Ended]
+    action: Callable[[Context], PhaseResult]
     options: str = ""  # keys of `with`, separated by spaces
     memory: tuple[str, ...] = ()  # keys of the state that hold its progress
     # Gets the inputs and a getter of options; raises UsageError if the step would fail at once.
-    require: Callable[[Given, Callable[[str], str]], None] | None = None
+    require: Callable[[RunInputs, Callable[[str], str]], None] | None = None
     needs: str = ""  # the required option, which an earlier phase may determine
 
 
@@ -125,18 +125,21 @@ def memory_of(phase: PhaseDefinition) -> tuple[str, ...]:
     return STEPS[phase.use].memory if phase.use in STEPS else ()
 
 
-def require_sense(definition: PipelineDefinition, given: Given) -> None:
+def require_valid_options(definition: PipelineDefinition, run_inputs: RunInputs) -> None:
     """Raise UsageError before the start if the options of a step are invalid."""
     for position, phase in enumerate(definition.phases):
         step = STEPS.get(phase.use or "")
         if step is None:
             continue
         try:
-            values = {name: filled(text, given.inputs) for name, text in phase.options.items()}
+            values = {
+                name: fill_placeholders(text, run_inputs.inputs)
+                for name, text in phase.options.items()
+            }
         except KeyError:
             continue  # the state is known when the phase begins
         if step.require is not None:
-            step.require(given, lambda name, values=values: values.get(name, ""))  # type: ignore[misc]
+            step.require(run_inputs, lambda name, values=values: values.get(name, ""))  # type: ignore[misc]
         if position == 0 and step.needs and not values.get(step.needs):
             hint = f"name it: -i {step.needs}=PATH"
             raise UsageError(f"phase {phase.name!r} needs the input {step.needs}", hint=hint)
@@ -148,7 +151,7 @@ _CHILDREN = ("children", "requirements")
 _CRITERIA = ("acceptance_criteria", "acceptanceCriteria")
 
 
-def skipped(definition: PipelineDefinition, given: Given) -> dict[str, str]:
+def skipped(definition: PipelineDefinition, run_inputs: RunInputs) -> dict[str, str]:
     """Return the phases to skip: name → reason.
 
     In rlm-act, a Markdown plan replaces the first four phases. Requirements in JSON replace its
@@ -157,31 +160,31 @@ def skipped(definition: PipelineDefinition, given: Given) -> dict[str, str]:
     skips = {}
     for phase in definition.phases:
         for name in reversed(phase.skip_with):
-            if given.inputs.get(name):
-                skips[phase.name] = f"{name} is given: {given.inputs[name]}"
-    return skips | _skipped_in_rlm(definition, given) if definition.name == _RLM else skips
+            if run_inputs.inputs.get(name):
+                skips[phase.name] = f"{name} is given: {run_inputs.inputs[name]}"
+    return skips | _skipped_in_rlm(definition, run_inputs) if definition.name == _RLM else skips
 
 
-def require_question(definition: PipelineDefinition, given: Given, skips: Texts) -> None:
+def require_question(definition: PipelineDefinition, run_inputs: RunInputs, skips: Texts) -> None:
     """Raise UsageError if the research phase of rlm-act has no question."""
     is_asked = definition.name == _RLM and definition.source == PRESET and "research" not in skips
-    if is_asked and not given.inputs.get("question"):
+    if is_asked and not run_inputs.inputs.get("question"):
         hint = 'ask it: -i question="how does it work?"'
         raise UsageError("phase 'research' needs the input question", hint=hint)
 
 
-def _skipped_in_rlm(definition: PipelineDefinition, given: Given) -> dict[str, str]:
-    path = given.inputs.get(_PLAN, "")
+def _skipped_in_rlm(definition: PipelineDefinition, run_inputs: RunInputs) -> dict[str, str]:
+    path = run_inputs.inputs.get(_PLAN, "")
     names = [phase.name for phase in definition.phases]
     if path.endswith(".md"):
         return dict.fromkeys(names[:4], f"the plan is given: {path}")
     name = _PLAN if path.endswith(".json") else _HIERARCHY
-    if name not in given.contents:
+    if name not in run_inputs.contents:
         return {}
     try:
-        is_complete = _has_criteria(json.loads(given.contents[name]), is_child=False)
+        is_complete = _has_criteria(json.loads(run_inputs.contents[name]), is_child=False)
     except (ValueError, RecursionError) as error:
-        message = f"the input {name} is not JSON: {given.inputs[name]}: {error}"
+        message = f"the input {name} is not JSON: {run_inputs.inputs[name]}: {error}"
         raise UsageError(message, hint="correct it, then start again") from None
     reason = "requirements with acceptance criteria are given"
     return dict.fromkeys(names[:2], reason) if is_complete else {}
@@ -213,9 +216,11 @@ def list_commands(store: Checkpoints, checkpoint: Checkpoint) -> list[str]:
         definition = file.read(file.path_in(store.repository), pipeline.name, OPTIONS)
     except CkptError as error:
         return [f"unknown: {error.message}"]
-    left = [phase for phase in definition.phases if phase.name not in pipeline.completed]
-    texts = [phase.run if phase.run is not None else str(phase.use) for phase in left]
-    commands = [f"{phase.name}: {_shorten(text)}" for phase, text in zip(left, texts, strict=True)]
+    remaining = [phase for phase in definition.phases if phase.name not in pipeline.completed]
+    texts = [phase.run if phase.run is not None else str(phase.use) for phase in remaining]
+    commands = [
+        f"{phase.name}: {_shorten(text)}" for phase, text in zip(remaining, texts, strict=True)
+    ]
     if any(command.endswith(_CUT) for command in commands):
         is_preset = definition.source == file.PRESET
         show = f"git ckpt run --print {definition.name}" if is_preset else definition.source
@@ -237,20 +242,22 @@ _ROLES = ("agent", "coder", "reviewer")
 _STEPS = ("agent", "loop", "review")  # those that call an agent
 
 
-def known_to(newest: Checkpoint, definition: PipelineDefinition, inputs: Texts) -> dict[str, str]:
+def placeholder_values(
+    newest: Checkpoint, definition: PipelineDefinition, inputs: Texts
+) -> dict[str, str]:
     """Return the values for placeholders in options: state and inputs of a run."""
-    given = newest.pipeline.inputs if newest.pipeline is not None else {}
-    return {**plain(newest.state), **definition.inputs, **given, **inputs}
+    run_inputs = newest.pipeline.inputs if newest.pipeline is not None else {}
+    return {**plain(newest.state), **definition.inputs, **run_inputs, **inputs}
 
 
-def note(repository: Repository, called: Iterable[Client]) -> None:
+def approve_agents(repository: Repository, called: Iterable[Client]) -> None:
     """Record on this machine the agents that a person started or accepted a run with."""
     if new := {_digest(client) for client in called} - settings.approved(repository):
         settings.note(repository, new)
 
 
-def require_noted(repository: Repository, run: str, called: Iterable[Client]) -> None:
-    """Raise `Changed` if a run calls an agent that is not recorded; see `note`."""
+def require_approved(repository: Repository, run: str, called: Iterable[Client]) -> None:
+    """Raise `Changed` if a run calls an agent that `approve_agents` has not seen."""
     approved = settings.approved(repository)
     new = [client for client in dict.fromkeys(called) if _digest(client) not in approved]
     if new:
@@ -261,7 +268,7 @@ def require_noted(repository: Repository, run: str, called: Iterable[Client]) ->
 def require_installed(
     definition: PipelineDefinition,
     skipped: Collection[str],
-    known: Texts,
+    values: Texts,
     clients: Clients,
 ) -> None:
     """Raise AgentUnusable before the start if the program of an agent is missing.
@@ -277,7 +284,7 @@ def require_installed(
         env = {**os.environ, **definition.env, **phase.env}
         for role in _ROLES if phase.use else ():
             try:
-                client = filled(phase.options.get(role, ""), known)
+                client = fill_placeholders(phase.options.get(role, ""), values)
                 missing = client_of(client, clients).missing(env, os.curdir) if client else None
             except (KeyError, UsageError):
                 continue  # the state is known when the phase begins; the phase reports bad commands
@@ -288,32 +295,32 @@ def require_installed(
 
 
 def called_clients(
-    definition: PipelineDefinition, known: Texts, clients: Clients
+    definition: PipelineDefinition, values: Texts, clients: Clients
 ) -> Iterator[Client]:
     """Yield the agents of `gitckpt.toml` that the phases call."""
     for phase in definition.phases:
         for role in _ROLES if phase.use and clients else ():
-            name = _filled(phase.options.get(role, ""), known)
+            name = _fill_known(phase.options.get(role, ""), values)
             if name in clients:
                 yield clients[name]
 
 
 def called_agents(
-    definition: PipelineDefinition, completed: Collection[str], known: Texts
+    definition: PipelineDefinition, completed: Collection[str], values: Texts
 ) -> list[str]:
     """Return the agents, or else the steps, that the remaining phases call."""
     called: dict[str, None] = {}
     for phase in definition.phases:
         if phase.name in completed or phase.use not in _STEPS:
             continue
-        names = [_filled(phase.options.get(role, ""), known) for role in _ROLES]
+        names = [_fill_known(phase.options.get(role, ""), values) for role in _ROLES]
         called |= dict.fromkeys([name for name in names if name] or [phase.use])
     return list(called)
 
 
-def _filled(text: str, known: Texts) -> str:
+def _fill_known(text: str, values: Texts) -> str:
     try:
-        return filled(text, known)
+        return fill_placeholders(text, values)
     except KeyError:
         return ""  # the state is known when the phase begins
 
@@ -456,24 +463,24 @@ class Driver:
         conduct = attempts.PhaseOptions(phase.retries, (PhaseFailed,), *limits)
         session, observer = self._session, self._observer
 
-        def action(attempt: Attempt) -> Ended:
+        def action(attempt: Attempt) -> PhaseResult:
             self._report_end()
             launch.require_copies(session, self._definition)
             observer.begins(phase.name, attempt.number, position + 1, len(self._definition.phases))
-            shown = (observer.output, observer.tick, self._agents, self._announce)
-            context = Context(session, self._definition, phase, attempt, watchdog, *shown)
+            callbacks = (observer.output, observer.tick, self._agents, self._announce)
+            context = Context(session, self._definition, phase, attempt, watchdog, *callbacks)
             perform = STEPS[phase.use].action if phase.use is not None else command.perform
             return perform(context)
 
         last = session.last_attempt
         if last is not None and last.phase == phase.name and last.ended == attempts.BLOCKED:
-            again = f"git ckpt resume {session.id} --from {shell_word(phase.name)}"
-            hint = f"see why: git ckpt status {session.id}; then: {again}"
+            retry = f"git ckpt resume {session.id} --from {shell_word(phase.name)}"
+            hint = f"see why: git ckpt status {session.id}; then: {retry}"
             raise PhaseBlocked(f"phase {phase.name!r} of run {session.id} is blocked", hint=hint)
         watchdog.prepare()  # ready when the start of the phase is recorded
         following = self._definition.phases[position + 1 :]
-        done = {*self._run.completed, *self._skipped}
-        followed = bool(following) and following[0].name not in done
+        finished = {*self._run.completed, *self._skipped}
+        followed = bool(following) and following[0].name not in finished
         followed = followed and not self._pauses_after(phase)
         try:
             session.perform(phase.name, action, inputs={}, conduct=conduct, followed=followed)
@@ -503,7 +510,9 @@ class Driver:
         new = [first[path] for path in sorted(first) if path not in self._reported_suspects]
         if new:
             self._reported_suspects.update(first)
-            places = first_of([f"{each.path}:{each.line} ({each.rule})" for each in new], 3)
+            places = first_of(
+                [f"{suspect.path}:{suspect.line} ({suspect.rule})" for suspect in new], 3
+            )
             advice = f"if it is not one: git ckpt allow --secret {new[0].digest}"
             self._observer.warn(f"captured what looks like a secret: {places}; {advice}")
 

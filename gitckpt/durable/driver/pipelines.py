@@ -7,7 +7,7 @@ from typing import Any, Unpack
 
 from gitckpt.durable.agent.clients import Client, read_clients
 from gitckpt.durable.driver import driver
-from gitckpt.durable.driver.driver import OPTIONS, Driver, Observer, Resumption, Wishes
+from gitckpt.durable.driver.driver import OPTIONS, Driver, Observer, ResumeOptions, RunOptions
 from gitckpt.durable.pipeline import definition as pipelines
 from gitckpt.durable.pipeline import file, launch
 from gitckpt.durable.pipeline.definition import REMOVE_WHEN_PUSHED, PipelineDefinition, Texts
@@ -34,7 +34,7 @@ class Preview:
     """The plan of a run of a pipeline."""
 
     definition: PipelineDefinition  # has `phases`, `autonomy` and `source`, the defining file
-    given: launch.Given  # has `inputs` by name, and the `contents` of those that are files
+    given: launch.RunInputs  # has `inputs` by name, and the `contents` of those that are files
     skipped: Texts  # phase → reason
 
 
@@ -84,11 +84,11 @@ class Pipelines:
             UsageError: unknown input, unreadable file or invalid value.
         """
         definition = self._definition(name)
-        given = launch.read_inputs(self._store, definition, inputs or {})
-        driver.require_sense(definition, given)
-        skips = driver.skipped(definition, given)
-        driver.require_question(definition, given, skips)
-        return Preview(definition, given, skips)
+        run_inputs = launch.read_inputs(self._store, definition, inputs or {})
+        driver.require_valid_options(definition, run_inputs)
+        skips = driver.skipped(definition, run_inputs)
+        driver.require_question(definition, run_inputs, skips)
+        return Preview(definition, run_inputs, skips)
 
     def run(
         self,
@@ -98,7 +98,7 @@ class Pipelines:
         about: str | None = None,
         base: str = "HEAD",
         key: str | None = None,
-        **wishes: Unpack[Wishes],
+        **wishes: Unpack[RunOptions],
     ) -> Outcome:
         """Run a pipeline in a new worktree, or resume the run with the key.
 
@@ -109,7 +109,7 @@ class Pipelines:
             about: the subject; part of the run id. Default: the pipeline's name.
             base: the rev that the worktree starts with.
             key: the caller's unique name: repeated calls share one run.
-            wishes: `autonomy`, `timeout` (in microseconds) and `holder`; see `Wishes`.
+            wishes: `autonomy`, `timeout` (in microseconds) and `holder`; see `RunOptions`.
 
         Raises:
             NotFoundError, ConfigError, UsageError: as `preview`, or unknown rev.
@@ -121,7 +121,7 @@ class Pipelines:
             LeaseLost: another process drives the run now.
             CkptError: checkpoints could not be written.
         """
-        mode = _autonomy(wishes, Wishes)
+        mode = _autonomy(wishes, RunOptions)
         # Do not execute commands from a file with mistakes.
         settings.read(self._store.repository).require_correct()
         plan = self.preview(name, inputs)
@@ -130,10 +130,12 @@ class Pipelines:
             if key is not None:
                 self._store.claim(key).require_free()
             # Note the agents before the run exists: after a kill, it continues with them.
-            known = {**definition.inputs, **plan.given.inputs}
+            values = {**definition.inputs, **plan.given.inputs}
             clients = self._clients(definition)
-            driver.require_installed(definition, plan.skipped, known, clients)
-            driver.note(self._store.repository, driver.called_clients(definition, known, clients))
+            driver.require_installed(definition, plan.skipped, values, clients)
+            driver.approve_agents(
+                self._store.repository, driver.called_clients(definition, values, clients)
+            )
             how: Any = {"base": base, "key": key, "timeout": wishes.get("timeout")}
             subject = about or name
             first = launch.start(self._store, definition, plan.given, subject, autonomy=mode, **how)
@@ -149,11 +151,11 @@ class Pipelines:
         run = self._open(str(first.run), wishes, {})
         return self._drive(run, definition, plan.skipped)
 
-    def resume(self, run: str, **how: Unpack[Resumption]) -> Outcome:
+    def resume(self, run: str, **how: Unpack[ResumeOptions]) -> Outcome:
         """Continue a run of a pipeline at its first incomplete phase.
 
         Args:
-            how: see `Resumption`.
+            how: see `ResumeOptions`.
 
         Raises:
             NotFoundError: unknown run, pipeline or phase.
@@ -162,7 +164,7 @@ class Pipelines:
             Changed: the pipeline or its inputs changed.
             Exception: as `run`.
         """
-        mode = _autonomy(how, Resumption)
+        mode = _autonomy(how, ResumeOptions)
         newest = self._store.heads.catch_up(run)
         if newest.pipeline is None or newest.pipeline.name is None:
             hint = f"open its worktree: git ckpt resume --no-run {run}"
@@ -178,9 +180,9 @@ class Pipelines:
             return self._was_complete(run, definition)
         settings.read(self._store.repository).require_correct()
         if not (trusted or accepts):
-            known = driver.known_to(newest, definition, how.get("inputs", {}))
-            called = driver.called_clients(definition, known, self._clients(definition))
-            driver.require_noted(self._store.repository, run, called)
+            values = driver.placeholder_values(newest, definition, how.get("inputs", {}))
+            called = driver.called_clients(definition, values, self._clients(definition))
+            driver.require_approved(self._store.repository, run, called)
         options: OpenOptions = {"accept_changes": accepts, "again": goes_back}
         options |= {"take_over": how.get("take_over", False), "directory": how.get("directory")}
         opened = self._open(run, how, options)
@@ -189,15 +191,15 @@ class Pipelines:
                 opened.rewind(target)
             elif (interrupted := runstate.rewinding_to(newest)) is not None:
                 undone = f"an interrupted rewind to {interrupted[: ids.SHORT]} was undone"
-                again = f"git ckpt resume {interrupted} --rewind"
-                self._observer.warn(f"{undone}; to repeat it: {again}")
+                retry = f"git ckpt resume {interrupted} --rewind"
+                self._observer.warn(f"{undone}; to repeat it: {retry}")
             session = session_of(opened)
             self._update_pipeline(session, definition, how, mode)
             if first is not None:
                 later = definition.phases[definition.phases.index(first) :]
-                memory = {key for other in later for key in driver.memory_of(other)}
+                memory = {key for later_phase in later for key in driver.memory_of(later_phase)}
                 driver.redo(opened, first.name, memory)
-            skips = driver.skipped(definition, launch.given_to(session, definition))
+            skips = driver.skipped(definition, launch.recorded_inputs(session, definition))
         except BaseException:
             opened.close()
             raise
@@ -268,13 +270,13 @@ class Pipelines:
         settings.read(self._store.repository)
         return file.read(self._file(), name, OPTIONS)
 
-    def _open(self, run: str, wishes: Wishes, options: OpenOptions) -> Run:
+    def _open(self, run: str, wishes: RunOptions, options: OpenOptions) -> Run:
         options |= {"adapter": "plumbing", "holder": wishes.get("holder", "a program")}
         opening = reopen(self._store, run, **options)
         return Run(Session(opening), opening.remarks)
 
     def _update_pipeline(
-        self, run: Session, definition: PipelineDefinition, how: Resumption, mode: str | None
+        self, run: Session, definition: PipelineDefinition, how: ResumeOptions, mode: str | None
     ) -> None:
         accept = how.get("accept_changes", False)
         pipeline = launch.update_pipeline(self._store, run, definition, accept=accept)
@@ -293,8 +295,13 @@ class Pipelines:
             redefined = file.redefinition(definition)
             for remark in (*run.remarks, *([redefined] if redefined is not None else [])):
                 self._observer.warn(remark)
-            clients, known = self._clients(definition), driver.known_to(run.newest, definition, {})
-            driver.note(self._store.repository, driver.called_clients(definition, known, clients))
+            clients, values = (
+                self._clients(definition),
+                driver.placeholder_values(run.newest, definition, {}),
+            )
+            driver.approve_agents(
+                self._store.repository, driver.called_clients(definition, values, clients)
+            )
             result = Driver(run, definition, self._observer, skips, clients).drive()
             if result.is_complete:
                 run.finish()
@@ -371,14 +378,16 @@ def outlook(store: Store, newest: Checkpoint) -> tuple[str, list[str]]:
     except CkptError:
         return "", []
     completed = pipeline.completed
-    called = driver.called_agents(definition, completed, driver.known_to(newest, definition, {}))
+    called = driver.called_agents(
+        definition, completed, driver.placeholder_values(newest, definition, {})
+    )
     for phase in definition.phases:
         if phase.name not in completed:
             return f"{phase.name}: {phase.run if phase.run is not None else phase.use}", called
     return "", called
 
 
-def _autonomy(wishes: Wishes, kind: type) -> str | None:
+def _autonomy(wishes: RunOptions, kind: type) -> str | None:
     launch.require_options(wishes, kind.__annotations__)
     mode = wishes.get("autonomy")
     return pipelines.autonomy(mode) if mode is not None else None

@@ -13,7 +13,7 @@ from gitckpt.durable.command.execution import Timeouts
 from gitckpt.durable.phases import options
 from gitckpt.durable.phases.command import failure_of, in_seconds, require_changes
 from gitckpt.durable.pipeline.launch import Context
-from gitckpt.durable.run.attempts import AgentUnusable, Ended, PhaseFailed, Session
+from gitckpt.durable.run.attempts import AgentUnusable, PhaseFailed, PhaseResult, Session
 from gitckpt.model import times
 from gitckpt.model.errors import UsageError
 from gitckpt.model.values import replace
@@ -26,10 +26,10 @@ RETRY_AT = "retry_at"
 
 _LONGEST_PAUSE = 60.0
 
-Tell = Callable[[str], None]  # shows a line to the user
+ShowLine = Callable[[str], None]  # shows a line to the user
 
 
-def ask(context: Context) -> Ended:
+def ask(context: Context) -> PhaseResult:
     """Call an agent with the prompt from the option `prompt`, and wait for its answer."""
     run, phase = context.run, context.phase
     try:
@@ -53,14 +53,14 @@ def ask(context: Context) -> Ended:
         patience = Timeouts(limit or usual, idle, run.seconds_left())
         return agent.ask(prompt, context.output, context.look, patience=patience)
 
-    answer = patiently(run, call, lambda text: context.output(f"{words(text)}\n".encode()))
+    answer = ask_patiently(run, call, lambda text: context.output(f"{words(text)}\n".encode()))
     if answer.problem:
         raise failure_of(phase.name, answer, answer.problem)
     require_changes(context, attempt, answer)
     report = answer.report
     result = {"cost_usd": report.cost_usd, "tokens": dict(report.tokens), "session": report.session}
-    known = {key: value for key, value in result.items() if value}
-    return Ended(known or None, answer.code, answer.tail)
+    values = {key: value for key, value in result.items() if value}
+    return PhaseResult(values or None, answer.code, answer.tail)
 
 
 def require_installed(
@@ -69,12 +69,12 @@ def require_installed(
     """Raise `AgentUnusable` if the client of an input (`role`) is not installed."""
     missing = client.missing(env, run.path)
     if missing is not None:
-        again = f"git ckpt resume {run.id}"
-        hint = f"install it, then: {again}; or use another one: {again} --input {role}=CLIENT"
+        resume = f"git ckpt resume {run.id}"
+        hint = f"install it, then: {resume}; or use another one: {resume} --input {role}=CLIENT"
         raise AgentUnusable(f"the {role} is not installed: {missing}", hint=hint)
 
 
-def unusable(answer: Answer, run: str, role: str = "agent") -> AgentUnusable:
+def unusable_error(answer: Answer, run: str, role: str = "agent") -> AgentUnusable:
     """Return the error for an agent that cannot answer until its setup is fixed."""
     resume = f"git ckpt resume {run}"
     message = f"cannot use {answer.client}: {answer.problem}"
@@ -82,7 +82,9 @@ def unusable(answer: Answer, run: str, role: str = "agent") -> AgentUnusable:
     return AgentUnusable(message, code=answer.code, output=answer.tail, hint=hint)
 
 
-def patiently(run: Session, call: Callable[[], Answer], show: Tell, role: str = "agent") -> Answer:
+def ask_patiently(
+    run: Session, call: Callable[[], Answer], show: ShowLine, role: str = "agent"
+) -> Answer:
     """Call an agent until it answers; wait for rate limits, retry lost connections.
 
     The last answer is returned, with the cost of all calls. `role` is the input that names the
@@ -97,7 +99,7 @@ def patiently(run: Session, call: Callable[[], Answer], show: Tell, role: str = 
         problem = failure.classify(answer, now) or failure.Failure(failure.OTHER)
         cost += answer.report.cost_usd or 0.0
         if problem.kind == failure.FATAL:
-            raise unusable(answer, run.id, role)
+            raise unusable_error(answer, run.id, role)
         is_out_of_waits = problem.wait is None and limited >= failure.MOST_LIMITED
         is_final = {failure.LIMITED: is_out_of_waits, failure.TRANSIENT: lost >= MOST_LOST}
         if is_final.get(problem.kind, True):
@@ -114,7 +116,7 @@ def patiently(run: Session, call: Callable[[], Answer], show: Tell, role: str = 
         run.milestone(message=f"limited until {until}", errors=[answer.problem])
 
 
-def wait_for_a_limit(run: Session, state: MutableMapping[str, Any], show: Tell) -> None:
+def wait_for_a_limit(run: Session, state: MutableMapping[str, Any], show: ShowLine) -> None:
     """Wait until the time in `state[RETRY_AT]`, then remove it."""
     until = state.get(RETRY_AT)
     # An imported file or a command can store anything here; a value that is no time is no limit.
@@ -122,8 +124,8 @@ def wait_for_a_limit(run: Session, state: MutableMapping[str, Any], show: Tell) 
         due = times.from_text(until) if isinstance(until, str) else 0
     except ValueError:
         due = 0
-    left = (due - run.store.clock()) / times.MICRO
-    if left > 0:
+    seconds = (due - run.store.clock()) / times.MICRO
+    if seconds > 0:
         show(f"limited: the next call is at {until}; to stop: git ckpt cancel {run.id}")
-        run.wait(min(left, failure.LONGEST_TOLD))
+        run.wait(min(seconds, failure.LONGEST_TOLD))
     state.pop(RETRY_AT, None)

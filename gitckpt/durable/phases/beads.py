@@ -11,14 +11,14 @@ import shlex
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from gitckpt.durable.command.execution import EXIT, Ending, last_line
+from gitckpt.durable.command.execution import EXIT, CommandResult, last_line
 from gitckpt.durable.phases import options
 
 BD = "bd"
 _LONGEST_TITLE = 72
 
 # Runs a shell command; returns how it ended and its standard output.
-AskBeads = Callable[[str], tuple[Ending, bytes]]
+AskBeads = Callable[[str], tuple[CommandResult, bytes]]
 
 
 class TrackerFailed(Exception):
@@ -46,18 +46,18 @@ class Beads:
                 existing[title.partition(":")[0]] = bead
         return existing
 
-    def create(self, word: str, title: str, description: str) -> str:
+    def create(self, key: str, title: str, description: str) -> str:
         """Create an issue and return its id. `word` identifies the issue; it has no colon."""
         line = " ".join(title.replace("\0", " ").split())
         short = line if len(line) <= _LONGEST_TITLE else f"{line[: _LONGEST_TITLE - 1]}…"
-        arguments = [f"{word}: {short}", "--parent", self._parent, "--type", "task"]
+        arguments = [f"{key}: {short}", "--parent", self._parent, "--type", "task"]
         arguments += ["--labels", self._label]
         arguments.append("--description=" + description.replace("\0", " "))
         answer = self._ask(f"create {' '.join(map(shlex.quote, arguments))}")
         issue = answer[0] if isinstance(answer, list) and answer else answer
         bead = issue.get("id") if isinstance(issue, dict) else None
         if not isinstance(bead, str) or not options.is_issue(bead):
-            raise TrackerFailed(f"bd does not report the id of the issue for {word}")
+            raise TrackerFailed(f"bd does not report the id of the issue for {key}")
         return bead
 
     def _ask(self, words: str) -> Any:

@@ -11,11 +11,11 @@ from typing import Any
 
 from gitckpt.durable.agent.call import Answer
 from gitckpt.durable.command import execution
-from gitckpt.durable.command.execution import DEADLINE, Ending, Timeouts
+from gitckpt.durable.command.execution import DEADLINE, CommandResult, Timeouts
 from gitckpt.durable.pipeline.definition import PhaseDefinition, Texts
 from gitckpt.durable.pipeline.launch import Context
 from gitckpt.durable.run import attempts
-from gitckpt.durable.run.attempts import DeadlineReached, Ended, PhaseFailed, Session
+from gitckpt.durable.run.attempts import DeadlineReached, PhaseFailed, PhaseResult, Session
 from gitckpt.git.files import private_dirs, regular
 from gitckpt.model import ids, jsonable, times
 from gitckpt.model.checkpoint import Attempt
@@ -30,7 +30,7 @@ _LARGEST_STATE = 64 * 1024 * 1024  # bytes; a state has at most half of that
 RETRY_LATER, BLOCKED = 75, 4
 
 
-def perform(context: Context) -> Ended:
+def perform(context: Context) -> PhaseResult:
     """Run the command of a phase and store the values that it sets."""
     phase, run = context.phase, context.run
     timeout, idle_timeout = map(in_seconds, (phase.timeout, phase.idle_timeout))
@@ -53,12 +53,12 @@ def perform(context: Context) -> Ended:
         run.state = files.state(outcome)
     finally:
         files.clear()
-    return Ended(code=outcome.code, output=outcome.tail)
+    return PhaseResult(code=outcome.code, output=outcome.tail)
 
 
 def _call(
     context: Context, line: str, limits: Timeouts, env: Texts, *, show: bool = True
-) -> Ending:
+) -> CommandResult:
     how: Any = {"directory": context.run.path, "env": {**context.environment(), **env}}
     how |= {"watchdog": context.watchdog, "tick": context.look, "patience": limits}
     return execution.run_command(line, output=context.output if show else lambda _: None, **how)
@@ -68,7 +68,7 @@ def in_seconds(length: int | None) -> float | None:
     return None if length is None else length / times.MICRO
 
 
-def require_changes(context: Context, attempt: Attempt, outcome: Ending | Answer) -> None:
+def require_changes(context: Context, attempt: Attempt, outcome: CommandResult | Answer) -> None:
     """Raise PhaseFailed if a phase must change files and an attempt did not."""
     phase = context.phase
     if phase.must_change and not context.run.has_changed_files(attempt):
@@ -76,7 +76,7 @@ def require_changes(context: Context, attempt: Attempt, outcome: Ending | Answer
         raise PhaseFailed(message, code=outcome.code, output=outcome.tail)
 
 
-def failure_of(phase: str, outcome: Ending | Answer, cause: str) -> PhaseFailed:
+def failure_of(phase: str, outcome: CommandResult | Answer, cause: str) -> PhaseFailed:
     """Return the error for a command or agent that ended without success."""
     code, output = outcome.code, outcome.tail
     if outcome.ended_by == DEADLINE:
@@ -113,11 +113,11 @@ class _Exchange:
             except OSError as error:  # of a full disk, it names no file
                 raise CkptError(f"cannot write {path}: {error.strerror}") from None
 
-    def state(self, outcome: Ending) -> dict[str, Any]:
+    def state(self, outcome: CommandResult) -> dict[str, Any]:
         """Return the state that the command left; raise PhaseFailed if it is invalid."""
         try:
             private_dirs.require(self._run.files.path)
-            after = regular.content(self.state_path, _LARGEST_STATE, follow=False)
+            new_state = regular.content(self.state_path, _LARGEST_STATE, follow=False)
             text = io.BytesIO(regular.content(self.set_path, _LARGEST_STATE, follow=False))
             # str.splitlines would cut a value at a form feed, or at U+2028
             listed = io.TextIOWrapper(text, encoding="utf-8", errors="surrogateescape")
@@ -127,9 +127,9 @@ class _Exchange:
         except OSError as error:
             raise self._failed(f"cannot read {error.filename}: {error.strerror}", outcome) from None
         state = dict(self._run.state)
-        if after != self._before:
+        if new_state != self._before:
             try:
-                state = json.loads(after)
+                state = json.loads(new_state)
             except (ValueError, RecursionError) as error:
                 raise self._failed(f"CKPT_STATE is not JSON: {error}", outcome) from None
             if not isinstance(state, dict):
@@ -171,7 +171,7 @@ class _Exchange:
         if is_directory and not os.listdir(self.output_path):
             os.rmdir(self.output_path)
 
-    def _failed(self, problem: str, outcome: Ending) -> PhaseFailed:
+    def _failed(self, problem: str, outcome: CommandResult) -> PhaseFailed:
         message = f"phase {self._phase.name!r} failed: {problem}"
         return PhaseFailed(message, code=outcome.code, output=outcome.tail)
 
@@ -181,7 +181,7 @@ class _Exchange:
 
 def run(
     context: Context, line: str, seconds: float, *, show: bool = False, name: str = ""
-) -> Ending:
+) -> CommandResult:
     """Run a command in the worktree of a run; `seconds` is its timeout."""
     patience = Timeouts(seconds, None, context.run.seconds_left())
     outcome = _call(context, line, patience, {}, show=show)
@@ -191,7 +191,7 @@ def run(
     return outcome
 
 
-def ask(context: Context, line: str, seconds: float, place: str) -> tuple[Ending, bytes]:
+def ask(context: Context, line: str, seconds: float, place: str) -> tuple[CommandResult, bytes]:
     """Run a command as `run` does; return its output, kept in the file `place`."""
     path = os.path.join(context.run.files.path, place)
     run_files.make_directory(os.path.dirname(path))

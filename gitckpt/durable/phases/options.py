@@ -7,7 +7,7 @@ import os
 import re
 
 from gitckpt.durable.pipeline.launch import Context
-from gitckpt.durable.run.attempts import Ended, PhaseFailed
+from gitckpt.durable.run.attempts import PhaseFailed, PhaseResult
 from gitckpt.model import times
 from gitckpt.model.errors import UsageError
 
@@ -78,7 +78,7 @@ _NOT_IN_SLUG = re.compile(r"[^a-z0-9-]+")
 _WORD_ENDS = re.compile(r"[-_\s]+")
 
 
-def read_plan(context: Context) -> Ended:
+def read_plan(context: Context) -> PhaseResult:
     """Read the plan of the run; store `plan_path`, `plan_title` and `plan_hash`."""
     run = context.run
     path = run.pipeline.inputs.get(PLAN, "")
@@ -88,14 +88,14 @@ def read_plan(context: Context) -> Ended:
     title = title_of(data.decode("utf-8", "replace"), path)
     digest = hashlib.sha256(data).hexdigest()
     run.state |= {"plan_path": path, "plan_title": title, "plan_hash": digest}
-    return Ended(result=title, output=f"{title}\n")
+    return PhaseResult(result=title, output=f"{title}\n")
 
 
-def generate_branch(context: Context) -> Ended:
+def generate_branch(context: Context) -> PhaseResult:
     run = context.run
     branch = f"forge/{slug(str(run.state.get('plan_path', '')))}"
     run.state["branch"] = branch
-    return Ended(result=branch, output=f"{branch}\n")
+    return PhaseResult(result=branch, output=f"{branch}\n")
 
 
 def slug(path: str) -> str:

@@ -87,13 +87,13 @@ class PipelineDefinition:
             if phase.name == text:
                 return phase
         names = [(name, phase) for phase in self.phases for name in (phase.name, *phase.aliases)]
-        known = {folded(name): phase for name, phase in names}
-        if folded(text) in known:
-            return known[folded(text)]
+        by_name = {folded(name): phase for name, phase in names}
+        if folded(text) in by_name:
+            return by_name[folded(text)]
         hint = f"its phases: {', '.join(phase.name for phase in self.phases)}"
-        close = closest(folded(text), known)
+        close = closest(folded(text), by_name)
         if close:
-            hint = f"did you mean {known[close].name}? I{hint[1:]}"
+            hint = f"did you mean {by_name[close].name}? I{hint[1:]}"
         raise UsageError(f"the pipeline {self.name} has no phase {text!r}", hint=hint)
 
     def ends_group(self, name: str) -> bool:
@@ -131,21 +131,21 @@ def _set_values(record: Any, default: object, free: Collection[str]) -> dict[str
 
 def changes(old: Texts, new: Texts) -> list[str]:
     """Return the differences of two digests, for people."""
-    before, after = _phases(old), _phases(new)
+    old_phases, new_phases = _phases(old), _phases(new)
     differing = [key for key in {**new, **old} if old.get(key) != new.get(key)]
     changed = [
         "the order of the phases" if key == "order" else key
         for key in differing
         # A new or missing phase implies another order.
-        if "." not in key and (key != "order" or before == after)
+        if "." not in key and (key != "order" or old_phases == new_phases)
     ]
-    for name in after:
-        if name not in before:
+    for name in new_phases:
+        if name not in old_phases:
             changed.append(f"phase {name!r} is new")
             continue
         keys = [key.rpartition(".") for key in differing]
         changed += [f"phase {name!r}: {key}" for phase, _, key in keys if phase == name]
-    return changed + [f"phase {name!r} is gone" for name in before if name not in after]
+    return changed + [f"phase {name!r} is gone" for name in old_phases if name not in new_phases]
 
 
 def _phases(digest: Texts) -> dict[str, None]:

@@ -146,22 +146,22 @@ def _parse_retries(table: Table) -> Retries:
 
 
 def _require_distinct_names(phases: list[ParsedPhase]) -> None:
-    taken: dict[str, tuple[str, Table, Sequence[str | int]]] = {}
+    uses: dict[str, tuple[str, Table, Sequence[str | int]]] = {}
     # All names first: they have precedence over aliases.
     names: list[tuple[Table, str, str, Sequence[str | int]]]
     names = [(table, definition.name, "phase name", ("name",)) for table, definition in phases]
     for table, definition in phases:
         aliases = enumerate(definition.aliases)
         names += [(table, alias, "alias", ("aliases", i)) for i, alias in aliases]
-    for table, name, what, path in names:
+    for table, name, kind, path in names:
         if not name.strip():
             continue
-        if folded(name) not in taken:
-            taken[folded(name)] = (name, table, path)
+        if folded(name) not in uses:
+            uses[folded(name)] = (name, table, path)
             continue
-        other, other_table, other_path = taken[folded(name)]
-        relation = "is that" if other == name else f"is too similar to {other!r}"
-        message = f"the {what} {name!r} {relation} of line {other_table.line(*other_path)}"
+        other_name, other_table, other_path = uses[folded(name)]
+        relation = "is that" if other_name == name else f"is too similar to {other_name!r}"
+        message = f"the {kind} {name!r} {relation} of line {other_table.line(*other_path)}"
         hint = "names must differ by more than case, hyphens and underscores"
         table.complain(message, *path, hint=hint)
 

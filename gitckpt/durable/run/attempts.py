@@ -195,8 +195,8 @@ class Autosaver:
     def _thread_store(self) -> Checkpoints:
         # The session's store belongs to the driver's thread.
         if self._store is None:
-            here = self._session.store.repository
-            repository = Repository(here.git_dir, here.worktree, here.object_format)
+            original = self._session.store.repository
+            repository = Repository(original.git_dir, original.worktree, original.object_format)
             self._store = self._session.store.seen_from(repository, "plumbing")
         return self._store
 
@@ -273,12 +273,12 @@ def require_name(name: str) -> None:
 
 def find_phase(text: str, names: Sequence[str], run: str) -> str:
     """Return the phase with a name; ignores case, and hyphens equal spaces."""
-    known = {folded(name): name for name in reversed(names)}
-    if text in names or folded(text) in known:
-        return text if text in names else known[folded(text)]
-    close = closest(folded(text), known)
+    by_name = {folded(name): name for name in reversed(names)}
+    if text in names or folded(text) in by_name:
+        return text if text in names else by_name[folded(text)]
+    close = closest(folded(text), by_name)
     hint = f"its phases: {', '.join(names)}" if names else "it has none yet; leave out --from"
-    hint = f"did you mean {known[close]}? I{hint[1:]}" if close else hint
+    hint = f"did you mean {by_name[close]}? I{hint[1:]}" if close else hint
     raise UsageError(f"run {run} has no phase {text!r}", hint=hint)
 
 
@@ -360,11 +360,11 @@ class Retries:
         for name in ("attempts", "delay", "max_delay"):
             require_number(name, getattr(self, name))
         # Check now, as in `PhaseOptions`: a later error would hide the failure of the phase.
-        for name, most in (("backoff", math.inf), ("jitter", 1)):
+        for name, maximum in (("backoff", math.inf), ("jitter", 1)):
             value = getattr(self, name)
-            if not isinstance(value, int | float) or not 0 <= value <= most:
-                what = "a number from 0 " + ("on" if most > 1 else "to 1")
-                raise arguments.refused(name, value, what)
+            if not isinstance(value, int | float) or not 0 <= value <= maximum:
+                expected = "a number from 0 " + ("on" if maximum > 1 else "to 1")
+                raise arguments.refused(name, value, expected)
         object.__setattr__(self, "on", arguments.instances("on", self.on, int, "an exit code"))
 
     def wait_before(self, attempt: int, random: float) -> int:
@@ -389,7 +389,7 @@ class Retries:
 
 
 @dataclass(frozen=True, slots=True)
-class Ended:
+class PhaseResult:
     result: Any = None  # a JSON value
     code: int | None = None  # of the command; None without one
     output: str | None = None  # the end of it
@@ -445,8 +445,8 @@ def error_lines(error: BaseException) -> list[str]:
     """Return the errors of a failed attempt for its checkpoint, shortened and masked."""
     if isinstance(error, PhaseFailed):
         lines = [_shorten(line) for line in error.errors[:_MAX_ERRORS]]
-        more = len(error.errors) - len(lines)
-        lines += [f"and {more:,} more"] if more else []
+        omitted = len(error.errors) - len(lines)
+        lines += [f"and {omitted:,} more"] if omitted else []
     elif isinstance(error, KeyboardInterrupt):
         lines = ["interrupted"]
     else:
@@ -457,9 +457,9 @@ def error_lines(error: BaseException) -> list[str]:
 
 
 def _shorten(text: object) -> str:
-    whole = _storable(text)
-    cut = f"{whole[:_MAX_TEXT]}… ({len(whole):,} characters)"
-    return whole if len(whole) <= _MAX_TEXT else cut
+    full_text = _storable(text)
+    cut = f"{full_text[:_MAX_TEXT]}… ({len(full_text):,} characters)"
+    return full_text if len(full_text) <= _MAX_TEXT else cut
 
 
 def _storable(text: object) -> str:
@@ -486,7 +486,7 @@ class CurrentAttempt:
         self._started = time.monotonic()
         self._saver = Autosaver(session, self._attempt.phase)
 
-    def carry_out(self, action: Callable[[Attempt], Ended]) -> Any:
+    def carry_out(self, action: Callable[[Attempt], PhaseResult]) -> Any:
         """Run the action, record the outcome and return the result.
 
         Errors of the action are raised after they are recorded.
@@ -543,7 +543,7 @@ class Session:
         self._opening, self._sleep = opening, sleep
         self.id, self.path, self.store = opening.run, opening.path, opening.store
         self.hold, self.files, newest = opening.hold, opening.files, opening.newest
-        made_at = time.time() if opening.made else None
+        made_at = time.time() if opening.is_new else None
         self.attempts = Attempts(opening.store, self.id, is_new=(newest.sequence or 0) <= 1)
         self.writer = Writer(self.store, self.id, self.hold, self.files, newest, made_at=made_at)
         self.state: dict[str, Any] = dict(newest.state)  # a phase may change it
@@ -578,8 +578,8 @@ class Session:
         if self.hold.lease.cancelled:
             hint = f"to continue: git ckpt resume {self.id}"
             raise Cancelled(f"run {self.id} was cancelled", hint=hint)
-        left = self.seconds_left()
-        if left is not None and left <= 0:
+        seconds = self.seconds_left()
+        if seconds is not None and seconds <= 0:
             raise DeadlineReached(f"run {self.id} reached its deadline, {self.pipeline.deadline}")
 
     def wait(self, seconds: float) -> None:
@@ -587,9 +587,9 @@ class Session:
         until = self.store.clock() + seconds * MICRO
         # Use the store's clock, as a sleeping machine stops others; bound the wait by `seconds`, as
         # the clock may be set back.
-        while (left := min((until - self.store.clock()) / MICRO, seconds)) > 0:
+        while (remaining := min((until - self.store.clock()) / MICRO, seconds)) > 0:
             self.check()
-            pause = min(left, _STOP_POLL)
+            pause = min(remaining, _STOP_POLL)
             self._sleep(pause)
             seconds -= pause
 
@@ -615,7 +615,7 @@ class Session:
     def perform(
         self,
         name: str,
-        action: Callable[[Attempt], Ended],
+        action: Callable[[Attempt], PhaseResult],
         *,
         inputs: Mapping[str, str],
         conduct: PhaseOptions,
@@ -688,8 +688,8 @@ class Session:
         message = f"phase {phase!r} crashed {attempt.recoveries} times for unknown reasons; {limit}"
         self.last_attempt = replace(attempt, number=attempt.number - 1, ended=BLOCKED)
         self.record_attempt("blocked", capture=True, errors=[message])
-        again = f"git ckpt resume {self.id} --from {shell_word(phase)}"
-        raise PhaseBlocked(message, hint=f"look for the cause, then: {again}")
+        redo = f"git ckpt resume {self.id} --from {shell_word(phase)}"
+        raise PhaseBlocked(message, hint=f"look for the cause, then: {redo}")
 
     def _wait_for_retry(self, conduct: PhaseOptions) -> None:
         last = self.last_attempt

@@ -64,7 +64,7 @@ def catch_up(store: Checkpoints, files: RunFiles, newest: Checkpoint) -> tuple[s
     noted = ownership.behind(store.repository)
     if noted is None:
         return ()
-    before, adopted = noted
+    old_id, adopted = noted
     is_kept = store.refs.read(ref_names.CHECKPOINTS + adopted) is not None
     if is_kept and newest.id not in noted:
         # A commit or a save was recorded in the worktree: its edits must not be replaced.
@@ -75,7 +75,7 @@ def catch_up(store: Checkpoints, files: RunFiles, newest: Checkpoint) -> tuple[s
         hint += f"to replace it: git ckpt resume {adopted} --rewind"
         raise WorktreeError(message, hint=hint)
     safe: list[str] = []
-    if before != newest.id:
+    if old_id != newest.id:
         remove_locks(store.repository, str(newest.run))
         restore_output(store, files, newest)
         try:
@@ -86,7 +86,7 @@ def catch_up(store: Checkpoints, files: RunFiles, newest: Checkpoint) -> tuple[s
     if not safe:
         return ()
     saved = ", ".join(map(_short, safe))
-    change = f"updated its worktree from {_short(before)} to {_short(newest.id)}"
+    change = f"updated its worktree from {_short(old_id)} to {_short(newest.id)}"
     return (f"{change}; its former content is in {saved}",)
 
 
@@ -134,23 +134,25 @@ def restore_output(store: Checkpoints, files: RunFiles, checkpoint: Checkpoint) 
 
 
 def is_redundant(
-    store: Checkpoints, safety: Checkpoint, recorded: Checkpoint, wanted: Checkpoint
+    store: Checkpoints, safety: Checkpoint, recorded: Checkpoint, target: Checkpoint
 ) -> bool:
     """Return whether two checkpoints hold everything that a safety checkpoint holds.
 
     `recorded` was made before the rewind, `wanted` was restored.
     """
     repository, objects = store.repository, store.objects
-    saved, before = (manifest.contents_of(each, repository, objects) for each in (safety, recorded))
+    saved, recorded_files = (
+        manifest.contents_of(each, repository, objects) for each in (safety, recorded)
+    )
     indexes = [
         comparison.merged_tree(repository, content, checkpoint.git_sha)
-        for content, checkpoint in ((saved, safety), (before, recorded))
+        for content, checkpoint in ((saved, safety), (recorded_files, recorded))
     ]
     names = ("files", "raw", "directories", "modes")
-    is_same = all(getattr(saved, name) == getattr(before, name) for name in names)
+    is_same = all(getattr(saved, name) == getattr(recorded_files, name) for name in names)
     is_plain = not (saved.operation or saved.flags or set(saved.index) - {0})
     is_same = is_same and (is_plain or safety.worktree == recorded.worktree)
-    is_same = is_same and safety.git_sha in (recorded.git_sha, wanted.git_sha)
+    is_same = is_same and safety.git_sha in (recorded.git_sha, target.git_sha)
     return is_same and indexes[0] == indexes[1]
 
 
@@ -209,8 +211,8 @@ def fork(
         digests = checkpoint.pipeline.contents
         inputs = run_files.of_run(store.repository, checkpoint.run).inputs().items()
         hashes = {name: hashlib.sha256(data).hexdigest() for name, data in inputs}
-        same = {name: data for name, data in inputs if hashes[name] == digests.get(name)}
-        run_files.of_run(store.repository, str(first.run)).keep(same)
+        unchanged = {name: data for name, data in inputs if hashes[name] == digests.get(name)}
+        run_files.of_run(store.repository, str(first.run)).keep(unchanged)
     return first
 
 

@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Self, Unpack
 
 from gitckpt.durable.run import attempts, rewind
-from gitckpt.durable.run.attempts import USUAL, Ended, PhaseOptions, Session
+from gitckpt.durable.run.attempts import USUAL, PhaseOptions, PhaseResult, Session
 from gitckpt.durable.run.opener import OpenOptions, find_or_begin, reopen, require_open
 from gitckpt.model.arguments import (
     mapping,
@@ -112,12 +112,12 @@ class Run:
         Does what `git ckpt start` does. `Store.resume` opens its worktree. Arguments and errors as
         for `start`. Returns the newest checkpoint of the run, and whether the run is new.
         """
-        here = inside(store)
+        checkpoints = inside(store)
         first = mapping("state", state)
-        newest, is_new = find_or_begin(here, name, key=key, base=base, state=first)
+        newest, is_new = find_or_begin(checkpoints, name, key=key, base=base, state=first)
         if not is_new:
-            require_open(here, newest)
-            here.leases.require_free(str(newest.run))
+            require_open(checkpoints, newest)
+            checkpoints.leases.require_free(str(newest.run))
         return newest, is_new
 
     @classmethod
@@ -177,10 +177,10 @@ class Run:
 
         `resume` or `Pipelines.resume` continues it. Arguments and errors as for `fork`.
         """
-        here = inside(store)
+        checkpoints = inside(store)
         if not isinstance(checkpoint, Checkpoint):
             checkpoint = store.read(checkpoint)
-        return rewind.fork(here, checkpoint, name, trusted=trust)
+        return rewind.fork(checkpoints, checkpoint, name, trusted=trust)
 
     def __enter__(self) -> Self:
         return self
@@ -284,13 +284,13 @@ class Run:
             Exception: raised by `work`, after it was recorded.
         """
 
-        def action(_: Attempt) -> Ended:
+        def action(_: Attempt) -> PhaseResult:
             result = work(**values)
             if hasattr(type(result), "__await__"):  # not visible before the call
                 if hasattr(result, "close"):
                     result.close()  # avoids the warning about a coroutine that was never awaited
                 raise must_not_be_async("work", work)
-            return Ended(result)
+            return PhaseResult(result)
 
         with self._turn:
             require_callable("work", work)

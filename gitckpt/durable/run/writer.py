@@ -225,8 +225,8 @@ class Writer:
             rewind.restore_output(self._store, self._files, checkpoint)
             recorded = self.newest if self._has_written else None
             for safety in rewind.go_back(self._store, checkpoint):
-                made = self._store.read(safety)
-                if recorded and rewind.is_redundant(self._store, made, recorded, checkpoint):
+                saved = self._store.read(safety)
+                if recorded and rewind.is_redundant(self._store, saved, recorded, checkpoint):
                     self._store.remove([safety])
         self._has_written = False
 
@@ -263,28 +263,32 @@ class Writer:
         return self._tried.isdisjoint(ids)
 
     def _record_first(self, *, is_pair: bool) -> None:
-        first, *others = self._pending[: 1 + is_pair]
-        self._tried.update(pending.details["id"] for pending in (first, *others))
+        first, *successors = self._pending[: 1 + is_pair]
+        self._tried.update(pending.details["id"] for pending in (first, *successors))
         then = None
-        for second in others:
+        for second in successors:
             then = Successor(second.label, self._with_steps(second), second.details)
         how: Any = {"guard": self._hold, "keeps": _STEP_KEYS, "then": then, **first.details}
         state = self._with_steps(first)
         if first.capture or not self._has_written:
             self._refresh_index()
-            made = self._store.save(first.label, state, beside=self._files, **how)
+            checkpoint = self._store.save(first.label, state, beside=self._files, **how)
         else:
-            made = self._store.record(first.label, state, worktree=self.newest.worktree, **how)
-        self._adopt([made, *([then.made] if then is not None and then.made is not None else [])])
+            checkpoint = self._store.record(
+                first.label, state, worktree=self.newest.worktree, **how
+            )
+        self._adopt(
+            [checkpoint, *([then.made] if then is not None and then.made is not None else [])]
+        )
 
     def _with_steps(self, pending: _Pending) -> Mapping[str, Any]:
         rewinds = pending.details.get("rewound_to")
         return pending.state if rewinds else {**pending.state, **self._step_state}
 
-    def _adopt(self, written: Sequence[Checkpoint]) -> None:
-        del self._pending[: len(written)]
-        self._tried.difference_update(checkpoint.id for checkpoint in written)
-        self.newest = newest = written[-1]
+    def _adopt(self, checkpoints: Sequence[Checkpoint]) -> None:
+        del self._pending[: len(checkpoints)]
+        self._tried.difference_update(checkpoint.id for checkpoint in checkpoints)
+        self.newest = newest = checkpoints[-1]
         self._step_state = {key: newest.state[key] for key in _STEP_KEYS if key in newest.state}
         self._has_written = True
         if newest.pipeline is not None and not self._pending:

@@ -163,7 +163,7 @@ def _graph(name: str, table: Table) -> Graph:
     if not tables:
         hint = f"add [[steps.{name}.steps]] with a name"
         table.complain(f"{table.label} has no steps", "steps", hint=hint)
-    names = [each.name(_RESERVED) for each in tables]
+    names = [step_table.name(_RESERVED) for step_table in tables]
     by_name = zip(names, tables, strict=True)
     required = [name for name, inner in by_name if inner.values.get("optional") is not True]
     steps = tuple(
@@ -211,19 +211,19 @@ def _step(table: Table, names: Sequence[str], following: str) -> StepDefinition:
 def _check_names(
     graph: Table, tables: Sequence[Table], names: Sequence[str], aliases: dict[str, str]
 ) -> None:
-    reserved = {folded(word): word for word in (COMPLETE, NOT_STARTED)}
-    taken = dict(reserved)
+    reserved = {folded(reserved_name): reserved_name for reserved_name in (COMPLETE, NOT_STARTED)}
+    uses = dict(reserved)
     for table, name in zip(tables, names, strict=True):
         key = folded(name)
-        if name and key in taken and key not in reserved:
-            table.complain(f"the step name {name!r} cannot be told from {taken[key]!r}", "name")
-        taken.setdefault(key, name)
+        if name and key in uses and key not in reserved:
+            table.complain(f"the step name {name!r} cannot be told from {uses[key]!r}", "name")
+        uses.setdefault(key, name)
     for alias, target in aliases.items():
         key = folded(alias)
-        if key in taken:
-            problem = f"the alias {alias!r} cannot be told from {taken[key]!r}"
+        if key in uses:
+            problem = f"the alias {alias!r} cannot be told from {uses[key]!r}"
             graph.complain(problem, "aliases", alias)
-        taken.setdefault(key, alias)
+        uses.setdefault(key, alias)
         if target not in names and target != COMPLETE:
             problem = f"the alias {alias!r} names {target!r}, which is not a step"
             graph.complain(problem, "aliases", alias)
@@ -241,7 +241,7 @@ def _check_ends(graph: Table, tables: Sequence[Table], steps: Sequence[StepDefin
         while path[-1] in by_name and by_name[path[-1]].on_pass not in path:
             path.append(by_name[path[-1]].on_pass)
         closes = path[-1] in by_name and by_name[path[-1]].on_pass == step.name
-        if closes and step.name == next(each.name for each in steps if each.name in path):
+        if closes and step.name == next(member.name for member in steps if member.name in path):
             problem = f"steps pass in a circle: {' → '.join([*path, step.name])}"
             table.complain(problem, "on_pass", hint=f"one must lead to {COMPLETE}")
         if step.name and step.name not in entered and not step.optional:

@@ -22,7 +22,7 @@ from gitckpt.store.store import Store, inside
 _PROGRESS = ("current_phase", "total_phases", "current_task", "tasks_completed", "tasks_total")
 
 
-def shown(graph: Graph, state: Mapping[str, Any]) -> list[str]:
+def visible_steps(graph: Graph, state: Mapping[str, Any]) -> list[str]:
     """Return the names of required, unknown, and completed optional steps."""
     current = machine.position(graph, state).step
     names = []
@@ -30,23 +30,25 @@ def shown(graph: Graph, state: Mapping[str, Any]) -> list[str]:
         is_required = not (step.optional or step.only_if)
         if is_required or step.name == current or machine.record_of(graph, state, step.name):
             names.append(step.name)
-    others = machine.loop_of(state).get("checkpoints") or {}
-    return names + [name for name in others if graph.find(name) is None]
+    recorded = machine.loop_of(state).get("checkpoints") or {}
+    return names + [name for name in recorded if graph.find(name) is None]
 
 
-def status_of(here: StepPosition, name: str, record: Mapping[str, Any]) -> str:
-    return str(record.get("status") or (here.status if name == here.step else report.NOT_STARTED))
+def status_of(current: StepPosition, name: str, record: Mapping[str, Any]) -> str:
+    return str(
+        record.get("status") or (current.status if name == current.step else report.NOT_STARTED)
+    )
 
 
 def document(graph: Graph, newest: Checkpoint, events: list[StepEvent] | None) -> dict[str, Any]:
     state = newest.state
-    here, loop = machine.position(graph, state), machine.loop_of(state)
+    current, loop = machine.position(graph, state), machine.loop_of(state)
     steps = []
-    for name in dict.fromkeys((*(step.name for step in graph.steps), *shown(graph, state))):
+    for name in dict.fromkeys((*(step.name for step in graph.steps), *visible_steps(graph, state))):
         record = dict(machine.record_of(graph, state, name))
-        steps.append({"step": name, "status": status_of(here, name, record), "record": record})
+        steps.append({"step": name, "status": status_of(current, name, record), "record": record})
     content: dict[str, Any] = {"run": newest.run, "graph": graph.name}
-    content |= {"step": here.step, "status": here.status}
+    content |= {"step": current.step, "status": current.status}
     content["fix_cycle_count"] = loop.get("fix_cycle_count", 0)
     content["max_fix_cycles"] = loop.get("max_fix_cycles", graph.max_fix_cycles)
     content |= {"iterations": loop.get("iterations", 0), "max_iterations": graph.max_iterations}
@@ -84,9 +86,9 @@ class Steps:
     @staticmethod
     def run_about(store: Store, track: str) -> str | None:
         """Return the newest open run of a track, or else the newest one; or None."""
-        here = inside(store)
+        checkpoints = inside(store)
         require_text("track", track)
-        return journal.run_about(here, track)
+        return journal.run_about(checkpoints, track)
 
     def report(
         self,
@@ -126,9 +128,9 @@ class Steps:
         if said.verdict is not None:
             said = replace(said, verdict=said.verdict.strip().upper())
         how: Any = {"graph": graph, "files": files, "checkpoint_id": checkpoint_id}
-        done = journal.report(self._store, self._place, said, **how)
-        self._place = replace(self._place, run=done.checkpoint.run)
-        return done
+        result = journal.report(self._store, self._place, said, **how)
+        self._place = replace(self._place, run=result.checkpoint.run)
+        return result
 
     @property
     def run(self) -> str | None:

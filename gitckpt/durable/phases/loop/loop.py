@@ -17,14 +17,14 @@ from typing import Any
 from gitckpt.durable.agent import call
 from gitckpt.durable.agent.call import Agent, Answer
 from gitckpt.durable.agent.clients import words
-from gitckpt.durable.command.execution import DEADLINE, EXIT, Ending, Timeouts, last_line
+from gitckpt.durable.command.execution import DEADLINE, EXIT, CommandResult, Timeouts, last_line
 from gitckpt.durable.phases import agent as agents
 from gitckpt.durable.phases import command, options
 from gitckpt.durable.phases.beads import BD
 from gitckpt.durable.phases.loop import prompt
 from gitckpt.durable.phases.loop.prompt import Documents
 from gitckpt.durable.pipeline.launch import RESUMED, Context
-from gitckpt.durable.run.attempts import AgentUnusable, DeadlineReached, Ended, PhaseFailed
+from gitckpt.durable.run.attempts import AgentUnusable, DeadlineReached, PhaseFailed, PhaseResult
 from gitckpt.model import times
 from gitckpt.model.checkpoint import LOOP, Progress
 from gitckpt.model.errors import UsageError
@@ -46,7 +46,7 @@ class LoopOptions:
 
     issues: tuple[str, ...] = ()  # must be closed
     epic: str = ""  # the parent issue; "": none
-    done: str = ""  # command whose exit code 0 says that the work is done; "": none
+    done_command: str = ""  # command whose exit code 0 says that the work is done; "": none
     tests: str = ""  # test command; "": pytest or make
     max_iterations: int = MAX_ITERATIONS
     pause: float = PAUSE  # between two calls
@@ -61,11 +61,11 @@ class LoopOptions:
 def read(option: Callable[[str], str]) -> LoopOptions:
     """Parse the options of a loop; `option` returns the text of one, or ""."""
     issues = tuple(option("issues").replace(",", " ").split())
-    epic, done, idle = option("epic"), option("done"), option("idle_timeout")
+    epic, done_command, idle = option("epic"), option("done"), option("idle_timeout")
     for issue in filter(None, (*issues, epic)):
         options.require_issue(issue)
     until_tests_pass = options.agreed("until_tests_pass", option("until_tests_pass"))
-    if not issues and not done and not until_tests_pass:
+    if not issues and not done_command and not until_tests_pass:
         hint = "git ckpt loop: --issue ID, --done COMMAND or --until-tests-pass; git ckpt run "
         hint += "and resume: --input issues=ID, done=COMMAND or until_tests_pass=yes"
         raise UsageError("the loop has no condition to end", hint=hint)
@@ -75,7 +75,7 @@ def read(option: Callable[[str], str]) -> LoopOptions:
         raise UsageError(f"conversation is {conversation!r:.60}", hint=hint)
     iterations = options.count("max_iterations", option("max_iterations"), MAX_ITERATIONS)
     return LoopOptions(
-        *(issues, epic, done, option("tests")),
+        *(issues, epic, done_command, option("tests")),
         max_iterations=iterations or MAX_ITERATIONS,  # 0: the default, as everywhere in rlm-act
         pause=options.pause("pause", option("pause"), PAUSE),
         agent_timeout=options.limit("agent_timeout", option("agent_timeout"), AGENT_TIMEOUT),
@@ -92,7 +92,7 @@ def read(option: Callable[[str], str]) -> LoopOptions:
 CLOSED = ("closed", "done", "complete", "tombstone")
 
 # Runs a shell command. Very long output is cut.
-Call = Callable[[str], Ending]
+Call = Callable[[str], CommandResult]
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +107,7 @@ class IssueStatus:
 
 
 def beads(
-    issues: Sequence[str], show: Callable[[Sequence[str]], tuple[Ending, bytes]]
+    issues: Sequence[str], show: Callable[[Sequence[str]], tuple[CommandResult, bytes]]
 ) -> IssueStatus:
     """Ask beads for the status of issues (`bd show ID… --json`).
 
@@ -186,14 +186,14 @@ def choose(path: str, env: Mapping[str, str]) -> str:
 def _has_target(makefile: Iterable[str]) -> bool:
     # No regular expression: one took minutes for a line of 500 KB.
     for line in makefile:
-        targets, colon, rest = line.partition(":")
+        targets, colon, value = line.partition(":")
         is_rule = bool(colon) and not line[0].isspace() and not {"=", "#"}.intersection(targets)
-        if is_rule and not rest.lstrip(":").startswith("=") and "test" in targets.split():
+        if is_rule and not value.lstrip(":").startswith("=") and "test" in targets.split():
             return True
     return False
 
 
-def run(line: str, call: Callable[[str], Ending], seconds: float) -> TestResult:
+def run(line: str, call: Callable[[str], CommandResult], seconds: float) -> TestResult:
     """Run the tests; without a command (`line` is "") they fail."""
     if not line:
         return TestResult(passed=False, output=NONE)
@@ -231,7 +231,7 @@ class Loop:
         self._has_asked = False
         self._memory = self._load_memory()
 
-    def go(self) -> Ended:
+    def go(self) -> PhaseResult:
         """Work until everything is done. Without a plan there is nothing to do."""
         memory = self._memory
         if not self._documents.plans:
@@ -260,7 +260,7 @@ class Loop:
         result = {key: memory[key] for key in ("iterations", "cost_usd")}
         result |= {"tests_passed": memory["tests"] == "passed", "output": memory["said"]}
         result["issues_closed"] = memory["closed_issues"]
-        return Ended(result=result, output=memory["said"])
+        return PhaseResult(result=result, output=memory["said"])
 
     def _load_memory(self) -> dict[str, Any]:
         phase, state = self._context.phase.name, self._run.state
@@ -297,10 +297,10 @@ class Loop:
         notes = (self._env["CKPT_REVISION"], self._resumption_note() if is_first else "")
         text = prompt.build(self._documents.template(), task, failure, *notes)
         budget = options.max_budget - memory["cost_usd"] if options.max_budget else None
-        context, left = self._context, self._run.seconds_left()
+        context, seconds = self._context, self._run.seconds_left()
         agent = Agent(self._client, self._run.path, self._env, context.watchdog, self._files)
         session = memory["session"] if options.conversation == CONTINUE else None
-        patience = Timeouts(options.agent_timeout, options.idle_timeout, left)
+        patience = Timeouts(options.agent_timeout, options.idle_timeout, seconds)
         how: dict[str, Any] = {"session": session, "patience": patience, "budget": budget}
         answer = agent.ask(text, context.output, context.look, **how)
         if answer.ended_by == DEADLINE:
@@ -325,7 +325,7 @@ class Loop:
             return False
         self._show(answer.problem)
         if failure.kind == call.FATAL:
-            raise agents.unusable(answer, self._run.id)
+            raise agents.unusable_error(answer, self._run.id)
         if failure.kind == call.TRANSIENT:
             memory["lost"] = memory.get("lost", 0) + 1
             if memory["lost"] > agents.MOST_LOST:
@@ -360,10 +360,10 @@ class Loop:
         if self._env.get(RESUMED) != "1":
             return ""
         has_changes = self._run.has_changed_files(self._context.attempt)
-        left = "Its changes are in the worktree" if has_changes else "It changed no file"
+        changes = "Its changes are in the worktree" if has_changes else "It changed no file"
         number = self._context.attempt.number
-        before = f"This is attempt {number}: an earlier one was interrupted."
-        return f"{before} {left}. Look before you continue."
+        notice = f"This is attempt {number}: an earlier one was interrupted."
+        return f"{notice} {changes}. Look before you continue."
 
     def _note(self, number: int, answer: Answer) -> None:
         memory = self._memory
@@ -388,7 +388,7 @@ class Loop:
     def _look(self) -> None:
         memory, options = self._memory, self._options
         status = IssueStatus((), (), memory["problem"])
-        if options.issues or options.done:
+        if options.issues or options.done_command:
             status = self._issue_status()
         memory.update(open_issues=list(status.open), closed_issues=list(status.closed), next=ASK)
         number = memory["iterations"]
@@ -425,13 +425,13 @@ class Loop:
         status = IssueStatus((), ())
         if self._options.issues:
             status = beads(self._options.issues, self._beads)
-        if self._options.done and status.is_done:
+        if self._options.done_command and status.is_done:
             ask = functools.partial(command.run, self._context, seconds=TRACKER_TIMEOUT)
-            done = issue_command(self._options.done, ask)
-            status = IssueStatus(status.closed, status.open, done.problem)
+            result = issue_command(self._options.done_command, ask)
+            status = IssueStatus(status.closed, status.open, result.problem)
         return status
 
-    def _beads(self, issues: Sequence[str]) -> tuple[Ending, bytes]:
+    def _beads(self, issues: Sequence[str]) -> tuple[CommandResult, bytes]:
         line = f"{BD} show {' '.join(map(shlex.quote, issues))} --json"
         place = os.path.join("agent", "issues.json")
         return command.ask(self._context, line, TRACKER_TIMEOUT, place)
@@ -453,9 +453,9 @@ class Loop:
 
     def _milestone(self, message: str, errors: Sequence[str] = ()) -> None:
         total = len(self._options.issues) or None
-        done = len(self._memory["closed_issues"]) if total else None
+        closed = len(self._memory["closed_issues"]) if total else None
         task = f"iteration {self._memory['iterations']}"
-        progress = Progress(current_task=task, tasks_completed=done, tasks_total=total)
+        progress = Progress(current_task=task, tasks_completed=closed, tasks_total=total)
         self._run.milestone(trigger=LOOP, message=message, progress=progress, errors=errors)
 
     def _show(self, text: str) -> None:

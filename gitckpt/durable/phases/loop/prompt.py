@@ -82,8 +82,8 @@ def require_usable(template: str) -> None:
     if pattern.is_valid() and not unknown:
         return
     problem = f"${unknown[0]} is unknown" if unknown else "it has a single $"
-    known = ", ".join(f"${name}" for name in NAMES)
-    hint = f"use {known}; write $$ for $"
+    names = ", ".join(f"${name}" for name in NAMES)
+    hint = f"use {names}; write $$ for $"
     raise PhaseFailed(f"cannot use the template of the prompt: {problem}", hint=hint)
 
 

@@ -40,7 +40,7 @@ _SAME = 0.8  # two descriptions with this likeness are taken as equal
 
 
 @dataclass(frozen=True, slots=True)
-class Signs:
+class StruggleSigns:
     repeats: int = 0  # consecutive cycles in which the same filter failed
     overlap: float = 0.0  # fraction of the findings that resemble earlier ones, 0 to 1
     burn: float = 0.0  # cost of a cycle as a multiple of its even share of the budget
@@ -64,12 +64,14 @@ class Signs:
         return ", ".join(parts)
 
 
-def signs(state: CycleState) -> Signs:
+def signs(state: CycleState) -> StruggleSigns:
     """Return the signs after a failed cycle; none before `_FIRST_CYCLE`."""
     if state.cycle < _FIRST_CYCLE:
-        return Signs()
+        return StruggleSigns()
     earlier = [finding for finding in state.all_findings if finding.cycle < state.cycle]
-    return Signs(repeats(state.filter_history), overlap(state.findings, earlier), burn(state))
+    return StruggleSigns(
+        repeats(state.filter_history), overlap(state.findings, earlier), burn(state)
+    )
 
 
 def struggle_reason(state: CycleState) -> str:
@@ -78,14 +80,16 @@ def struggle_reason(state: CycleState) -> str:
 
 
 def repeats(history: Sequence[str]) -> int:
-    same = itertools.takewhile(lambda name: name == history[-1] != "", reversed(history))
-    return len(list(same))
+    failures = itertools.takewhile(lambda name: name == history[-1] != "", reversed(history))
+    return len(list(failures))
 
 
 def overlap(current: Sequence[ReviewFinding], earlier: Iterable[ReviewFinding]) -> float:
-    known = [finding.description for finding in earlier]
+    old_texts = [finding.description for finding in earlier]
     texts = [finding.description for finding in current]
-    similar = sum(any(likeness(text, other) >= _SAME for other in known) for text in texts)
+    similar = sum(
+        any(likeness(text, old_text) >= _SAME for old_text in old_texts) for text in texts
+    )
     return similar / len(texts) if texts else 0.0
 
 
@@ -96,10 +100,14 @@ def burn(state: CycleState) -> float:
     return (state.total_cost_usd / state.cycle) / (state.max_budget_usd / state.max_cycles)
 
 
-def likeness(one: str, other: str) -> float:
+def likeness(first: str, second: str) -> float:
     """Return the Jaccard similarity of the words of two texts, ignoring case, 0 to 1."""
-    words, others = set(one.lower().split()), set(other.lower().split())
-    return len(words & others) / len(words | others) if words | others else 1.0
+    first_words, second_words = set(first.lower().split()), set(second.lower().split())
+    return (
+        len(first_words & second_words) / len(first_words | second_words)
+        if first_words | second_words
+        else 1.0
+    )
 
 
 # Inputs and result of a review.
@@ -227,10 +235,10 @@ class Commits:
         self._env = process.environment(env)
 
     def head(self) -> str:
-        done = self._git("rev-parse", "--quiet", "--verify", "HEAD^{commit}")
-        if done.code not in (0, 1):
-            raise GitError(["rev-parse"], done.code, done.complaint)
-        return done.out.decode("ascii").strip()
+        result = self._git("rev-parse", "--quiet", "--verify", "HEAD^{commit}")
+        if result.code not in (0, 1):
+            raise GitError(["rev-parse"], result.code, result.complaint)
+        return result.out.decode("ascii").strip()
 
     def commit(self, task: str, cycle: int, title: str, suffix: str = "") -> str:
         """Commit all changes that are not ignored, if there are any, and return HEAD.
@@ -238,17 +246,17 @@ class Commits:
         The subject is `<task>/cycle-<n>: <title><suffix>`, with the first line of the title.
         """
         work = f"the work of cycle {cycle}"
-        done = self._git("add", "--all")
-        if done.code != 0:
-            errors = [line for line in done.complaint.splitlines() if line.startswith(_ERRORS)]
-            error = errors[0].partition(": ")[2] if errors else _last_lines(done)
-            raise CommitRefused(f"cannot stage {work}: {error}", output=done.complaint)
+        result = self._git("add", "--all")
+        if result.code != 0:
+            errors = [line for line in result.complaint.splitlines() if line.startswith(_ERRORS)]
+            error = errors[0].partition(": ")[2] if errors else _last_lines(result)
+            raise CommitRefused(f"cannot stage {work}: {error}", output=result.complaint)
         if self._git("diff", "--cached", "--quiet").code != 0:
             task, title = review.first_line(task, _SUBJECT), review.first_line(title, _SUBJECT)
             subject = f"{task}/cycle-{cycle}: {title}{suffix}"
-            done = self._git("commit", "--quiet", "--message", subject)
-            if done.code != 0:
-                raise _explain_refusal(work, done)
+            result = self._git("commit", "--quiet", "--message", subject)
+            if result.code != 0:
+                raise _explain_refusal(work, result)
         return self.head()
 
     def relation(self, recorded: str) -> str:
@@ -271,21 +279,21 @@ class Commits:
         return process.run([*self._prefix, *args], env=self._env)
 
 
-def _explain_refusal(work: str, done: Completed) -> CommitRefused:
-    output = done.complaint
+def _explain_refusal(work: str, result: Completed) -> CommitRefused:
+    output = result.complaint
     if any(words in output.lower() for words in _NO_IDENTITY):
         hint = "git config --global user.name NAME; git config --global user.email ADDRESS"
         message = f"cannot commit {work}: git has no author name and email"
         return CommitRefused(message, output=output, hint=hint)
     hint = "fix what the hook reports, then resume the run: the coder is not asked again"
-    message = f"cannot commit {work}: {_last_lines(done)}"
-    return CommitRefused(message, code=done.code, output=output, hint=hint)
+    message = f"cannot commit {work}: {_last_lines(result)}"
+    return CommitRefused(message, code=result.code, output=output, hint=hint)
 
 
-def _last_lines(done: Completed) -> str:
-    text = done.complaint + done.out.decode("utf-8", "replace")  # hooks may print to either
+def _last_lines(result: Completed) -> str:
+    text = result.complaint + result.out.decode("utf-8", "replace")  # hooks may print to either
     lines = [line.strip() for line in text.splitlines() if line.strip()]
-    return "; ".join(lines[-_MAX_LINES:]) or f"exit code {done.code}"
+    return "; ".join(lines[-_MAX_LINES:]) or f"exit code {result.code}"
 
 
 # The state machine.
@@ -358,8 +366,8 @@ class Review:
             self._tell(f"approved already, in cycle {state.cycle}")
             return
         notice = self._require_base(state)
-        after = f", after: {state.problem}" if state.problem else ""
-        self._tell(f"resumed from checkpoint: cycle {state.cycle}, {phase}{after}")
+        cause = f", after: {state.problem}" if state.problem else ""
+        self._tell(f"resumed from checkpoint: cycle {state.cycle}, {phase}{cause}")
         if notice:
             self._tell(notice)
         self._state = replace(
@@ -400,9 +408,9 @@ class Review:
             hint = "split the task or describe it better; resuming the run tries another cycle"
             raise Struggling(f"struggling: {state.struggle}", hint=hint)
         if state.cycle >= state.max_cycles:
-            more = f"git ckpt resume {self._journal.id} --input max_cycles=N"
+            resume = f"git ckpt resume {self._journal.id} --input max_cycles=N"
             message = f"not approved after {state.cycle} cycles, which is the limit"
-            hint = f"look at the findings; to allow more cycles: {more}"
+            hint = f"look at the findings; to allow more cycles: {resume}"
             raise MaxCyclesReached(message, hint=hint)
         empty = dict.fromkeys(("lint_output", "filter_output", "filter_check_name"), "")
         cycle = state.cycle + 1
@@ -437,8 +445,8 @@ class Review:
         is_last = state.lint_fixes >= self._options.lint_retries
         complaint = "still complains; the reviewer will be told" if is_last else "complains"
         self._tell(f"cycle {state.cycle}: the linter {complaint}")
-        kept = review.cut(f"$ {command}\n{_shown_output(output, code)}", review.LONGEST)
-        self._enter(self._after_linting() if is_last else review.LINTING, lint_output=kept)
+        lint_output = review.cut(f"$ {command}\n{_shown_output(output, code)}", review.LONGEST)
+        self._enter(self._after_linting() if is_last else review.LINTING, lint_output=lint_output)
 
     def _after_linting(self) -> str:
         return review.FILTERING if self._options.filters else review.REVIEWING
@@ -451,13 +459,13 @@ class Review:
                 self._tell(f"cycle {cycle}: the filter {name} fails")
                 description = f"{_mark(name)} {review.cut(output, _MAX_FILTER_OUTPUT)}"
                 finding = ReviewFinding(review.CRITICAL, description, cycle)
-                kept = review.cut(output, review.LONGEST)
-                self._settle((finding,), filter_check_name=name, filter_output=kept)
+                filter_output = review.cut(output, review.LONGEST)
+                self._settle((finding,), filter_check_name=name, filter_output=filter_output)
                 return
             findings = list(self._state.all_findings)
-            for i, known in enumerate(findings):
-                if known.description.startswith(_mark(name)):
-                    findings[i] = replace(known, status=review.FIXED)
+            for i, old_finding in enumerate(findings):
+                if old_finding.description.startswith(_mark(name)):
+                    findings[i] = replace(old_finding, status=review.FIXED)
             self._state = replace(self._state, all_findings=tuple(findings))
         self._enter(review.REVIEWING, filter_output="", filter_check_name="")
 
@@ -470,12 +478,12 @@ class Review:
         cycle, report = state.cycle, review.report(answer)
         findings = tuple(replace(finding, cycle=cycle) for finding in review.findings(answer))
         checks = review.verifications(answer)
-        known = review.verified(state.all_findings, checks)
-        self._state = replace(state, verifications=checks, all_findings=known, report=report)
+        old_findings = review.verified(state.all_findings, checks)
+        self._state = replace(state, verifications=checks, all_findings=old_findings, report=report)
         if review.is_approved(answer):
             self._seal()
             self._tell(f"cycle {cycle}: approved")
-            self._enter(review.APPROVED, findings=findings, all_findings=(*known, *findings))
+            self._enter(review.APPROVED, findings=findings, all_findings=(*old_findings, *findings))
             return
         noun = "finding" if len(findings) == 1 else "findings"
         self._tell(f"cycle {cycle}: not approved, {len(findings)} {noun}")
@@ -499,7 +507,7 @@ class Review:
     def _take_refactoring(self) -> None:
         state = self._state
         task = storable(self._refactor() or "")
-        if review.trimmed(task) and task != state.task_title:
+        if review.trim(task) and task != state.task_title:
             self._tell("the task was changed; the coder gets it in the next cycle")
             state = replace(state, refactored=True, original_description=state.task_title)
             self._state = replace(state, refactor_description=task, task_title=task)
@@ -531,12 +539,12 @@ class Review:
             hint = f"allow more: git ckpt resume {self._journal.id} --input max_budget=USD"
             raise BudgetExceeded(f"the budget is used up: {used}", hint=hint)
 
-    def _commit(self, what: str = "") -> None:
+    def _commit(self, kind: str = "") -> None:
         # Without `uncommitted`, this commits changes that were made outside of the review.
         state = self._state
-        what = state.uncommitted or what
-        if what:
-            suffix = " (lint fix)" if what == _FIX else ""
+        kind = state.uncommitted or kind
+        if kind:
+            suffix = " (lint fix)" if kind == _FIX else ""
             sha = self._commits.commit(state.task_bead_id, state.cycle, state.task_title, suffix)
             self._state = replace(state, last_cycle_sha=sha, uncommitted="")
 
@@ -581,7 +589,7 @@ class Review:
 
 
 def _shown_output(output: str, code: int) -> str:
-    return review.trimmed(secrets.masked(storable(output))) or f"exit code {code}, no output"
+    return review.trim(secrets.masked(storable(output))) or f"exit code {code}, no output"
 
 
 def _mark(name: str) -> str:

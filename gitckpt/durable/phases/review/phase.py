@@ -8,15 +8,15 @@ from typing import Any
 
 from gitckpt.durable.agent.call import Agent, Answer
 from gitckpt.durable.agent.clients import Client, words
-from gitckpt.durable.command.execution import DEADLINE, EXIT, Ending, Timeouts
+from gitckpt.durable.command.execution import DEADLINE, EXIT, CommandResult, Timeouts
 from gitckpt.durable.phases import command, options
-from gitckpt.durable.phases.agent import Tell, patiently, require_installed
+from gitckpt.durable.phases.agent import ShowLine, ask_patiently, require_installed
 from gitckpt.durable.phases.beads import Beads, TrackerFailed
 from gitckpt.durable.phases.review import state as review_state
 from gitckpt.durable.phases.review.cycle import Commits, Reply, Review, ReviewOptions
 from gitckpt.durable.phases.review.state import CycleState, ReviewFinding
 from gitckpt.durable.pipeline.launch import Context
-from gitckpt.durable.run.attempts import DeadlineReached, Ended
+from gitckpt.durable.run.attempts import DeadlineReached, PhaseResult
 from gitckpt.model.errors import UsageError
 from gitckpt.model.values import dataclass, replace
 from gitckpt.store.runs import run_files
@@ -29,7 +29,7 @@ _FORCE = "force"
 _REFACTORING = "refactoring"  # a file of the run with the changed task
 
 
-def carry_out(context: Context) -> Ended:
+def carry_out(context: Context) -> PhaseResult:
     options = read(context.option)
     timeout = _agent_timeout(context.option)
     run = context.run
@@ -46,7 +46,7 @@ def carry_out(context: Context) -> Ended:
             return outcome.code or 1, f"{outcome.tail}\nended: timed out after {CHECK_TIMEOUT:g}s"
         return outcome.code, outcome.tail
 
-    def ask_tracker(line: str) -> tuple[Ending, bytes]:
+    def ask_tracker(line: str) -> tuple[CommandResult, bytes]:
         return command.ask(context, line, TRACKER_TIMEOUT, "beads.json")
 
     coder, reviewer = (
@@ -62,7 +62,7 @@ def carry_out(context: Context) -> Ended:
     findings = [{key: getattr(finding, key) for key in keys} for finding in verdict.findings]
     result = {key: getattr(verdict, key) for key in ("approved", "cycles", "total_cost_usd")}
     commits_made = list(run.state["review"]["cycle_commits"])
-    return Ended({**result, "findings": findings, "commits": commits_made})
+    return PhaseResult({**result, "findings": findings, "commits": commits_made})
 
 
 def read(option: Callable[[str], str]) -> ReviewOptions:
@@ -115,7 +115,7 @@ class Filing:
     """Creates an issue for each finding, as quasar does; errors are only reported."""
 
     beads: Beads
-    tell: Tell
+    tell: ShowLine
 
     def file(self, state: CycleState) -> CycleState:
         # Findings of filters get no issue: the filter itself shows whether they are fixed.
@@ -161,7 +161,7 @@ class _Agent:
     client: Client
     role: str
     timeout: float
-    tell: Tell
+    tell: ShowLine
 
     def ask(self, prompt: str, session: str | None, env: Mapping[str, str]) -> Reply:
         context, run = self.context, self.context.run
@@ -172,17 +172,17 @@ class _Agent:
 
         def call() -> Answer:
             patience = Timeouts(self.timeout, None, run.seconds_left())
-            how: dict[str, Any] = {"patience": patience, "budget": self._left()}
+            how: dict[str, Any] = {"patience": patience, "budget": self._remaining_budget()}
             return agent.ask(prompt, context.output, context.look, session=session, **how)
 
-        answer = patiently(run, call, self.tell, self.role)
+        answer = ask_patiently(run, call, self.tell, self.role)
         if answer.ended_by == DEADLINE:
             message = f"the run reached its deadline while the {self.role} worked"
             raise DeadlineReached(message, output=answer.tail)
         report, problem = answer.report, answer.problem
         return Reply(not problem, problem, report.text, report.cost_usd, report.session)
 
-    def _left(self) -> float | None:
+    def _remaining_budget(self) -> float | None:
         """Return the rest of the budget in US dollars; None without a budget."""
         state = self.context.run.state.get("review")
         table = state if isinstance(state, dict) else {}

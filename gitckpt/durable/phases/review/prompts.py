@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gitckpt.durable.phases.review.state import CycleState, ReviewFinding, cut, trimmed, unresolved
+from gitckpt.durable.phases.review.state import CycleState, ReviewFinding, cut, trim, unresolved
 
 _FORMAT = """\
 Report each problem as a block of its own, with an empty line after it:
@@ -61,7 +61,7 @@ def coder(state: CycleState) -> str:
             f"{task}Your last implementation has these issues:\n\n{_numbered(open_findings)}\n"
             "Fix them. Read the files concerned first: they are the current state.\n"
         )
-    answer = cut(trimmed(state.review_output), _ANSWER)
+    answer = cut(trim(state.review_output), _ANSWER)
     return (
         f"{task}The reviewer did not approve of your last implementation, and said:\n\n{answer}\n\n"
         "Do what is asked there. Read the files concerned first: they are the current state.\n"
@@ -88,11 +88,11 @@ def reviewer(state: CycleState) -> str:
 
 
 def _refactor(state: CycleState) -> str:
-    before, after = state.original_description, state.refactor_description
+    old_task, new_task = state.original_description, state.refactor_description
     parts = [
         f"Task {state.task_bead_id}\n\n[REFACTOR: THE TASK WAS CHANGED]\n",
-        f"The task was changed while you were working. It was:\n---\n{before}\n---\n",
-        f"It is now:\n---\n{after}\n---\n",
+        f"The task was changed while you were working. It was:\n---\n{old_task}\n---\n",
+        f"It is now:\n---\n{new_task}\n---\n",
         "The new task is what counts. Keep what is good of the work done so far.\n",
     ]
     if state.coder_output:

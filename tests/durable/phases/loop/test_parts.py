@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from gitckpt import ConfigError, PhaseFailed, UsageError
-from gitckpt.durable.command.execution import EXIT, TIMEOUT, Ending
+from gitckpt.durable.command.execution import EXIT, TIMEOUT, CommandResult
 from gitckpt.durable.driver import driver
 from gitckpt.durable.phases.loop import loop, prompt
 from gitckpt.durable.phases.loop import loop as tracker
@@ -247,7 +247,9 @@ def beads(
     said: object, *issues: str, code: int = 0, ended_by: str = EXIT, tail: str = ""
 ) -> IssueStatus:
     data = said if isinstance(said, bytes) else json.dumps(said).encode()
-    return tracker.beads(issues or ("bd-1",), lambda _: (Ending(code, ended_by, tail, 0.1), data))
+    return tracker.beads(
+        issues or ("bd-1",), lambda _: (CommandResult(code, ended_by, tail, 0.1), data)
+    )
 
 
 def issue(status: object, name: object = "bd-1") -> dict[str, object]:
@@ -342,17 +344,17 @@ def test_rlm_25_no_issues_are_no_answer() -> None:
 @pytest.mark.parametrize(
     ("outcome", "problem"),
     [
-        (Ending(0, EXIT, "2 left\n", 0.1), ""),
-        (Ending(1, EXIT, "3 left\n2 left\n\n", 0.1), "check: exit code 1: 2 left"),
+        (CommandResult(0, EXIT, "2 left\n", 0.1), ""),
+        (CommandResult(1, EXIT, "3 left\n2 left\n\n", 0.1), "check: exit code 1: 2 left"),
         (
-            Ending(128, EXIT, "fatal: no remote\nand please\ntry again\n", 0.1),
+            CommandResult(128, EXIT, "fatal: no remote\nand please\ntry again\n", 0.1),
             "check: exit code 128: fatal: no remote",
         ),
-        (Ending(-9, EXIT, "", 0.1), "check: exit code -9"),
-        (Ending(0, TIMEOUT, "2 left", 0.1), "check: timed out: 2 left"),
+        (CommandResult(-9, EXIT, "", 0.1), "check: exit code -9"),
+        (CommandResult(0, TIMEOUT, "2 left", 0.1), "check: timed out: 2 left"),
     ],
 )
-def test_a_command_that_knows(outcome: Ending, problem: str) -> None:
+def test_a_command_that_knows(outcome: CommandResult, problem: str) -> None:
     assert tracker.issue_command("check", lambda _: outcome) == IssueStatus((), (), problem)
 
 
@@ -404,17 +406,17 @@ def test_pytest_goes_before_make(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("outcome", "tested"),
     [
-        (Ending(0, EXIT, "2 passed\n", 1.0), loop.TestResult(True, "2 passed\n")),
-        (Ending(5, EXIT, "no tests ran\n", 1.0), loop.TestResult(False, "no tests ran\n")),
+        (CommandResult(0, EXIT, "2 passed\n", 1.0), loop.TestResult(True, "2 passed\n")),
+        (CommandResult(5, EXIT, "no tests ran\n", 1.0), loop.TestResult(False, "no tests ran\n")),
         (
-            Ending(0, TIMEOUT, "a..\n", 300.0),
+            CommandResult(0, TIMEOUT, "a..\n", 300.0),
             loop.TestResult(False, "a..\nTests timed out after 300 seconds"),
         ),
         (
-            Ending(-15, TIMEOUT, "", 300.0),
+            CommandResult(-15, TIMEOUT, "", 300.0),
             loop.TestResult(False, "Tests timed out after 300 seconds"),
         ),
     ],
 )
-def test_what_tests_say(outcome: Ending, tested: loop.TestResult) -> None:
+def test_what_tests_say(outcome: CommandResult, tested: loop.TestResult) -> None:
     assert loop.run("pytest", lambda _: outcome, 300) == tested
