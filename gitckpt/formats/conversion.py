@@ -8,7 +8,7 @@ import re
 from collections.abc import Collection
 
 from gitckpt.durable.driver.driver import OPTIONS
-from gitckpt.durable.pipeline import file as pipelines
+from gitckpt.durable.pipeline import definition as pipelines
 from gitckpt.formats import files
 from gitckpt.formats.systems import content
 from gitckpt.formats.systems.content import KEY, Record, Source, Unreadable

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from gitckpt.durable.pipeline import file as pipelines
+from gitckpt.durable.pipeline import definition as pipelines
 from tests.cli.conftest import Ckpt
 from tests.durable.command.commanding import ends
 from tests.durable.stage import Outcome, Stage, Talk, normal, stage

@@ -10,7 +10,7 @@ import pytest
 
 from gitckpt import Query, Store
 from gitckpt.durable.driver import driver as registry
-from gitckpt.durable.pipeline import file as pipelines
+from gitckpt.durable.pipeline import definition as pipelines
 from gitckpt.durable.pipeline import launch
 from gitckpt.model import ids
 from gitckpt.store.checkpoints import Checkpoints

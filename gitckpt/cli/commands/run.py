@@ -82,7 +82,7 @@ def start(pipeline: str, given: Mapping[str, str], **how: Any) -> int:
 
 
 def _print_plan(plan: Preview, mode: str | None) -> None:
-    from gitckpt.durable.pipeline.file import redefinition
+    from gitckpt.durable.pipeline.definition import redefinition
 
     definition = plan.definition
     redefined = redefinition(definition)

@@ -13,7 +13,8 @@ import signal
 import time
 from collections.abc import Callable, Mapping
 
-from gitckpt.durable.command import env_tag, process_tree
+from gitckpt.durable.command import process_tree
+from gitckpt.durable.command import watchdog as env_tag
 from gitckpt.durable.command.watchdog import SupervisorEnded, Watchdog, drain
 from gitckpt.model.errors import BusyError, CkptError, WorktreeError
 from gitckpt.model.values import dataclass

@@ -10,14 +10,12 @@ from types import NoneType
 from typing import Any, TypedDict
 
 from gitckpt.durable.agent.clients import PRICE, Client, Clients, client_of
-from gitckpt.durable.command.env_tag import EnvTag
-from gitckpt.durable.command.watchdog import Watchdog
+from gitckpt.durable.command.watchdog import EnvTag, Watchdog
 from gitckpt.durable.phases import command
 from gitckpt.durable.phases.options import PLAN, generate_branch, read_plan
 from gitckpt.durable.pipeline import definition as pipelines
-from gitckpt.durable.pipeline import file, launch
-from gitckpt.durable.pipeline.definition import PhaseDefinition, PipelineDefinition, Texts
-from gitckpt.durable.pipeline.file import PRESET
+from gitckpt.durable.pipeline import launch
+from gitckpt.durable.pipeline.definition import PRESET, PhaseDefinition, PipelineDefinition, Texts
 from gitckpt.durable.pipeline.launch import Context, RunInputs, fill_placeholders, plain
 from gitckpt.durable.run import attempts
 from gitckpt.durable.run.attempts import PhaseBlocked, PhaseFailed, PhaseResult
@@ -77,11 +75,11 @@ def _require_plan(run_inputs: RunInputs, _: Callable[[str], str]) -> None:
 
 
 def _require_loop(run_inputs: RunInputs, option: Callable[[str], str]) -> None:
-    from gitckpt.durable.phases.loop import loop, prompt
+    from gitckpt.durable.phases.loop import loop
 
     loop.read(option)
     try:
-        prompt.require_usable(run_inputs.contents.get("prompt", b"").decode("utf-8", "replace"))
+        loop.require_usable(run_inputs.contents.get("prompt", b"").decode("utf-8", "replace"))
     except PhaseFailed as error:
         raise UsageError(error.message, hint=error.hint) from None
 
@@ -213,7 +211,7 @@ def list_commands(store: Checkpoints, checkpoint: Checkpoint) -> list[str]:
     if pipeline is None or pipeline.name is None:
         return []
     try:
-        definition = file.read(file.path_in(store.repository), pipeline.name, OPTIONS)
+        definition = pipelines.read(pipelines.path_in(store.repository), pipeline.name, OPTIONS)
     except CkptError as error:
         return [f"unknown: {error.message}"]
     remaining = [phase for phase in definition.phases if phase.name not in pipeline.completed]
@@ -222,7 +220,7 @@ def list_commands(store: Checkpoints, checkpoint: Checkpoint) -> list[str]:
         f"{phase.name}: {_shorten(text)}" for phase, text in zip(remaining, texts, strict=True)
     ]
     if any(command.endswith(_CUT) for command in commands):
-        is_preset = definition.source == file.PRESET
+        is_preset = definition.source == pipelines.PRESET
         show = f"git ckpt run --print {definition.name}" if is_preset else definition.source
         commands.append(f"in full: {show}")
     return commands

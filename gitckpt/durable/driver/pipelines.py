@@ -9,7 +9,7 @@ from gitckpt.durable.agent.clients import Client, read_clients
 from gitckpt.durable.driver import driver
 from gitckpt.durable.driver.driver import OPTIONS, Driver, Observer, ResumeOptions, RunOptions
 from gitckpt.durable.pipeline import definition as pipelines
-from gitckpt.durable.pipeline import file, launch
+from gitckpt.durable.pipeline import launch
 from gitckpt.durable.pipeline.definition import REMOVE_WHEN_PUSHED, PipelineDefinition, Texts
 from gitckpt.durable.run import attempts
 from gitckpt.durable.run.attempts import PhaseFailed, Session
@@ -64,13 +64,13 @@ class Pipelines:
 
     def names(self) -> list[str]:
         """Return the names of the pipelines, presets last."""
-        names = file.names(self._file())
-        return list(dict.fromkeys([*names, *file.PRESETS]))
+        names = pipelines.names(self._file())
+        return list(dict.fromkeys([*names, *pipelines.PRESETS]))
 
     @staticmethod
     def preset(name: str) -> str:
         """Return the TOML of a preset, as `git ckpt run --print`."""
-        return file.preset_text(name)
+        return pipelines.preset_text(name)
 
     def preview(self, name: str, inputs: Texts | None = None) -> Preview:
         """Return what a run would do, without changing anything.
@@ -169,7 +169,7 @@ class Pipelines:
         if newest.pipeline is None or newest.pipeline.name is None:
             hint = f"open its worktree: git ckpt resume --no-run {run}"
             raise UsageError(f"run {run} has no pipeline", hint=hint)
-        definition = file.read_of_run(self._file(), newest.pipeline.name, OPTIONS, run)
+        definition = pipelines.read_of_run(self._file(), newest.pipeline.name, OPTIONS, run)
         phase, target = how.get("phase"), how.get("rewind")
         first = definition.phase(phase) if phase is not None else None
         trusted, accepts = how.get("trust", False), how.get("accept_changes", False)
@@ -260,7 +260,7 @@ class Pipelines:
         review.refactor(run_files.of_run(self._store.repository, run).path, task)
 
     def _file(self) -> str:
-        return file.path_in(self._store.repository)
+        return pipelines.path_in(self._store.repository)
 
     def _clients(self, definition: PipelineDefinition) -> dict[str, Client]:
         return read_clients(self._file()) if any(phase.use for phase in definition.phases) else {}
@@ -268,7 +268,7 @@ class Pipelines:
     def _definition(self, name: str) -> PipelineDefinition:
         # Checks the whole file: finds [pipeline.NAME], a likely typo.
         settings.read(self._store.repository)
-        return file.read(self._file(), name, OPTIONS)
+        return pipelines.read(self._file(), name, OPTIONS)
 
     def _open(self, run: str, wishes: RunOptions, options: OpenOptions) -> Run:
         options |= {"adapter": "plumbing", "holder": wishes.get("holder", "a program")}
@@ -292,7 +292,7 @@ class Pipelines:
     def _drive(self, run: Run, definition: PipelineDefinition, skips: Texts) -> Outcome:
         try:
             self._observer.started(run.id)
-            redefined = file.redefinition(definition)
+            redefined = pipelines.redefinition(definition)
             for remark in (*run.remarks, *([redefined] if redefined is not None else [])):
                 self._observer.warn(remark)
             clients, values = (
@@ -346,7 +346,7 @@ class Pipelines:
             age = definition.retention
             if age is None:
                 age = config.policy.runs_older_than
-            elif definition.source != file.PRESET:
+            elif definition.source != pipelines.PRESET:
                 age = settings.age_of_runs(self._store.repository, definition.name, age)
             maintenance.cleanup_runs(self._store, pipeline=definition.name, older_than=age)
         except CkptError as error:
@@ -374,7 +374,9 @@ def outlook(store: Store, newest: Checkpoint) -> tuple[str, list[str]]:
     if pipeline is None or pipeline.name is None:
         return "", []
     try:
-        definition = file.read(file.path_in(inside(store).repository), pipeline.name, OPTIONS)
+        definition = pipelines.read(
+            pipelines.path_in(inside(store).repository), pipeline.name, OPTIONS
+        )
     except CkptError:
         return "", []
     completed = pipeline.completed

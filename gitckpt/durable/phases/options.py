@@ -11,6 +11,7 @@ from gitckpt.durable.run.attempts import PhaseFailed, PhaseResult
 from gitckpt.model import times
 from gitckpt.model.errors import UsageError
 
+BD = "bd"  # the program of beads, a tracker of issues
 _ISSUE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:-]{0,127}")
 _YES, _NO = ("yes", "true", "1"), ("", "no", "false", "0")
 

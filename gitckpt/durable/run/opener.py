@@ -8,7 +8,7 @@ import os
 from collections.abc import Iterable, Mapping
 from typing import Any, TypedDict, Unpack
 
-from gitckpt.durable.command.env_tag import EnvTag, end_leftovers
+from gitckpt.durable.command.watchdog import EnvTag, end_leftovers
 from gitckpt.durable.run import rewind
 from gitckpt.durable.run.writer import FilesLock
 from gitckpt.git.contents import unfiltered

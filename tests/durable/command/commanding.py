@@ -10,9 +10,8 @@ from pathlib import Path
 import pytest
 
 from gitckpt.durable.command import supervisor
-from gitckpt.durable.command.env_tag import EnvTag
 from gitckpt.durable.command.execution import CommandResult, Timeouts, run_command
-from gitckpt.durable.command.watchdog import Watchdog
+from gitckpt.durable.command.watchdog import EnvTag, Watchdog
 
 SYSTEMS = {
     "orphans are adopted": "",

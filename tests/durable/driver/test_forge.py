@@ -18,7 +18,7 @@ import pytest
 from gitckpt import PhaseFailed, Pipeline, Store, UsageError
 from gitckpt.durable.driver import driver
 from gitckpt.durable.phases import options as plan
-from gitckpt.durable.pipeline import file as pipelines
+from gitckpt.durable.pipeline import definition as pipelines
 from gitckpt.model.checkpoint import PHASE
 from gitckpt.model.policy import DAY
 from gitckpt.store.checkpoints import Checkpoints

@@ -15,7 +15,7 @@ import pytest
 from gitckpt import UsageError
 from gitckpt.durable.driver.driver import OPTIONS, skipped
 from gitckpt.durable.pipeline import definition as pipeline
-from gitckpt.durable.pipeline.file import preset
+from gitckpt.durable.pipeline.definition import preset
 from gitckpt.durable.pipeline.launch import RunInputs
 from tests.durable.stage import Outcome, Stage, Talk, normal, stage
 

@@ -13,7 +13,7 @@ import pytest
 from gitckpt import Limits, Policy, Store
 from gitckpt.cli.parser.commands import COMMANDS
 from gitckpt.durable.driver import pipelines
-from gitckpt.durable.pipeline.file import PRESETS
+from gitckpt.durable.pipeline.definition import PRESETS
 from gitckpt.git.repository import discover
 from gitckpt.hook import main as hook
 from gitckpt.store.config import settings

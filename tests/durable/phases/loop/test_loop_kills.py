@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from gitckpt import Query, Store
-from gitckpt.durable.pipeline import file as pipelines
+from gitckpt.durable.pipeline import definition as pipelines
 from gitckpt.model.checkpoint import LOOP
 from gitckpt.model.phase import split
 from gitckpt.store.checkpoints import Checkpoints

@@ -11,10 +11,10 @@ import pytest
 from gitckpt import ConfigError, PhaseFailed, UsageError
 from gitckpt.durable.command.execution import EXIT, TIMEOUT, CommandResult
 from gitckpt.durable.driver import driver
-from gitckpt.durable.phases.loop import loop, prompt
+from gitckpt.durable.phases.loop import loop
 from gitckpt.durable.phases.loop import loop as tracker
 from gitckpt.durable.phases.loop.loop import IssueStatus, LoopOptions
-from gitckpt.durable.pipeline.file import parse, preset
+from gitckpt.durable.pipeline.definition import parse, preset
 
 # Options
 
@@ -151,7 +151,7 @@ def test_mistakes_in_with_have_a_line(line: str, problem: tuple[int, str]) -> No
 
 # The prompt
 
-TASK = prompt.Assignment("docs/plan.md", "bd-9", ("bd-2", "bd-1"), "make test")
+TASK = loop.Assignment("docs/plan.md", "bd-9", ("bd-2", "bd-1"), "make test")
 
 WHOLE = """\
 # Task
@@ -203,23 +203,23 @@ Make them pass. This is their last output:
 
 
 def test_whole_prompt() -> None:
-    assert prompt.build(prompt.default(), TASK, "\n1 failed\n", " Use tabs.\n") == WHOLE
+    assert loop.build(loop.default(), TASK, "\n1 failed\n", " Use tabs.\n") == WHOLE
 
 
 def test_prompt_without_issues() -> None:
-    said = prompt.build(prompt.default(), prompt.Assignment("p.md", "", (), ""), "")
+    said = loop.build(loop.default(), loop.Assignment("p.md", "", (), ""), "")
     assert not {"Beads", "**", "failed"} & set(said.split())
     assert "4. Run all tests (`pytest` or `make test`)." in said
     assert said.endswith("emit /clear.\n")
 
 
 def test_template_that_names_nothing_gets_the_failure_at_its_end() -> None:
-    assert prompt.build("Go on.", TASK, "no").startswith("Go on.\n## The tests failed\n")
-    assert prompt.build("Go on.", TASK, "") == "Go on.\n"
+    assert loop.build("Go on.", TASK, "no").startswith("Go on.\n## The tests failed\n")
+    assert loop.build("Go on.", TASK, "") == "Go on.\n"
 
 
 def test_values_are_no_templates() -> None:
-    assert "cost $5 and $plan" in prompt.build("$failure", TASK, "cost $5 and $plan")
+    assert "cost $5 and $plan" in loop.build("$failure", TASK, "cost $5 and $plan")
 
 
 @pytest.mark.parametrize(
@@ -232,7 +232,7 @@ def test_values_are_no_templates() -> None:
 )
 def test_template_with_an_unknown_name(template: str, problem: str) -> None:
     with pytest.raises(PhaseFailed) as caught:
-        prompt.build(template, TASK, "")
+        loop.build(template, TASK, "")
     assert caught.value.message == f"cannot use the template of the prompt: {problem}"
     assert (
         caught.value.hint

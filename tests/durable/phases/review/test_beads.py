@@ -11,8 +11,8 @@ import pytest
 
 from gitckpt import UsageError
 from gitckpt.durable.command.execution import EXIT, TIMEOUT, CommandResult
-from gitckpt.durable.phases.beads import Beads
 from gitckpt.durable.phases.review import phase
+from gitckpt.durable.phases.review.phase import Beads
 from gitckpt.durable.phases.review.state import FIXED, CycleState, ReviewFinding
 from tests.cli.test_review import Pair, pair
 from tests.durable.phases.review.examples import MID_CYCLE

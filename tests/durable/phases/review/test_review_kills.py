@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from gitckpt import Store
-from gitckpt.durable.pipeline import file as pipelines
+from gitckpt.durable.pipeline import definition as pipelines
 from gitckpt.store.checkpoints import Checkpoints
 from gitckpt.store.store import inside
 from tests.cli.conftest import PROJECT
