@@ -27,8 +27,6 @@ _OBJECTS = (b'{"', b"[{")
 
 @dataclass(frozen=True, slots=True)
 class AgentReport:
-    """The report of a client about a call."""
-
     # The answer; without a final message the last words, without messages all output.
     # The last `KEPT` characters, without NUL and lone surrogates.
     text: str
@@ -237,7 +235,6 @@ class Transcript:
             raise _cannot_keep(_OUTPUT, self.path, error) from None
 
     def close(self) -> None:
-        """Shorten and mask the file, and close it."""
         try:
             data = self._shortened() if self._size else b""  # nothing was written to a full disk
             masked = secrets.masked_bytes(data)
@@ -343,13 +340,8 @@ class Agent:
     ) -> Answer:
         """Ask a question and wait for the answer, which includes failures of the agent.
 
-        Args:
-            session: the conversation to continue. If the client does not know it, a new one begins.
-            patience: its `left` covers a second call, too; its other limits apply to each call.
-            tick: receives the seconds since the start, about once a second; its exceptions end the
-                agent and propagate.
-            log: path of the raw output below `files`; an earlier one is renamed by `set_aside`.
-            budget: limit in US dollars, for clients that support it.
+        `patience.left` covers a second call, too, which begins a new conversation if the client
+        does not know `session`. An earlier `log` is renamed. `budget` is in US dollars.
         """
         path = self._write(prompt)
         conversation = session_id(session) if self.client.resume else None
@@ -500,8 +492,7 @@ class Failure:
 def classify(answer: Answer, now: float) -> Failure | None:
     """Return the kind of failure; None for success or an end from outside.
 
-    If the agent did any work, another call counts as an ordinary attempt, except after a limit.
-    `now` is in seconds since the epoch.
+    If the agent worked, any failure but a limit is OTHER. `now` is in seconds since the epoch.
     """
     if not answer.problem:
         return None
@@ -541,11 +532,7 @@ def _find_wait(output: str, now: float) -> float | None:
 
 
 def pause(requested: float | None, times: int) -> float:
-    """Return the wait in seconds after `times` limits in a row.
-
-    The requested wait of the client is honored, but at least a second, doubled each time up to
-    `FIRST_WAIT`: a client may name milliseconds again and again.
-    """
+    """Return the wait in seconds after `times` limits in a row; at least a second."""
     doubled = 2.0 ** min(max(times - 1, 0), _DOUBLINGS)
     if requested is None:
         return min(FIRST_WAIT * doubled, LONGEST_WAIT)

@@ -34,8 +34,6 @@ _SESSION_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,127}")
 
 
 class TextTail:
-    """Keeps the last `KEPT` characters of a text."""
-
     def __init__(self) -> None:
         self._parts: list[str] = []
         self._size = 0
@@ -55,8 +53,6 @@ class TextTail:
 
 
 class Dialect(ABC):
-    """The command line and messages of a client."""
-
     name: ClassVar[str]  # also the name of its program and format
     command: ClassVar[str]
     resume: ClassVar[str]  # options that continue the conversation `SESSION`
@@ -520,8 +516,6 @@ CONVERSATIONS = ("conversation", "session", "thread", "rollout")
 
 
 class PlainText:
-    """Text in chunks, which may split a character."""
-
     def __init__(self) -> None:
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
         self._kept = TextTail()
@@ -638,8 +632,7 @@ Clients = Mapping[str, Client]
 def client_of(text: str, configured: Clients) -> Client:
     """Return the client with a name, or one for a shell command.
 
-    A command that makes a known program print JSON messages gets that program's format and resume
-    options; any other prints plain text. `configured` (`gitckpt.toml`) has precedence.
+    `configured` (`gitckpt.toml`) has precedence.
     """
     name = text.strip()
     if not name or "\0" in name:
@@ -655,7 +648,6 @@ def client_of(text: str, configured: Clients) -> Client:
 
 
 def redefinition(name: str, configured: Clients) -> str | None:
-    """Return a line that says how `gitckpt.toml` redefines a known agent, or None."""
     client = configured.get(name.strip())
     if client is None or replace(client, price=None) == BUILT_IN.get(client.name):
         return None
@@ -668,7 +660,6 @@ def redefinition(name: str, configured: Clients) -> str | None:
 
 
 def read_clients(path: str) -> dict[str, Client]:
-    """Return the clients in `[agents.NAME]` of a file; none if it does not exist."""
     return read_file(path).each(AGENTS, "agent", _client)
 
 

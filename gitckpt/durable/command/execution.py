@@ -1,7 +1,6 @@
-"""Run the command of a phase: a shell and all its descendants.
+"""Run the command of a phase: a shell and all its descendants, which end with it.
 
-All descendants end with the shell, in any process group or session: a survivor would change
-files under the next phase. A process that must stay is started elsewhere, as by a service manager.
+A survivor would change files under the next phase.
 """
 
 from __future__ import annotations
@@ -14,8 +13,13 @@ import time
 from collections.abc import Callable, Mapping
 
 from gitckpt.durable.command import process_tree
-from gitckpt.durable.command import watchdog as env_tag
-from gitckpt.durable.command.watchdog import SupervisorEnded, Watchdog, drain
+from gitckpt.durable.command.watchdog import (
+    SupervisorEnded,
+    Watchdog,
+    cannot_end,
+    drain,
+    end_leftovers,
+)
 from gitckpt.model.errors import BusyError, CkptError, WorktreeError
 from gitckpt.model.values import dataclass
 
@@ -48,10 +52,7 @@ class CommandResult:
 
 
 def last_line(tail: str) -> str:
-    """Return `: ` and the last line of an output, to follow an exit code, or "".
-
-    If advice follows an error, as with git, it is the line with the error. At most 200 characters.
-    """
+    """Return `: ` and the last line of an output, or its last error; "" without one."""
     lines = [line.strip() for line in tail.splitlines() if line.strip()][-_LAST_LINES:]
     errors = [line for line in lines if line.lower().startswith(_ERRORS)]
     line = next(reversed(errors or lines), "")
@@ -59,7 +60,6 @@ def last_line(tail: str) -> str:
 
 
 def cause_of(code: int) -> str:
-    """Name the exit code or signal that ended a command."""
     return f"signal {-code}" if code < 0 else f"exit code {code}"
 
 
@@ -86,16 +86,9 @@ def run_command(
 ) -> CommandResult:
     """Run a shell command to its end, and end its remaining descendants.
 
-    An exception from a signal, `output` or `tick` ends the command as a timeout does and is raised
-    again; another exception during the grace kills the command at once. If this process is killed,
-    the supervisor ends the command.
-
-    Args:
-        env: the whole environment without the tag; the shell sets PWD, OLDPWD is dropped.
-        output: receives standard output and error in order; the command waits for it.
-        tick: receives the seconds since the start, about once a second; also called before the
-            start if no command ran for 2 s.
-        idles: returns, after `output`, whether the last output counts as silence.
+    An exception from a signal, `output` or `tick` ends the command and is raised again. `env` is
+    the whole environment, without the tag. `tick` gets the seconds since the start about once a
+    second.
     """
     if not os.access(directory, os.X_OK):
         problem = "permission denied" if os.path.isdir(directory) else "it does not exist"
@@ -160,7 +153,6 @@ class _RunningCommand:
             self._poll.register(fd, select.POLLIN)
 
     def wait(self, patience: Timeouts) -> str:
-        """Wait for the end of the shell or a limit; return `CommandResult.ended_by`."""
         self._read_reports()  # a short command may have ended before its start was answered
         while True:
             if self._code is None:
@@ -261,13 +253,13 @@ class _RunningCommand:
         remaining = process_tree.descendants({pid}, process_tree.table())
         self._watchdog.close()
         if remaining:
-            return env_tag.cannot_end(remaining)
+            return cannot_end(remaining)
         problem = f"the watchdog of the command does not answer: process {pid}"
         return BusyError(problem, hint=f"end it: kill -9 {pid}; then: git ckpt resume")
 
 
 def _clean_up(watchdog: Watchdog) -> CkptError:
     watchdog.close()
-    env_tag.end_leftovers(watchdog.tag, older=False)
+    end_leftovers(watchdog.tag, older=False)
     problem = "the watchdog of the command was killed, and the command ended with it"
     return CkptError(problem, hint="look for the cause: dmesg; then: git ckpt resume")

@@ -1,9 +1,7 @@
-"""List processes, find descendants and send signals.
+"""List processes, find descendants and send signals, with /proc or ps(1).
 
-Uses /proc on Linux and ps(1) elsewhere. Numbers are reused, so a process is identified by number
-and start time. Signals go through pidfds where available: opened before the start is compared.
-
-The supervisor imports this module, so it must load fast: no `signal` or `subprocess` at the top.
+Numbers are reused, so a process is identified by number and start time. The supervisor imports
+this module, so it must load fast: no `signal` or `subprocess` at the top.
 """
 
 from __future__ import annotations
@@ -52,7 +50,6 @@ def own_name() -> str:
 
 
 def is_running(name: str, processes: Mapping[int, Process]) -> bool:
-    """Return whether the process with a name from `own_name` is in a table."""
     pid, _, start = name.partition("@")
     process = processes.get(int(pid)) if pid.isascii() and pid.isdigit() else None
     return process is not None and process.start.replace(" ", "_") == start
@@ -89,7 +86,6 @@ def descendants(roots: Collection[int], processes: Mapping[int, Process]) -> lis
 
 
 def ancestors(pid: int, processes: Mapping[int, Process]) -> set[int]:
-    """Return the numbers of a process, its parent and so on."""
     pids: set[int] = set()
     while pid in processes and pid not in pids:
         pids.add(pid)
@@ -173,8 +169,7 @@ def describe(process: Process) -> str:
 def works_in(program: str, directory: str) -> bool | None:
     """Return whether another process of a program works in or below a directory.
 
-    None if the system cannot tell. Ignores children of this process. Names that start with
-    `program` and a hyphen match, too.
+    None if the system cannot tell. Names that begin with `program` and a hyphen match, too.
     """
     if not os.path.exists(_SELF):
         return None
@@ -206,13 +201,9 @@ def adopt_orphans() -> bool:
 
 
 class ProcessTree:
-    """The descendants of this process, which runs one command at a time.
+    """The descendants of this process, which runs one command at a time; uses SIGCHLD.
 
-    Uses SIGCHLD, so a process can only have one.
-
-    Args:
-        adopts: whether orphans become children of this process (`adopt_orphans`). Otherwise a
-            process belongs to the tree by its parent, the process group of the command or the tag.
+    Without `adopts`, a process belongs to it by parent, process group or tag.
     """
 
     def __init__(self, *, adopts: bool, tag: Mapping[str, str]) -> None:
@@ -226,7 +217,6 @@ class ProcessTree:
         signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
 
     def begin(self, leader: int) -> None:
-        """Start with a new command; `leader` is a child that leads a process group."""
         self._leader = leader
         self._has_leader = self._has_children = True
         self._known = {}
@@ -259,7 +249,6 @@ class ProcessTree:
                 send_signal(process, number)
 
     def reap(self) -> list[tuple[int, int]]:
-        """Return number and status of the children that ended since the last call."""
         try:
             os.read(self.wakeup, _CHUNK)
         except BlockingIOError:

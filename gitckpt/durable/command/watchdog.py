@@ -65,8 +65,8 @@ class _Leftovers(NamedTuple):
 def end_leftovers(tag: EnvTag, *, older: bool = True) -> list[str]:
     """End the leftover processes of a run and return descriptions of them.
 
-    Sends SIGTERM, and SIGKILL after 2 s. Spares this process, its ancestors and supervisors, which
-    end themselves. `tag` has the token of the present lease; `older` means those of earlier leases.
+    Spares this process, its ancestors and supervisors, which end themselves. `older` means those of
+    leases before `tag.token`.
     """
     scanner = _Scanner(tag, older=older)
     leftovers = scanner.scan()
@@ -160,11 +160,7 @@ class SupervisorEnded(Exception):
 
 
 class Watchdog:
-    """Starts commands, one at a time, and ends them when this process dies.
-
-    The supervisor starts with the first command. The driver that creates a `Watchdog` ends the
-    supervisor by `close` or by leaving the `with`; others only run commands with it.
-    """
+    """Starts commands, one at a time, and ends them when this process dies."""
 
     def __init__(self, tag: EnvTag) -> None:
         self.tag = tag  # by which a later attempt finds the commands
@@ -175,7 +171,6 @@ class Watchdog:
         self._is_busy = False
 
     def prepare(self) -> None:
-        """Start the supervisor if it does not run; raise CkptError on failure."""
         self.abandon()
         if self._orders < 0 or self._has_ended():
             self.close()
@@ -308,7 +303,6 @@ def _is_readable(fd: int, milliseconds: int = 0) -> bool:
 
 
 def drain(fd: int) -> bytes:
-    """Return the content of a pipe whose writers have ended."""
     data = b""
     while _is_readable(fd) and (chunk := os.read(fd, _CHUNK)):
         data += chunk

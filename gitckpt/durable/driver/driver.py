@@ -39,8 +39,6 @@ class RunOptions(TypedDict, total=False):
 
 
 class ResumeOptions(RunOptions, total=False):
-    """Options for resuming a run of a pipeline."""
-
     directory: str | None  # of the worktree; default: where it was, or as configured
     take_over: bool  # from a stalled driver: it can write no more and its commands are ended
     phase: str | None  # redo this phase and all after it
@@ -92,8 +90,6 @@ def _require_review(_: RunInputs, option: Callable[[str], str]) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """A built-in step."""
-
     action: Callable[[Context], PhaseResult]
     options: str = ""  # keys of `with`, separated by spaces
     memory: tuple[str, ...] = ()  # keys of the state that hold its progress
@@ -119,12 +115,10 @@ OPTIONS = {name: tuple(step.options.split()) for name, step in STEPS.items()}
 
 
 def memory_of(phase: PhaseDefinition) -> tuple[str, ...]:
-    """Return the keys of the state that hold the progress of a phase."""
     return STEPS[phase.use].memory if phase.use in STEPS else ()
 
 
 def require_valid_options(definition: PipelineDefinition, run_inputs: RunInputs) -> None:
-    """Raise UsageError before the start if the options of a step are invalid."""
     for position, phase in enumerate(definition.phases):
         step = STEPS.get(phase.use or "")
         if step is None:
@@ -150,11 +144,7 @@ _CRITERIA = ("acceptance_criteria", "acceptanceCriteria")
 
 
 def skipped(definition: PipelineDefinition, run_inputs: RunInputs) -> dict[str, str]:
-    """Return the phases to skip: name → reason.
-
-    In rlm-act, a Markdown plan replaces the first four phases. Requirements in JSON replace its
-    research and, if a child has acceptance criteria, the decomposition.
-    """
+    """Return the phases to skip: name → reason."""
     skips = {}
     for phase in definition.phases:
         for name in reversed(phase.skip_with):
@@ -164,7 +154,6 @@ def skipped(definition: PipelineDefinition, run_inputs: RunInputs) -> dict[str, 
 
 
 def require_question(definition: PipelineDefinition, run_inputs: RunInputs, skips: Texts) -> None:
-    """Raise UsageError if the research phase of rlm-act has no question."""
     is_asked = definition.name == _RLM and definition.source == PRESET and "research" not in skips
     if is_asked and not run_inputs.inputs.get("question"):
         hint = 'ask it: -i question="how does it work?"'
@@ -243,7 +232,6 @@ _STEPS = ("agent", "loop", "review")  # those that call an agent
 def placeholder_values(
     newest: Checkpoint, definition: PipelineDefinition, inputs: Texts
 ) -> dict[str, str]:
-    """Return the values for placeholders in options: state and inputs of a run."""
     run_inputs = newest.pipeline.inputs if newest.pipeline is not None else {}
     return {**plain(newest.state), **definition.inputs, **run_inputs, **inputs}
 
@@ -271,8 +259,7 @@ def require_installed(
 ) -> None:
     """Raise AgentUnusable before the start if the program of an agent is missing.
 
-    Only checks the phases before the first command of a custom pipeline, as that may install an
-    agent. The path of a program may only exist in the run's worktree.
+    A command of a custom pipeline may install an agent: phases after it are not checked.
     """
     for phase in definition.phases:
         if phase.name in skipped:
@@ -295,7 +282,6 @@ def require_installed(
 def called_clients(
     definition: PipelineDefinition, values: Texts, clients: Clients
 ) -> Iterator[Client]:
-    """Yield the agents of `gitckpt.toml` that the phases call."""
     for phase in definition.phases:
         for role in _ROLES if phase.use and clients else ():
             name = _fill_known(phase.options.get(role, ""), values)
@@ -333,10 +319,7 @@ CONTINUE, REVISE, RESTART, EXIT = "continue", "revise", "restart", "exit"
 
 
 class Observer:
-    """Receives events of a driver and answers its pauses.
-
-    This base class ignores events and leaves a run that pauses.
-    """
+    """Receives events of a driver and answers its pauses; by default, leaves the run."""
 
     def started(self, run: str) -> None:
         """A run, named by its id, is now driven."""
@@ -357,10 +340,7 @@ class Observer:
         """A phase ended or was skipped."""
 
     def ask(self, phase: str) -> tuple[str, str]:  # noqa: ARG002 - for those who ask
-        """Return the answer to a pause after a phase, and the text of a revision.
-
-        The answer is "continue", "revise", "restart" or "exit".
-        """
+        """Return "continue", "revise", "restart" or "exit", and the text of a revision."""
         return EXIT, ""
 
 
@@ -376,7 +356,6 @@ def advice(error: PhaseFailed, run: Run) -> str:
 
 
 def require_observer(observer: Observer | None) -> Observer:
-    """Return the observer, or a silent one; raise UsageError for a bad one."""
     require("observer", observer, (Observer, NoneType), "an Observer")
     for name in vars(Observer) if observer is not None else ():
         if not name.startswith("_"):
@@ -391,8 +370,6 @@ class Result:
 
 
 class Driver:
-    """Drives a run through the phases of its pipeline."""
-
     def __init__(
         self,
         run: Run,
@@ -516,7 +493,6 @@ class Driver:
 
 
 def redo(run: Run, name: str, forget: Iterable[str]) -> None:
-    """Redo a phase and those after it, without some keys of the state."""
     for key in forget:
         run.state.pop(key, None)
     run.redo(name)

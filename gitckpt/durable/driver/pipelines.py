@@ -54,8 +54,7 @@ class Outcome:
 class Pipelines:
     """The pipelines of a repository: those in `gitckpt.toml` and the presets.
 
-    The file is that of the store's worktree, or else of the main one. `observer` receives events
-    and answers pauses.
+    `observer` receives events and answers pauses.
     """
 
     def __init__(self, store: Store, observer: Observer | None = None) -> None:
@@ -63,25 +62,18 @@ class Pipelines:
         self._observer = driver.require_observer(observer)
 
     def names(self) -> list[str]:
-        """Return the names of the pipelines, presets last."""
         names = pipelines.names(self._file())
         return list(dict.fromkeys([*names, *pipelines.PRESETS]))
 
     @staticmethod
     def preset(name: str) -> str:
-        """Return the TOML of a preset, as `git ckpt run --print`."""
         return pipelines.preset_text(name)
 
     def preview(self, name: str, inputs: Texts | None = None) -> Preview:
-        """Return what a run would do, without changing anything.
+        """Return what a run would do; `inputs` may name files, as on the command line.
 
-        Args:
-            inputs: by name; files by paths relative to the current directory.
-
-        Raises:
-            NotFoundError: unknown pipeline.
-            ConfigError: the file has mistakes.
-            UsageError: unknown input, unreadable file or invalid value.
+        Raises NotFoundError for an unknown pipeline, ConfigError for mistakes in its file, or
+        UsageError.
         """
         definition = self._definition(name)
         run_inputs = launch.read_inputs(self._store, definition, inputs or {})
@@ -103,23 +95,15 @@ class Pipelines:
         """Run a pipeline in a new worktree, or resume the run with the key.
 
         Args:
-            name: the pipeline; "loop" has an agent carry out the input `plan`, "review" has a coder
-                and a reviewer work on `title`.
-            inputs: as for `preview`.
-            about: the subject; part of the run id. Default: the pipeline's name.
+            about: the subject, part of the run id; default: the pipeline's name.
             base: the rev that the worktree starts with.
             key: the caller's unique name: repeated calls share one run.
-            wishes: `autonomy`, `timeout` (in microseconds) and `holder`; see `RunOptions`.
 
         Raises:
             NotFoundError, ConfigError, UsageError: as `preview`, or unknown rev.
-            Changed: the run with that key was started with something else.
-            Untrusted: the run with that key was not written here.
-            LeaseHeld: a live process drives the run with that key.
-            PhaseFailed: a phase failed or is blocked, or the run must stop; see `hint`.
-                `AgentUnusable` without a run if the program of an agent is missing.
-            LeaseLost: another process drives the run now.
-            CkptError: checkpoints could not be written.
+            Changed, Untrusted, LeaseHeld: the run with that key has other inputs, was not written
+                here, or is driven by a live process.
+            PhaseFailed, LeaseLost, CkptError: the run stopped; see `hint`.
         """
         mode = _autonomy(wishes, RunOptions)
         # Do not execute commands from a file with mistakes.
@@ -154,12 +138,9 @@ class Pipelines:
     def resume(self, run: str, **how: Unpack[ResumeOptions]) -> Outcome:
         """Continue a run of a pipeline at its first incomplete phase.
 
-        Args:
-            how: see `ResumeOptions`.
-
         Raises:
-            NotFoundError: unknown run, pipeline or phase.
-            UsageError: the run is complete or has no pipeline, or an input is unknown or a file.
+            NotFoundError, UsageError: there is no such run, pipeline or phase, or nothing to
+                resume.
             Untrusted: run or checkpoint was not written here; see `candidates`.
             Changed: the pipeline or its inputs changed.
             Exception: as `run`.
@@ -215,15 +196,9 @@ class Pipelines:
     ) -> None:
         """Adopt the run of foreign checkpoints, if trusted, as `resume` does.
 
-        Args:
-            checkpoints: the checkpoints to continue from; all of one run, or one of none.
-            show: called before anything is done, with the id and the facts, one per line: files,
-                state and commands.
-            adopt: adopt the run; not needed for a fork.
-
-        Raises:
-            Untrusted: a checkpoint was not written here and is not trusted; see `candidates`.
-            CkptError: the adoption cannot be recorded.
+        `checkpoints` are all of one run, or one of none. `show` gets the id and the facts before
+        anything is done. A fork needs no `adopt`. Raises Untrusted, or CkptError if the adoption is
+        not recorded.
         """
         store = self._store
         for checkpoint in checkpoints:
@@ -239,12 +214,7 @@ class Pipelines:
                 trusting.adopt(store, checkpoint.run, head)
 
     def refactor(self, run: str, task: str) -> None:
-        """Change the task of a running "review"; the coder gets it in the next cycle.
-
-        Raises:
-            NotFoundError: unknown run.
-            UsageError: the run is not an open review, or the task is empty.
-        """
+        """Change the task of a running "review"; the coder gets it in the next cycle."""
         # Two dozen modules, only for reviews.
         from gitckpt.durable.phases.review import phase as review
 
@@ -366,10 +336,7 @@ class Pipelines:
 
 
 def outlook(store: Store, newest: Checkpoint) -> tuple[str, list[str]]:
-    """Return the next command of a run as `phase: command`, and the agents it calls.
-
-    Both are empty if the pipeline cannot be read; `Pipelines.resume` reports the reason.
-    """
+    """Return the next command of a run and the agents it calls; both empty if unknown."""
     pipeline = newest.pipeline
     if pipeline is None or pipeline.name is None:
         return "", []

@@ -30,7 +30,6 @@ ShowLine = Callable[[str], None]  # shows a line to the user
 
 
 def ask(context: Context) -> PhaseResult:
-    """Call an agent with the prompt from the option `prompt`, and wait for its answer."""
     run, phase = context.run, context.phase
     try:
         client = context.client("agent")
@@ -75,7 +74,6 @@ def require_installed(
 
 
 def unusable_error(answer: Answer, run: str, role: str = "agent") -> AgentUnusable:
-    """Return the error for an agent that cannot answer until its setup is fixed."""
     resume = f"git ckpt resume {run}"
     message = f"cannot use {answer.client}: {answer.problem}"
     hint = f"fix that, then: {resume}; or use another agent: {resume} --input {role}=CLIENT"
@@ -87,8 +85,7 @@ def ask_patiently(
 ) -> Answer:
     """Call an agent until it answers; wait for rate limits, retry lost connections.
 
-    The last answer is returned, with the cost of all calls. `role` is the input that names the
-    agent.
+    Returns the last answer, with the cost of all calls.
     """
     limited = lost = 0
     cost = 0.0

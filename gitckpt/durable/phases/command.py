@@ -31,7 +31,6 @@ RETRY_LATER, BLOCKED = 75, 4
 
 
 def perform(context: Context) -> PhaseResult:
-    """Run the command of a phase and store the values that it sets."""
     phase, run = context.phase, context.run
     timeout, idle_timeout = map(in_seconds, (phase.timeout, phase.idle_timeout))
     files = _Exchange(run, phase)
@@ -69,7 +68,6 @@ def in_seconds(length: int | None) -> float | None:
 
 
 def require_changes(context: Context, attempt: Attempt, outcome: CommandResult | Answer) -> None:
-    """Raise PhaseFailed if a phase must change files and an attempt did not."""
     phase = context.phase
     if phase.must_change and not context.run.has_changed_files(attempt):
         message = f"phase {phase.name!r} produced no file changes"
@@ -77,7 +75,6 @@ def require_changes(context: Context, attempt: Attempt, outcome: CommandResult |
 
 
 def failure_of(phase: str, outcome: CommandResult | Answer, cause: str) -> PhaseFailed:
-    """Return the error for a command or agent that ended without success."""
     code, output = outcome.code, outcome.tail
     if outcome.ended_by == DEADLINE:
         message = f"phase {phase!r} was ended: the run reached its deadline"
@@ -161,7 +158,6 @@ class _Exchange:
         return regular.content_below(top, path, _LARGEST).decode("utf-8", "replace")
 
     def clear(self) -> None:
-        """Remove the files of this attempt, and its output directory if it is empty."""
         for path in (self.state_path, self.set_path):
             if os.path.isdir(path) and not os.path.islink(path):
                 private_dirs.discard(path)

@@ -100,7 +100,6 @@ def generate_branch(context: Context) -> PhaseResult:
 
 
 def slug(path: str) -> str:
-    """Return the file stem of a plan in lower case, with hyphens for other characters."""
     return _NOT_IN_SLUG.sub("-", _stem(path).lower()).strip("-") or "unnamed"
 
 

@@ -1,4 +1,4 @@
-"""Define pipelines, compare definitions, and read them from `gitckpt.toml` or the presets."""
+"""Define pipelines and phases, and read them from `gitckpt.toml` or a preset."""
 
 from __future__ import annotations
 
@@ -44,10 +44,7 @@ _UNORDERED = ("needs", "aliases", "skip_with", "files")
 
 @dataclass(frozen=True, slots=True)
 class PhaseDefinition:
-    """A phase. The fields are the keys in the file. Durations are in microseconds.
-
-    The order of the fields is their order in messages.
-    """
+    """A phase. Fields are the keys in the file, in order of messages; times in µs."""
 
     name: str
     run: str | None = None  # shell command; None if `use` names a step
@@ -69,10 +66,7 @@ class PhaseDefinition:
 
 @dataclass(frozen=True, slots=True)
 class PipelineDefinition:
-    """A pipeline. Fields except `name` and `source` are the keys in the file.
-
-    Durations are in microseconds.
-    """
+    """A pipeline. Fields are the keys in the file. Durations are in microseconds."""
 
     name: str
     phases: tuple[PhaseDefinition, ...]  # in execution order
@@ -87,10 +81,7 @@ class PipelineDefinition:
     source: str = ""  # path of the defining file, or `preset`
 
     def phase(self, text: str) -> PhaseDefinition:
-        """Return the phase with a name or alias; raise UsageError if none.
-
-        Ignores case; hyphens and underscores equal spaces.
-        """
+        """Return the phase with a name or alias, ignoring case, hyphens and underscores."""
         require_text("phase", text)
         for phase in self.phases:
             if phase.name == text:
@@ -113,10 +104,7 @@ class PipelineDefinition:
         raise KeyError(name)
 
     def digest(self) -> dict[str, str]:
-        """Return a digest of each key of the pipeline, as 16 hex digits.
-
-        Omits the keys in `FREE` and `FREE_IN_PHASES` and those with their default.
-        """
+        """Return a digest of each key that may not change between two resumes."""
         values = _set_values(self, PipelineDefinition("", ()), FREE)
         values["order"] = [phase.name for phase in self.phases]
         for phase in self.phases:
@@ -139,7 +127,6 @@ def _set_values(record: Any, default: object, free: Collection[str]) -> dict[str
 
 
 def changes(old: Texts, new: Texts) -> list[str]:
-    """Return the differences of two digests, for people."""
     old_phases, new_phases = _phases(old), _phases(new)
     differing = [key for key in {**new, **old} if old.get(key) != new.get(key)]
     changed = [
@@ -162,10 +149,7 @@ def _phases(digest: Texts) -> dict[str, None]:
 
 
 def autonomy(text: str) -> str:
-    """Return the autonomy with a name; raise UsageError if none.
-
-    Ignores case; `autonomous` means `fully_autonomous`.
-    """
+    """Return the autonomy with a name, ignoring case; `autonomous` is the full one."""
     require_text("autonomy", text)
     name = text.strip().lower()
     name = FULLY_AUTONOMOUS if name == "autonomous" else name
@@ -196,8 +180,6 @@ _DEFAULT_RETRIES = Retries()
 def parse(
     text: str, path: str, known_steps: KnownSteps, *, source: str = ""
 ) -> dict[str, PipelineDefinition]:
-    """Return the pipelines in a text by name; raise ConfigError for mistakes."""
-
     def parse_one(name: str, table: Table) -> PipelineDefinition:
         return _parse_pipeline(name, table, known_steps, source or path)
 
@@ -372,14 +354,13 @@ _DIRECTORY = os.path.join(os.path.dirname(__file__), "presets")
 
 
 def path_in(repository: Repository) -> str:
-    """Return the path of the settings file in the worktree, or else in the main one."""
     return os.path.join(repository.worktree or main_worktree(repository) or "", FILE)
 
 
 def read(path: str, name: str, known_steps: KnownSteps) -> PipelineDefinition:
-    """Return a pipeline from a file, or the preset of that name.
+    """Return a pipeline from a file, if it exists, or the preset of that name.
 
-    A missing file has no pipelines. A mistake in any pipeline raises ConfigError.
+    A mistake in any pipeline raises ConfigError.
     """
     require_text("name", name)
     defined = parse(text_of(path), path, known_steps)
@@ -407,7 +388,6 @@ def read_of_run(path: str, name: str, known_steps: KnownSteps, run: str) -> Pipe
 
 
 def redefinition(definition: PipelineDefinition) -> str | None:
-    """Return a sentence if a pipeline in the file replaces a preset, or else None."""
     if definition.name not in PRESETS or definition.source == PRESET:
         return None
     return f"{FILE} redefines the pipeline {definition.name}; see its commands there"

@@ -41,8 +41,6 @@ _PLACEHOLDER = re.compile(r"\{\{|\}\}|\{([a-z_][a-z0-9_]*)\}")
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """One attempt at a phase of a pipeline."""
-
     run: Session
     definition: PipelineDefinition
     phase: PhaseDefinition
@@ -61,20 +59,15 @@ class Context:
         return {**self.definition.inputs, **self.run.pipeline.inputs, **copies}
 
     def copy_of(self, name: str) -> str:
-        """Return the path of the run's copy of a file input."""
         return os.path.join(self.run.files.path, run_files.INPUT, name)
 
     def names_of(self, path: str) -> list[str]:
-        """Return the copied file inputs with a path."""
         inputs, contents = self.run.pipeline.inputs, self.run.pipeline.contents
         names = self.definition.files
         return [name for name in names if inputs.get(name) == path and name in contents]
 
     def content(self, path: str, label: str) -> bytes:
-        """Return the content of an input file, or else of a file of the worktree.
-
-        Raises PhaseFailed, which names the file `what`, if it is missing or cannot be read.
-        """
+        """Return an input file or a file of the worktree; PhaseFailed names it `label`."""
         top, resume = self.run.path, f"git ckpt resume {self.run.id}"
         copies = [self.copy_of(name) for name in self.names_of(path)]
         for place in (*copies, os.path.join(top, path)):
@@ -93,8 +86,7 @@ class Context:
     def option(self, name: str) -> str:
         """Return an option of the phase with its placeholders filled.
 
-        `{name}` names an input, or a string or number of the state; `{{` and `}}` are braces.
-        Raises PhaseFailed for an unknown one.
+        `{name}` names an input, or a string or number of the state. Raises PhaseFailed.
         """
         inputs = {**self.definition.inputs, **self.run.pipeline.inputs}
         # An empty input does not hide a result of an earlier phase.
@@ -107,7 +99,6 @@ class Context:
             raise PhaseFailed(f"{name} of phase {self.phase.name!r}: {problem}") from None
 
     def client(self, role: str) -> Client:
-        """Return the agent that an option names, or raise UsageError."""
         name = self.option(role)
         redefined = clients.redefinition(name, self.agents)
         if redefined is not None:
@@ -152,7 +143,7 @@ def plain(state: Mapping[str, Any]) -> dict[str, str]:
 
 
 def fill_placeholders(text: str, values: Texts) -> str:
-    """Return an option with `{name}` replaced by values, and `{{` and `}}` by braces.
+    """Return an option with `{name}` replaced by a value; `{{` and `}}` are braces.
 
     Raises KeyError for an unknown name.
     """
@@ -165,8 +156,6 @@ def fill_placeholders(text: str, values: Texts) -> str:
 
 @dataclass(frozen=True, slots=True)
 class RunInputs:
-    """The inputs of a run."""
-
     inputs: Texts  # paths inside the worktree are relative to its top
     contents: Mapping[str, bytes]  # of file inputs, by name
 
@@ -175,7 +164,6 @@ class RunInputs:
         return {name: hashlib.sha256(data).hexdigest() for name, data in self.contents.items()}
 
     def warn_of_secrets(self, store: Checkpoints, warn: Callable[[str], None]) -> None:
-        """Warn of files whose stored copies have masked secrets, and how to allow them."""
         for name, data in self.contents.items():
             hits = secrets.unsettled(store.repository, data)
             for hit, line, digest in hits[:1]:
@@ -186,11 +174,7 @@ class RunInputs:
 
 
 def read_inputs(store: Checkpoints, definition: PipelineDefinition, texts: Texts) -> RunInputs:
-    """Return the inputs of a new run.
-
-    Files in `given` are relative to the current directory. Secrets in texts are masked from the
-    start, so that all phases get the same text. Phases find secrets in their environment.
-    """
+    """Return the inputs of a new run; masks secrets, so that all phases get one text."""
     _require_inputs(definition, texts)
     top = store.repository.worktree or main_worktree(store.repository)
     inputs, contents = {**definition.inputs, **_masked(definition, texts)}, {}
@@ -215,7 +199,6 @@ def recorded_inputs(run: Session, definition: PipelineDefinition) -> RunInputs:
 
 
 def require_copies(run: Session, definition: PipelineDefinition) -> None:
-    """Raise `Changed` if the run's copies of input files differ from its start."""
     copies = _copies(run, run.pipeline.contents, definition)
     # The copies come from a snapshot, which may have been fetched.
     digests = RunInputs({}, copies).digests
@@ -373,7 +356,6 @@ def _copies(
 
 
 def require_options(options: Mapping[str, object], names: Collection[str]) -> None:
-    """Raise UsageError for unknown or mistyped options of a run."""
     require_known(options, names)
     require_text("holder", options.get("holder", ""))
     for name in ("autonomy", "phase"):

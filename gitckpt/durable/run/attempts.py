@@ -42,10 +42,7 @@ if TYPE_CHECKING:
 class PhaseFailed(CkptError):
     """A phase failed; its run can be resumed.
 
-    Args:
-        errors: all errors in order, for the checkpoint; default: the message.
-        code: the exit code of the command; None without one.
-        output: the end of its output.
+    `errors` go into the checkpoint; `code` and `output` are those of a command.
     """
 
     exit_code = 20
@@ -132,8 +129,6 @@ def repeating(interval: float, action: Callable[[], bool]) -> Iterator[None]:
 
 
 def renewing(hold: Hold, repository: Repository) -> contextlib.AbstractContextManager[None]:
-    """Renew a lease in a thread, until it is lost or the block ends."""
-
     def renew() -> bool:
         try:
             hold.renew()
@@ -158,7 +153,6 @@ class Autosaver:
         self.failures: list[str] = []
 
     def saving(self, interval: float) -> contextlib.AbstractContextManager[None]:
-        """Save in a thread at an interval, until the block ends."""
         step, waited = min(interval, _COMMIT_POLL), 0.0
 
         def save_if_due() -> bool:
@@ -243,8 +237,7 @@ def next_attempt(
 ) -> NextAttempt:
     """Return the next attempt at a phase, after the last one of the run at any phase.
 
-    A crash uses up a recovery, not a retry. After a final failure, a block or a deferral all
-    retries are available again. `number` is that of the last attempt at this phase.
+    A crash uses up a recovery, not a retry. `number` is that of the last attempt at this phase.
     """
     is_same = last is not None and last.phase == phase
     if last is None or not is_same or last.ended == COMPLETE:
@@ -259,7 +252,6 @@ def next_attempt(
 
 
 def require_name(name: str) -> None:
-    """Raise UsageError for a phase name that labels could not tell apart."""
     if (
         not isinstance(name, str)
         or not name.strip()
@@ -289,10 +281,7 @@ def digest_inputs(values: Mapping[str, Any]) -> dict[str, str]:
 
 
 def to_json(value: Any, path: str = "") -> str:
-    """Return a value as JSON that reads back equal, or raise StateError.
-
-    `path` is the JSON pointer to the value, for the error.
-    """
+    """Return a value as JSON that reads back equal, or raise StateError at `path`."""
     try:
         _require_json(value, path)
     except RecursionError:
@@ -319,7 +308,6 @@ def _require_json(value: Any, path: str) -> None:
 
 
 def differing_inputs(old: Mapping[str, str], new: Mapping[str, str], kind: str) -> list[str]:
-    """Return a sentence for each changed, new or missing input."""
     sentences = []
     for name in {**old, **new}:
         if old.get(name) != new.get(name):
@@ -368,11 +356,7 @@ class Retries:
         object.__setattr__(self, "on", arguments.instances("on", self.on, int, "an exit code"))
 
     def wait_before(self, attempt: int, random: float) -> int:
-        """Return the wait before an attempt, in microseconds.
-
-        `attempt` counts from 1; the first retry is 2. `random` in [0, 1) selects the point in the
-        jitter range.
-        """
+        """Return the wait before an attempt in microseconds; `random` in [0, 1) is jitter."""
         if attempt < 2 or not self.delay:
             return 0
         longest = min(self.max_delay, _MAX_WAIT)
@@ -383,7 +367,6 @@ class Retries:
         return round(wait * (1 + self.jitter * (2 * random - 1)))
 
     def retries(self, code: int | None) -> bool:
-        """Return whether a failure can be retried."""
         # A timeout, for example, has no code.
         return self.attempts > 0 and (not self.on or code in self.on)
 
@@ -442,7 +425,6 @@ def failed_attempt(
 
 
 def error_lines(error: BaseException) -> list[str]:
-    """Return the errors of a failed attempt for its checkpoint, shortened and masked."""
     if isinstance(error, PhaseFailed):
         lines = [_shorten(line) for line in error.errors[:_MAX_ERRORS]]
         omitted = len(error.errors) - len(lines)
@@ -476,8 +458,6 @@ def _masked(text: str | None) -> str | None:
 
 
 class CurrentAttempt:
-    """The attempt in progress: `last_attempt` of the session."""
-
     def __init__(self, session: Session, conduct: PhaseOptions, *, followed: bool) -> None:
         assert session.last_attempt is not None
         self._session, self._attempt = session, session.last_attempt
@@ -487,10 +467,7 @@ class CurrentAttempt:
         self._saver = Autosaver(session, self._attempt.phase)
 
     def carry_out(self, action: Callable[[Attempt], PhaseResult]) -> Any:
-        """Run the action, record the outcome and return the result.
-
-        Errors of the action are raised after they are recorded.
-        """
+        """Run the action, record the outcome and return the result, or raise its error."""
         session, phase = self._session, self._attempt.phase
         try:
             interval = self._conduct.autosave / MICRO
@@ -600,13 +577,11 @@ class Session:
         return (times.from_text(deadline) - self.store.clock()) / MICRO
 
     def has_changed_files(self, attempt: Attempt) -> bool:
-        """Return whether files changed since the phase of an attempt began."""
         return self.attempts.differs_from(attempt.began or self.writer.newest.id)
 
     def record_attempt(
         self, status: str, *, capture: bool = False, followed: bool = False, **details: Any
     ) -> None:
-        """Write the checkpoint of the last attempt at a phase."""
         attempt = self.last_attempt
         label = f"{attempt.phase}-{status}" if attempt is not None else status
         details = {"trigger": PHASE, "attempt": attempt, **details}
@@ -623,8 +598,7 @@ class Session:
     ) -> Any:
         """Carry out a phase as `Run.phase`, with an action that receives its attempt.
 
-        `inputs` are digests. With `followed`, another phase begins at once: a success is recorded
-        together with its start, or by `Writer.flush`.
+        `inputs` are digests. With `followed`, the success is recorded with the next phase's start.
         """
         require_name(name)
         if name in self.writer.completed:
@@ -649,7 +623,6 @@ class Session:
             coming = next_attempt(self.last_attempt, name, inputs)
 
     def milestone(self, **details: Unpack[Details]) -> None:
-        """Record files and state as `Run.milestone`."""
         if self._current is None:
             message = "a milestone belongs to a phase, and no phase is in progress"
             raise UsageError(message, hint="call it from the work of a phase")

@@ -73,7 +73,7 @@ def begin(
 ) -> Checkpoint:
     """Record the first checkpoint of a run; raise RunExists if a run has the key.
 
-    `name` becomes part of the run id; `files` maps the names of input files to their content.
+    `name` becomes part of the run id; `files` are input files by name.
     """
     rules = settings.read(store.repository)
     if pipeline.name is not None:
@@ -103,8 +103,7 @@ def find_or_begin(
 ) -> tuple[Checkpoint, bool]:
     """Begin a run without a pipeline, or find the one with the key.
 
-    Returns the newest checkpoint of the run, and whether the run is new. Raises Untrusted if the
-    run was not written here: keys may be fetched, too.
+    Returns the newest checkpoint of the run, and whether the run is new. Raises Untrusted.
     """
     require_text("name", name)
     try:
@@ -114,7 +113,6 @@ def find_or_begin(
 
 
 def require_known(names: Iterable[str], known_names: Iterable[str]) -> None:
-    """Raise UsageError for an unknown argument."""
     unknown = sorted({*names} - {*known_names})
     if unknown:
         hint = f"the arguments are: {', '.join(sorted(known_names))}"
@@ -124,8 +122,7 @@ def require_known(names: Iterable[str], known_names: Iterable[str]) -> None:
 def reopen(store: Checkpoints, run: str, **how: Unpack[OpenOptions]) -> Opening:
     """Acquire the lease of a run and open its worktree, recreated if missing.
 
-    Raises RunComplete, Untrusted, LeaseHeld, or BusyError if a leftover process cannot be ended or
-    files are still being restored.
+    Raises RunComplete, Untrusted, LeaseHeld or BusyError.
     """
     require_known(how, OpenOptions.__annotations__)
     may_be_complete = how.get("again", False)

@@ -34,8 +34,7 @@ PATIENCE = 0.5
 def go_back(store: Checkpoints, checkpoint: Checkpoint) -> list[str]:
     """Restore commit, files, index and unfinished operation of a checkpoint.
 
-    Returns the ids of the safety checkpoints of the present content. Raises WorktreeError if commit
-    or files are missing, or if content that no checkpoint holds is in the way.
+    Returns the ids of the safety checkpoints. Raises WorktreeError.
     """
     safe: list[str] = []
     commit, branch = store.objects.head()
@@ -58,8 +57,7 @@ def go_back(store: Checkpoints, checkpoint: Checkpoint) -> list[str]:
 def catch_up(store: Checkpoints, files: RunFiles, newest: Checkpoint) -> tuple[str, ...]:
     """Update a worktree that is behind because the run continued elsewhere.
 
-    Returns a sentence about it, if anything changed. Raises WorktreeError as `go_back`, or once if
-    the worktree has newer checkpoints than `newest`, which is already adopted.
+    Returns a sentence about a change. Raises WorktreeError as `go_back`, or once for newer content.
     """
     noted = ownership.behind(store.repository)
     if noted is None:
@@ -108,14 +106,7 @@ def _short(checkpoint_id: str) -> str:
 
 
 def require_restorable(store: Checkpoints, checkpoint: Checkpoint) -> None:
-    """Check in a dry run that `go_back` can succeed.
-
-    For use before HEAD moves or the rewind is recorded.
-
-    Raises:
-        WorktreeError: it cannot succeed.
-        LockHeld: the index is locked.
-    """
+    """Raise WorktreeError or LockHeld if `go_back` cannot succeed; changes nothing."""
     restorer.restore(store, checkpoint, dry_run=True)
     PrivateIndex(store.repository).require_unlocked()
 
@@ -136,10 +127,7 @@ def restore_output(store: Checkpoints, files: RunFiles, checkpoint: Checkpoint) 
 def is_redundant(
     store: Checkpoints, safety: Checkpoint, recorded: Checkpoint, target: Checkpoint
 ) -> bool:
-    """Return whether two checkpoints hold everything that a safety checkpoint holds.
-
-    `recorded` was made before the rewind, `wanted` was restored.
-    """
+    """Return whether two checkpoints hold everything that a safety checkpoint holds."""
     repository, objects = store.repository, store.objects
     saved, recorded_files = (
         manifest.contents_of(each, repository, objects) for each in (safety, recorded)
@@ -157,10 +145,7 @@ def is_redundant(
 
 
 def remove_locks(repository: Repository, run: str) -> None:
-    """Remove stale lock files of a git that was killed with its command.
-
-    This process must hold the lease and run no command.
-    """
+    """Remove stale lock files of a git that was killed with its command."""
     # A person in the worktree may hold a lock for long, such as during an editor session: keep the
     # locks while a git process works there, or if the system cannot tell. Other processes release
     # theirs at once: a lock that does not change for `PATIENCE` is stale.

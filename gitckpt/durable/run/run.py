@@ -4,8 +4,7 @@
         notes = run.phase("research", research, inputs={"question": "…"})
         run.phase("implementation", implement)
 
-A phase is a chain of checkpoints: `<phase>-started`, perhaps `<phase>-progress`, then
-`<phase>-complete` or `<phase>-failed`. A complete phase returns its recorded result.
+A complete phase returns its recorded result.
 """
 
 from __future__ import annotations
@@ -52,10 +51,9 @@ class _Turn:
 
 
 class Run:
-    """A run that this process drives until `close`.
+    """A run that this process drives until `close`; a `with` block completes it.
 
-    A context manager: leaving it normally completes the run. Threads may share `store`. While one
-    thread changes the run, such as in a phase, calls of other threads raise UsageError.
+    Threads may share `store`; other calls from a second thread raise UsageError.
     """
 
     def __init__(self, session: Session, remarks: Sequence[str] = ()) -> None:
@@ -79,19 +77,10 @@ class Run:
     ) -> Self:
         """Start a run in its own worktree and drive it, or resume the one with the key.
 
-        Args:
-            name: the subject; part of the run id.
-            key: the caller's unique name, such as "nightly-2026-11-22": repeated and concurrent
-                calls share one run. An existing run keeps its `name`, `base` and `state`.
-            base: the rev that the worktree starts with.
-            state: the first state.
-            adapter: as for `Store.open`.
+        `name` is the subject, part of the run id. Calls with the same `key` share one run, which
+        keeps its `name`, `base` (a rev) and `state`. `adapter` is as for `Store.open`.
 
-        Raises:
-            NotFoundError: unknown rev.
-            WorktreeError: the worktree cannot be created.
-            LeaseHeld: another process drives the run with that key.
-            RunComplete: the run with that key is complete; `results` has the results of its phases.
+        Raises NotFoundError (rev), WorktreeError, LeaseHeld, or RunComplete, which has `results`.
         """
         first = mapping("state", state)
         newest, _ = find_or_begin(inside(store), name, key=key, base=base, state=first)
@@ -107,10 +96,9 @@ class Run:
         base: str = "HEAD",
         state: Mapping[str, Any] | None = None,
     ) -> tuple[Checkpoint, bool]:
-        """Start a run without driving it, or find the one with the key.
+        """Start a run without driving it, or find the one with the key; see `start`.
 
-        Does what `git ckpt start` does. `Store.resume` opens its worktree. Arguments and errors as
-        for `start`. Returns the newest checkpoint of the run, and whether the run is new.
+        Returns the newest checkpoint of the run, and whether the run is new.
         """
         checkpoints = inside(store)
         first = mapping("state", state)
@@ -125,18 +113,12 @@ class Run:
         """Continue a run in its worktree, which is recreated if missing.
 
         Args:
-            how: `accept_changes=True` accepts changed inputs; `again=True` continues a complete
-                run; `directory` is the place of a new worktree; `take_over=True` takes the run from
-                a stalled driver; `trust=True` adopts a run that was not written here; `holder`
-                names the driver; `lease` is its length without renewal, in microseconds, ten
-                minutes at most; `adapter` is as for `Store.open`.
+            how: `accept_changes` accepts changed inputs, `again` continues a complete run,
+                `directory` is for a new worktree, `take_over` takes the run from a stalled driver,
+                `trust` adopts a foreign run; `holder` names the driver; `lease` is in microseconds,
+                at most ten minutes.
 
-        Raises:
-            NotFoundError: unknown run.
-            RunComplete: the run is complete; `results` has the results of its phases.
-            Untrusted: the run was not written here; see `candidates`.
-            LeaseHeld: a live process drives it.
-            WorktreeError: its worktree cannot be opened.
+        Raises NotFoundError, RunComplete (has `results`), Untrusted, LeaseHeld or WorktreeError.
         """
         opening = reopen(inside(store), run, **how)
         return cls(Session(opening), opening.remarks)
@@ -151,15 +133,8 @@ class Run:
     ) -> Self:
         """Start and drive a run from a checkpoint; the old run stays unchanged.
 
-        Args:
-            checkpoint: a checkpoint or its full id; it need not belong to a run.
-            name: the subject of the new run; default: that of the old one.
-            how: as for `resume`.
-
-        Raises:
-            NotFoundError, InvalidCheckpoint: as `Store.read`.
-            Untrusted: the checkpoint was not written here and is not trusted.
-            WorktreeError: the worktree cannot be created.
+        `checkpoint` may be a full id; `name` is the subject, by default the old one; `how` is as
+        for `resume`. Raises as `Store.read`, or Untrusted or WorktreeError.
         """
         first = cls.begin_fork(store, checkpoint, name, trust=how.get("trust", False))
         return cls.resume(store, str(first.run), **how)
@@ -173,10 +148,7 @@ class Run:
         *,
         trust: bool = False,
     ) -> Checkpoint:
-        """Start a run from a checkpoint without driving it; return its first checkpoint.
-
-        `resume` or `Pipelines.resume` continues it. Arguments and errors as for `fork`.
-        """
+        """Start a run from a checkpoint without driving it; return its first checkpoint."""
         checkpoints = inside(store)
         if not isinstance(checkpoint, Checkpoint):
             checkpoint = store.read(checkpoint)
@@ -206,13 +178,11 @@ class Run:
             self._pauses = True
 
     def finish(self) -> None:
-        """Complete the run."""
         with self._turn:
             self._writer.write(ref_names.RUN_COMPLETE, self.state, trigger=PHASE)
 
     @property
     def id(self) -> str:
-        """Return the run id."""
         return self._session.id
 
     @property
@@ -238,7 +208,6 @@ class Run:
 
     @property
     def last_attempt(self) -> Attempt | None:
-        """Return the last attempt at a phase."""
         return self._session.last_attempt
 
     @property
@@ -271,16 +240,13 @@ class Run:
     ) -> Any:
         """Carry out a phase unless it is complete; return the result of `work`.
 
-        Args:
-            work: called with the inputs by name; works in `path`, may change `state` and returns a
-                JSON value. The value is stored for later starts, with secrets masked.
-            inputs: JSON values that identify the phase.
+        `work` gets the `inputs` by name, works in `path`, may change `state` and returns a JSON
+        value.
 
         Raises:
             Changed: the phase is complete but had other inputs.
             PhaseBlocked: it crashed too often.
             LeaseLost: another process drives the run now.
-            UsageError: `work` is asynchronous or another thread uses the run; nothing was done.
             Exception: raised by `work`, after it was recorded.
         """
 
@@ -309,8 +275,7 @@ class Run:
     ) -> None:
         """Record files and state within a phase; raise an error if the run must stop.
 
-        After a crash or failure, the next attempt starts with this state, and with these files if
-        the phase resets its files. `message` is one line of at most 1,000 characters.
+        After a crash or failure, the next attempt starts with this state.
         """
         with self._turn:
             self._session.milestone(
@@ -329,8 +294,7 @@ class Run:
     def redo(self, name: str, *, record: bool = False) -> None:
         """Mark a phase and those completed after it as incomplete; keep files and state.
 
-        With `record`, record it at once; else the next start of the phase does. The name then
-        ignores case, and hyphens and underscores equal spaces.
+        With `record`, record it at once; the name then ignores case, hyphens and underscores.
         """
         with self._turn:
             require_text("name", name)
@@ -360,14 +324,8 @@ class Run:
     def rewind(self, checkpoint: Checkpoint | str) -> None:
         """Return to an earlier checkpoint of this run: files, state and completed phases.
 
-        Records newer content first.
-
-        Raises:
-            NotFoundError, InvalidCheckpoint: as `Store.read`.
-            UsageError: it belongs to another run or to none; nothing was changed.
-            WorktreeError: it has no files or something is in the way, and nothing was changed; or
-                restoring failed.
-            CkptError: the newer content could not be recorded; no file was changed.
+        Records newer content first. Raises as `Store.read`, UsageError for another run's
+        checkpoint, or WorktreeError or CkptError.
         """
         with self._turn:
             target = checkpoint
@@ -417,6 +375,5 @@ def session_of(run: Run) -> Session:
 
 
 def incomplete_record(run: Run) -> CkptError:
-    """Return the error for a run whose last checkpoints could not be written."""
     message = f"cannot write all checkpoints of run {run.id}: {run.unwritten[-1]}"
     return CkptError(message, hint=f"fix that, then: git ckpt resume {run.id}")

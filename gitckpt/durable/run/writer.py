@@ -40,10 +40,7 @@ _NAMED = 3
 
 
 class FilesLock:
-    """Excludes other processes from the files of a run. A context manager.
-
-    Raises BusyError, which names the processes that hold the lock, or LeaseLost.
-    """
+    """Excludes other processes from a run's files, or raises BusyError or LeaseLost."""
 
     def __init__(self, repository: Repository, hold: Hold) -> None:
         name = ref_names.FILES_LOCK.format(hold.lease.run)
@@ -89,8 +86,6 @@ class _Pending(NamedTuple):
 
 
 class Writer:
-    """Writes the checkpoints of a run."""
-
     def __init__(
         self,
         store: Checkpoints,
@@ -123,16 +118,10 @@ class Writer:
         followed: bool = False,
         **details: Unpack[Details],
     ) -> None:
-        """Record a checkpoint after the pending ones.
+        """Record a checkpoint after the pending ones; raise if it can never be written.
 
-        Args:
-            capture: whether files may have changed since the last checkpoint.
-            followed: wait for the next checkpoint and share its transaction; else call `flush`.
-            details: further keys of the document.
-
-        Raises:
-            LeaseLost: another process drives the run.
-            StateError, UsageError: the checkpoint can never be written.
+        `capture` says that files may have changed. With `followed`, it waits to share the
+        transaction of the next checkpoint; else call `flush`.
         """
         details["run"] = self._run
         details.setdefault("id", self._store.new_id())
@@ -195,10 +184,7 @@ class Writer:
         self._is_note_cleared = True
 
     def withdraw(self) -> None:
-        """Drop the last unwritten checkpoint, which announces an aborted action.
-
-        Otherwise it would be written as soon as there is disk space.
-        """
+        """Drop the last unwritten checkpoint, which announces an aborted action."""
         checkpoint_id = self._pending[-1].details["id"]
         with contextlib.suppress(NotFoundError):
             self._store.read(checkpoint_id)
@@ -219,7 +205,6 @@ class Writer:
             self.completed = {name: self.completed[name] for name in names[: names.index(phase)]}
 
     def go_back(self, checkpoint: Checkpoint) -> None:
-        """Restore the files of an earlier checkpoint, after a safety checkpoint."""
         self.remove_locks()
         with FilesLock(self._store.repository, self._hold):
             rewind.restore_output(self._store, self._files, checkpoint)
@@ -255,7 +240,6 @@ class Writer:
         self.completed = completed_after(self.completed, label, "")
 
     def _can_pair(self) -> bool:
-        """Return whether the first two checkpoints can share a transaction."""
         if len(self._pending) < 2 or self._pending[1].capture:
             return False
         # A checkpoint that was tried before may exist already: look it up by itself.
@@ -296,7 +280,6 @@ class Writer:
             self.completed = dict(newest.pipeline.completed)
 
     def _adopt_written(self) -> bool:
-        """Adopt the first pending checkpoint if it was written before an error."""
         checkpoint_id = self._pending[0].details["id"]
         if checkpoint_id not in self._tried:
             return False

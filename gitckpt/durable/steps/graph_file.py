@@ -50,10 +50,7 @@ def _is_in_worktree(path: str) -> bool:
 
 
 def write(repository: Repository, pattern: str, state: Mapping[str, Any]) -> str:
-    """Write the state of a run to its mirror file and return the file's path.
-
-    `repository` is opened in the worktree; `pattern` has passed `problem`.
-    """
+    """Write the state of a run to its mirror file and return the file's path."""
     track = state.get("track_id")
     # Check the final path: with a track name inserted, it may differ from its pattern.
     name = pattern.replace(TRACK, track) if isinstance(track, str) else ""
@@ -116,7 +113,6 @@ def read(path: str, name: str) -> Graph:
 
 
 def read_head(repository: Repository, name: str) -> Graph:
-    """Return a step graph from the file in HEAD, as `read` does."""
     return _select(name, settings.head_text(repository), f"HEAD:{settings.FILE}")
 
 
@@ -144,7 +140,6 @@ def preset_text() -> str:
 
 
 def parse(text: str, path: str) -> dict[str, Graph]:
-    """Return the step graphs in a TOML text; `path` is its name in messages."""
     if STEPS not in text:
         return {}  # mistakes in other parts of the file are reported by their readers
     return ConfigFile(text, path).each(STEPS, "steps", _graph)
@@ -230,7 +225,6 @@ def _check_names(
 
 
 def _check_ends(graph: Table, tables: Sequence[Table], steps: Sequence[StepDefinition]) -> None:
-    """Report circles, unreachable steps, and fix cycles without on_fail."""
     by_name = {step.name: step for step in steps}
     if steps and all(step.optional for step in steps):
         graph.complain(f"every step of {graph.label} is optional", "steps")

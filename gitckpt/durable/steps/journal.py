@@ -75,10 +75,7 @@ def read(store: Checkpoints, place: ReportPlace) -> Checkpoint:
 
 
 def graph_of(store: Checkpoints, state: Mapping[str, Any], requested: str | None = None) -> Graph:
-    """Return the steps of a run; those in HEAD if `gitckpt.toml` cannot be read.
-
-    `wanted` is the graph that the caller names; it must agree with that of the state.
-    """
+    """Return the steps of a run; those in HEAD if `gitckpt.toml` cannot be read."""
     recorded = _graph_name(state)
     if recorded is not None and requested not in (None, recorded):
         problem = f"the run has the steps of {recorded}, not those of {requested}"
@@ -115,15 +112,9 @@ def report(
     files: bool = False,
     checkpoint_id: str | None = None,
 ) -> Reported:
-    """Record a report durably.
+    """Record a report durably; concurrent reports are applied one after the other.
 
-    Concurrent reports are applied one after the other; none is lost. A run with its own worktree is
-    opened from there.
-
-    Args:
-        graph: the name of the steps of a run that has none yet.
-        checkpoint_id: a fresh UUIDv4. A repeated call with the same id, as after a crash, records
-            nothing.
+    `graph` names the steps of a new run. A repeated `checkpoint_id`, a UUIDv4, records nothing.
     """
     if checkpoint_id is not None:
         recorded = _find_recorded(store, place, step_report, checkpoint_id)
@@ -146,7 +137,6 @@ def report(
 def _find_recorded(
     store: Checkpoints, place: ReportPlace, step_report: StepReport, checkpoint_id: str
 ) -> Reported | None:
-    """Return the earlier result for a checkpoint id; None if the id is new."""
     if not ids.is_id(checkpoint_id):
         problem = f"{checkpoint_id!r:.60} is not a UUID version 4"
         raise UsageError(problem, hint="make one: uuidgen --random")
@@ -168,10 +158,7 @@ def _find_recorded(
 
 
 def _write_mirror(store: Checkpoints, repository: Repository, graph: Graph, run: str) -> None:
-    """Write the mirror file, if the graph has one.
-
-    The report is recorded by then, so a failure is announced and not raised.
-    """
+    """Write the mirror file, if the graph has one; only announce a failure."""
     if graph.mirror is None or repository.worktree is None:
         return
     try:
@@ -212,7 +199,6 @@ def _extend(
 def _write(
     store: Checkpoints, place: ReportPlace, graph: Graph, step_report: StepReport, **how: Any
 ) -> Checkpoint:
-    """Write to a run, or the first checkpoint of one; `how` is for `Store.record`."""
     run, track = place.run, place.track
     step = graph.step(step_report.step).name
     timestamp = times.to_text(store.clock())

@@ -1,9 +1,7 @@
-"""The state machine of the steps. Pure functions from states to states.
+"""The state machine of the steps: pure functions from states to states.
 
-The state has the layout of superpowers' `metadata.json`: `loop_state` with `current_step`,
-`step_status`, `step_started_at`, `fix_cycle_count`, `max_fix_cycles` and `checkpoints` (step →
-record), and beside it `blockers`. gitckpt adds `loop_state.graph` (if it is not the default
-graph) and `loop_state.iterations`.
+The state has the layout of superpowers' `metadata.json`. gitckpt adds `loop_state.graph` (if it
+is not the default graph) and `loop_state.iterations`.
 """
 
 from __future__ import annotations
@@ -47,8 +45,7 @@ _FRESH = {"status": records.NOT_STARTED, "started_at": None, "completed_at": Non
 def position(graph: Graph, state: StateTable) -> StepPosition:
     """Return the step that a run is at.
 
-    A foreign state may name a step that passed, or failed with `on_fail`: the run is then at the
-    step that follows.
+    A foreign state may name a step that passed or failed: the run is then at the one that follows.
     """
     loop = loop_of(state)
     current = loop.get("current_step")
@@ -362,10 +359,7 @@ def next_of(
     path: str | None = None,
     resume_from: str | None = None,
 ) -> NextStep:
-    """Return the step and task that a run continues with; arguments as `Steps.next`.
-
-    `top` is the worktree that may contain the plan.
-    """
+    """Return the step and task that a run continues with; `top` is its worktree."""
     current = position(graph, state)
     if current.status == records.BLOCKED:
         raise blocked_error(current)

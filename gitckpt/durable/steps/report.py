@@ -1,8 +1,6 @@
 """Step reports, step records and the tasks of a plan. Pure functions.
 
-A record has the keys of superpowers (`status`, `started_at`, `completed_at`, `agent`,
-`progress`, `output_files`, `notes`, `last_updated`, and those of single steps). Unknown keys are
-kept.
+A record has the keys of superpowers; unknown keys are kept.
 """
 
 from __future__ import annotations
@@ -116,7 +114,6 @@ class StepReport:
 
 
 def require_sound(report: StepReport, step: StepDefinition) -> None:
-    """Raise UsageError if a report is incomplete or contradicts itself."""
     action, verdict = report.action, report.verdict
     if action in (FAIL, BLOCK) and not (report.notes or "").strip():
         detail = "what went wrong" if action == FAIL else "what has to be settled"
@@ -278,8 +275,8 @@ class PlanTask:
 def tasks(text: str) -> list[PlanTask]:
     """Return the tasks of a plan, in order.
 
-    A task is an item with brackets; an unnumbered item indented below it is part of it. A heading
-    `### Task 2.3: …` is a task, too: unnumbered items are its steps, and it is done when all are.
+    A task is an item with brackets, or a heading `### Task 2.3: …` whose unnumbered items are
+    steps.
     """
     entries: list[PlanTask] = []
     indent, heading, fence = -1, -1, ""

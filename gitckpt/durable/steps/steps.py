@@ -69,12 +69,8 @@ class Steps:
     """The steps of a run, for agents and scripts that gitckpt did not start.
 
     Each report is one checkpoint. The run is `run` (an id or a prefix), that of CKPT_RUN, that of
-    the worktree of `store`, or that of the track; the first report starts a run for a track without
-    one. Until then, `newest`, `graph`, `show`, `history` and `next` raise NotFoundError.
-
-    Raises:
-        UsageError: no run is named, or an argument is invalid.
-        NotFoundError, AmbiguousError: no run matches, or several do.
+    the worktree, or that of the track; the first report starts one for a new track. Until then,
+    other methods raise NotFoundError. Raises UsageError, NotFoundError or AmbiguousError.
     """
 
     def __init__(self, store: Store, *, run: str | None = None, track: str | None = None) -> None:
@@ -85,7 +81,6 @@ class Steps:
 
     @staticmethod
     def run_about(store: Store, track: str) -> str | None:
-        """Return the newest open run of a track, or else the newest one; or None."""
         checkpoints = inside(store)
         require_text("track", track)
         return journal.run_about(checkpoints, track)
@@ -100,16 +95,13 @@ class Steps:
     ) -> Reported:
         """Record a report of a step.
 
-        Args:
-            said: its `commit` may be any rev; its `outputs` are relative to the current directory.
-            graph: the steps of a new run, `[steps.NAME]` in `gitckpt.toml`; default: superpowers.
-            files: whether to capture the files.
-            checkpoint_id: makes the call idempotent: a repeated call records nothing.
+        Its `commit` may be any rev, its `outputs` are relative to the current directory. `graph`
+        names the steps of a new run. A repeated `checkpoint_id` records nothing.
 
         Raises:
-            UsageError: an argument is invalid, or the report is incomplete or contradicts itself.
+            UsageError, NotFoundError: the report is invalid, or names an unknown step, rev or
+                graph.
             OutOfOrder, StepsBlocked: the run is at another step, or blocked.
-            NotFoundError: unknown step, rev or graph.
             LeaseLost: another process drives the run now.
         """
         require("said", said, StepReport, "a StepReport")
@@ -142,7 +134,6 @@ class Steps:
         return journal.read(self._store, self._place)
 
     def graph(self) -> Graph:
-        """Return the steps of the run; raise UsageError if their file has mistakes."""
         return journal.graph_of(self._store, self.newest().state)
 
     def show(self, *, with_history: bool = False) -> dict[str, Any]:
@@ -152,16 +143,13 @@ class Steps:
         return document(journal.graph_of(self._store, newest.state), newest, events)
 
     def history(self) -> Sequence[StepEvent]:
-        """Return all reports, oldest first."""
         return journal.read_history(self._store, str(self.newest().run))
 
     def next(self, *, plan: str | None = None, resume_from: str | None = None) -> NextStep:
         """Return the step and task that the run continues with.
 
-        Args:
-            plan: the path of the plan; default: a reported `plan.md`, the one at the top or the
-                track's.
-            resume_from: the number of a task that overrides plan and records.
+        `plan` is a path; by default a reported `plan.md`, the one at the top or the track's.
+        `resume_from` is a task that overrides plan and records.
 
         Raises StepsBlocked, NotFoundError (file or task) or UsageError (the step has no tasks).
         """

@@ -1,7 +1,6 @@
 """The autonomous loop; its memory is the table `loop` of the state.
 
-Each iteration records two milestones: one after the agent's call, one after its result was checked.
-After a kill, the loop resumes in the same iteration.
+Each iteration records two milestones, after the agent's call and after the check of its result.
 """
 
 from __future__ import annotations
@@ -71,9 +70,7 @@ def build(
 ) -> str:
     """Fill in a template, and return the prompt.
 
-    `$$` is a dollar sign. Without `$failure` in the template, its text is appended. `failure` is
-    the output of failed tests, `revision` the user's wish, `resumed` a note about an earlier
-    attempt.
+    Without `$failure` in it, that text is appended. `resumed` is a note about an earlier attempt.
     """
     failed = ""
     if failure:
@@ -96,7 +93,6 @@ def build(
 
 
 def require_usable(template: str) -> None:
-    """Raise `PhaseFailed` if a template has an unknown or empty placeholder."""
     pattern = Template(template)
     unknown = [name for name in pattern.get_identifiers() if name not in NAMES]
     if pattern.is_valid() and not unknown:
@@ -140,7 +136,6 @@ class Documents:
         raise PhaseFailed(f"Plan not found: {', '.join(self.plans)}", hint=hint)
 
     def template(self) -> str:
-        """Return the template: an input, a file of the worktree, or the built-in one."""
         path = self._context.option("prompt")
         if not path:
             return default()
@@ -243,11 +238,7 @@ class IssueStatus:
 def beads(
     issues: Sequence[str], show: Callable[[Sequence[str]], tuple[CommandResult, bytes]]
 ) -> IssueStatus:
-    """Ask beads for the status of issues (`bd show ID… --json`).
-
-    Since version 0.47 only JSON is reliable: an array of issues, or a single one in older versions.
-    A missing issue is reported on standard error only, so every id is checked.
-    """
+    """Ask beads for the status of issues; checks every id, as `bd` omits missing ones."""
     outcome, output = show(issues)
     if outcome.ended_by != EXIT:
         return IssueStatus((), tuple(issues), "bd timed out")
@@ -349,8 +340,6 @@ _DENIED = 3
 
 
 class Loop:
-    """The loop of one attempt; its memory is in the state of the run."""
-
     def __init__(self, context: Context) -> None:
         self._context = context
         self._run = context.run
@@ -490,7 +479,6 @@ class Loop:
             raise AgentUnusable(f"{self._client.name} was denied a permission {denials}", hint=hint)
 
     def _resumption_note(self) -> str:
-        """Return a note for the agent about an earlier attempt; "" in the first one."""
         if self._env.get(RESUMED) != "1":
             return ""
         has_changes = self._run.has_changed_files(self._context.attempt)

@@ -4,8 +4,7 @@
                      ↑                                    │                       │      ↓
                      └───────── resolving_issues ←────────┴───────────────────────┘   approved
 
-The step of a phase needs nothing but that table, so a review can stop and resume anywhere. An
-answer is recorded before it is processed: only an answer lost in a crash is asked for again.
+An answer is recorded before it is processed: only one lost in a crash is asked for again.
 """
 
 from __future__ import annotations
@@ -198,7 +197,6 @@ class StruggleSigns:
 
 
 def signs(state: CycleState) -> StruggleSigns:
-    """Return the signs after a failed cycle; none before `_FIRST_CYCLE`."""
     if state.cycle < _FIRST_CYCLE:
         return StruggleSigns()
     earlier = [finding for finding in state.all_findings if finding.cycle < state.cycle]
@@ -361,8 +359,6 @@ _NO_IDENTITY += ["no email was given", "no name was given"]
 
 
 class Commits:
-    """The commits of a worktree, made with the user's hooks."""
-
     def __init__(self, path: str, env: Mapping[str, str] | None = None) -> None:
         self._prefix = [process.git_executable(), *DURABLE, "-C", path]
         self._env = process.environment(env)
@@ -374,10 +370,7 @@ class Commits:
         return result.out.decode("ascii").strip()
 
     def commit(self, task: str, cycle: int, title: str, suffix: str = "") -> str:
-        """Commit all changes that are not ignored, if there are any, and return HEAD.
-
-        The subject is `<task>/cycle-<n>: <title><suffix>`, with the first line of the title.
-        """
+        """Commit all changes that are not ignored, if there are any, and return HEAD."""
         work = f"the work of cycle {cycle}"
         result = self._git("add", "--all")
         if result.code != 0:
@@ -393,11 +386,7 @@ class Commits:
         return self.head()
 
     def relation(self, recorded: str) -> str:
-        """Return how a recorded commit relates to HEAD.
-
-        SAME; ANCESTOR, if HEAD is ahead of it; DIVERGED; or UNKNOWN, if there is no such commit.
-        The oid of an unborn branch is "".
-        """
+        """Return SAME, ANCESTOR (HEAD is ahead), DIVERGED or UNKNOWN (no such commit)."""
         head = self.head()
         if recorded == head:
             return SAME
@@ -440,11 +429,8 @@ _CYCLE, _FIX = "cycle", "lint fix"
 class Review:
     """The review of one task, from its first or its recorded cycle to approval.
 
-    Args:
-        coder: does the work, in one conversation.
-        reviewer: judges it, in a new conversation each time.
-        file: adds new findings to a tracker, after each cycle that was not approved.
-        refactor: returns the changed task; None or the same text if it did not change.
+    The coder works in one conversation, the reviewer always begins a new one. `file` adds findings
+    to a tracker; `refactor` returns the changed task, or None.
     """
 
     def __init__(

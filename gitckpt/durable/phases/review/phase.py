@@ -160,7 +160,6 @@ def read(option: Callable[[str], str]) -> ReviewOptions:
 
 
 def refactor(directory: str, task: str) -> None:
-    """Change the task of a run; the coder gets it in the next cycle."""
     run_files.make_directory(directory)
     run_files.replace_file(os.path.join(directory, _REFACTORING), task.encode("utf-8", "replace"))
 

@@ -1,7 +1,6 @@
 """The state of a review, as a value and as a table of the run's state.
 
-The table begins with the 19 keys, the findings and all findings of quasar's checkpoint, under its
-names. What quasar leaves out, but a resumed review needs, is in the table `more`.
+The table begins with the keys of quasar's checkpoint; `more` holds what quasar leaves out.
 """
 
 from __future__ import annotations
@@ -156,7 +155,6 @@ def _lines(answer: str) -> list[str]:
 
 
 def _blocks(answer: str, head: str, ends: Callable[[str], bool]) -> Iterator[list[str]]:
-    """Yield the lines after each `head`, up to one that ends the block."""
     block: list[str] | None = None
     for line in _lines(answer):
         if block is not None and not ends(line):
@@ -285,10 +283,9 @@ class CycleState:
         source: str = f"state.{KEY}",
         numbers: tuple[str, ...] = PHASES,
     ) -> CycleState:
-        """Parse a table, with or without `more`.
+        """Parse a table, with or without `more`; `source` is its place, for errors.
 
-        `source` is its place, for errors. `numbers` are the phases by number, for a table without
-        the phase's name.
+        `numbers` are the phases by number, for a table without the phase's name.
         """
         head, extra = _Table(table, source), _Table(table.get(MORE, {}), f"{source}.{MORE}")
         version = head.count("version", required=True)
@@ -379,7 +376,6 @@ class _Table(TableReader):
         return float(value)
 
     def choice(self, key: str, words: Sequence[str], default: str | None = None) -> str:
-        """Return one of `words`, or the default if the key is missing."""
         value = self.text(key)
         if value == "" and default is not None:
             return default
