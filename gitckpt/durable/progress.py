@@ -91,8 +91,7 @@ def _review(review: Mapping[str, Any]) -> list[Gauge]:
     if counts:
         parts = [f"{count} {severity} {status}" for (severity, status), count in counts.items()]
         fixed = sum(count for (_, status), count in counts.items() if status == "fixed")
-        text = ", ".join(parts)[:_LONGEST]
-        result.append(Gauge("findings", text, fixed, sum(counts.values())))
+        result.append(Gauge("findings", ", ".join(parts)[:_LONGEST], fixed, sum(counts.values())))
     return [*result, *_spent(_amount(review, "total_cost_usd"), _amount(review, "max_budget_usd"))]
 
 

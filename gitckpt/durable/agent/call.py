@@ -86,8 +86,7 @@ class MessageReader(TextReader):
 
     def feed(self, chunk: bytes) -> str:
         *lines, last_part = chunk.split(b"\n")
-        text = "".join([self._add_line(line, b"\n") for line in lines])
-        return text + self._collect(last_part)
+        return "".join([self._add_line(line, b"\n") for line in lines]) + self._collect(last_part)
 
     def close(self) -> AgentReport:
         last_text = "" if self._is_long else self._add_last_line()
@@ -364,12 +363,7 @@ class Agent:
             transcript.close()
 
     def _call(
-        self,
-        transcript: Transcript,
-        output: Output,
-        tick: Tick,
-        line: str,
-        patience: Timeouts,
+        self, transcript: Transcript, output: Output, tick: Tick, line: str, patience: Timeouts
     ) -> Answer:
         reader = report_reader(self.client.format)
         tail = Tail()

@@ -158,8 +158,7 @@ def tool_line(name: str, inputs: str) -> str:
 
 
 def describe_inputs(inputs: object) -> str:
-    texts = (clean_text(as_table(inputs).get(key)) for key in _INPUT_KEYS)
-    return next(filter(None, texts), "")
+    return next(filter(None, (clean_text(as_table(inputs).get(key)) for key in _INPUT_KEYS)), "")
 
 
 # aider. It prints text for people, and commits its changes itself.

@@ -252,10 +252,7 @@ def require_approved(repository: Repository, run: str, called: Iterable[Client])
 
 
 def require_installed(
-    definition: PipelineDefinition,
-    skipped: Collection[str],
-    values: Texts,
-    clients: Clients,
+    definition: PipelineDefinition, skipped: Collection[str], values: Texts, clients: Clients
 ) -> None:
     """Raise AgentUnusable before the start if the program of an agent is missing.
 

@@ -62,8 +62,7 @@ class Pipelines:
         self._observer = driver.require_observer(observer)
 
     def names(self) -> list[str]:
-        names = pipelines.names(self._file())
-        return list(dict.fromkeys([*names, *pipelines.PRESETS]))
+        return list(dict.fromkeys([*pipelines.names(self._file()), *pipelines.PRESETS]))
 
     @staticmethod
     def preset(name: str) -> str:
@@ -132,8 +131,7 @@ class Pipelines:
                 return self._was_complete(error.run, definition)
             return self.resume(error.run, **wishes)
         plan.given.warn_of_secrets(self._store, self._observer.warn)
-        run = self._open(str(first.run), wishes, {})
-        return self._drive(run, definition, plan.skipped)
+        return self._drive(self._open(str(first.run), wishes, {}), definition, plan.skipped)
 
     def resume(self, run: str, **how: Unpack[ResumeOptions]) -> Outcome:
         """Continue a run of a pipeline at its first incomplete phase.
@@ -154,8 +152,7 @@ class Pipelines:
         phase, target = how.get("phase"), how.get("rewind")
         first = definition.phase(phase) if phase is not None else None
         trusted, accepts = how.get("trust", False), how.get("accept_changes", False)
-        checkpoints = [newest, *([target] if target is not None else [])]
-        self.require_ours(checkpoints, trust=trusted)
+        self.require_ours([newest, *([target] if target is not None else [])], trust=trusted)
         goes_back = first is not None or target is not None
         if not goes_back and release_completed(self._store, run):
             return self._was_complete(run, definition)
@@ -205,8 +202,7 @@ class Pipelines:
             if trusting.is_ours(store, checkpoint):
                 continue
             head = store.heads.head(checkpoint.run)[0] if checkpoint.run is not None else ""
-            commands = driver.list_commands(store, checkpoint)
-            account = trusting.account(store, checkpoint, commands)
+            account = trusting.account(store, checkpoint, driver.list_commands(store, checkpoint))
             if not trust:
                 raise trusting.refusal(store, checkpoint, account)
             show(checkpoint.run or checkpoint.id, account)

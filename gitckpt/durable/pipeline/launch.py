@@ -180,8 +180,7 @@ def read_inputs(store: Checkpoints, definition: PipelineDefinition, texts: Texts
     inputs, contents = {**definition.inputs, **_masked(definition, texts)}, {}
     for name in definition.files:
         if inputs[name]:
-            start = os.curdir if name in texts else top or ""
-            path = os.path.join(start, inputs[name])
+            path = os.path.join(os.curdir if name in texts else top or "", inputs[name])
             path = os.path.abspath(path) if name in texts else path
             contents[name] = _content(path, name, top)
             # A project may be moved: store paths below the worktree relative to its top.

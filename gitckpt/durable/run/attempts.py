@@ -246,8 +246,7 @@ def next_attempt(
     crashed = last.ended is None
     attempt = Attempt(phase, last.number + 1, began=last.began, inputs=inputs)
     if crashed or (last.ended == FAILED and last.retry_at is not None):
-        recoveries = last.recoveries + crashed
-        attempt = replace(attempt, failures=last.failures, recoveries=recoveries)
+        attempt = replace(attempt, failures=last.failures, recoveries=last.recoveries + crashed)
     return NextAttempt(attempt, crashed=crashed, is_first=False)
 
 
@@ -501,8 +500,7 @@ class CurrentAttempt:
             self._state_before = copy.deepcopy(session.state)
 
     def _fail(self, error: BaseException) -> None:
-        now = self._session.store.clock()
-        attempt = failed_attempt(self._attempt, error, self._conduct, now)
+        attempt = failed_attempt(self._attempt, error, self._conduct, self._session.store.clock())
         self._record(attempt, errors=error_lines(error))
 
     def _record(
@@ -603,8 +601,7 @@ class Session:
         require_name(name)
         if name in self.writer.completed:
             return self._recorded_result(name, inputs)
-        number = self.attempts.attempts_at(name)
-        coming = next_attempt(self.last_attempt, name, inputs, number)
+        coming = next_attempt(self.last_attempt, name, inputs, self.attempts.attempts_at(name))
         if coming.crashed and coming.attempt.recoveries > conduct.max_recoveries:
             self._block(coming.attempt, conduct)
         while True:

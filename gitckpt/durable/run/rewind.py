@@ -63,8 +63,7 @@ def catch_up(store: Checkpoints, files: RunFiles, newest: Checkpoint) -> tuple[s
     if noted is None:
         return ()
     old_id, adopted = noted
-    is_kept = store.refs.read(ref_names.CHECKPOINTS + adopted) is not None
-    if is_kept and newest.id not in noted:
+    if store.refs.read(ref_names.CHECKPOINTS + adopted) is not None and newest.id not in noted:
         # A commit or a save was recorded in the worktree: its edits must not be replaced.
         ownership.forget_behind(store.repository)
         message = f"run {newest.run} continued elsewhere until {_short(adopted)}, "

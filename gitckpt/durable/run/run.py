@@ -300,8 +300,7 @@ class Run:
             require_text("name", name)
             session = self._session
             if record:
-                phases = session.attempts.phases(self.completed)
-                name = attempts.find_phase(name, phases, self.id)
+                name = attempts.find_phase(name, session.attempts.phases(self.completed), self.id)
             self._writer.reopen(name)
             last = self.last_attempt
             if last is not None and last.phase == name:

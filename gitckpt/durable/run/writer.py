@@ -243,8 +243,7 @@ class Writer:
         if len(self._pending) < 2 or self._pending[1].capture:
             return False
         # A checkpoint that was tried before may exist already: look it up by itself.
-        ids = {pending.details["id"] for pending in self._pending[:2]}
-        return self._tried.isdisjoint(ids)
+        return self._tried.isdisjoint({pending.details["id"] for pending in self._pending[:2]})
 
     def _record_first(self, *, is_pair: bool) -> None:
         first, *successors = self._pending[: 1 + is_pair]

@@ -319,8 +319,7 @@ _SHOW_STATE = "see its content: git ckpt show RUN --state"
 def _table(table: StateTable, key: str, parent: str = "") -> StateTable:
     value = table.get(key)
     if value is not None and not isinstance(value, Mapping):
-        problem = f"{parent}{key} in the state of the run is not a table"
-        raise UsageError(problem, hint=_SHOW_STATE)
+        raise UsageError(f"{parent}{key} in the state of the run is not a table", hint=_SHOW_STATE)
     return value or {}
 
 

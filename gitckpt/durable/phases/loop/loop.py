@@ -119,8 +119,7 @@ class Documents:
         run = self._context.run
         for path in self.plans:
             place = os.path.join(run.path, path)
-            names = self._context.names_of(path)
-            copies = [(name, self._context.copy_of(name)) for name in names]
+            copies = [(name, self._context.copy_of(name)) for name in self._context.names_of(path)]
             name, copy = next((pair for pair in copies if os.path.isfile(pair[1])), ("", ""))
             # The plan may be uncommitted or changed since; accepting another one replaces it.
             # `memory` has the digest of the plan that was copied.
@@ -414,8 +413,7 @@ class Loop:
         number = memory["iterations"] + 1
         is_first, self._has_asked = not self._has_asked, True
         self._show(f"iteration {number} of {memory['allowed']}")
-        plan = self._documents.plan(memory)
-        task = Assignment(plan, options.epic, options.issues, options.tests)
+        task = Assignment(self._documents.plan(memory), options.epic, options.issues, options.tests)
         failure = memory["tests_output"] if memory["tests"] == "failed" else ""
         notes = (self._env["CKPT_REVISION"], self._resumption_note() if is_first else "")
         text = build(self._documents.template(), task, failure, *notes)

@@ -99,8 +99,7 @@ def carry_out(context: Context) -> PhaseResult:
     timeout = _agent_timeout(context.option)
     run = context.run
     if options.force and _FORCE in run.pipeline.inputs:  # it counts for one attempt only
-        inputs = {**run.pipeline.inputs, _FORCE: ""}
-        run.writer.pipeline = replace(run.pipeline, inputs=inputs)
+        run.writer.pipeline = replace(run.pipeline, inputs={**run.pipeline.inputs, _FORCE: ""})
 
     def tell(text: str) -> None:
         context.output(f"[review] {words(text)}\n".encode())

@@ -430,8 +430,7 @@ def _findings(head: _Table, extra: _Table, name: str) -> Findings:
         severity, description = table.text("severity"), table.text("description")
         finding = ReviewFinding(severity, description, table.count("cycle"))
         if i < len(statuses) and statuses[i].text("id") == finding.id:
-            status = statuses[i].choice("status", STATUSES, default=FOUND)
-            finding = replace(finding, status=status)
+            finding = replace(finding, status=statuses[i].choice("status", STATUSES, default=FOUND))
         findings.append(finding)
     return tuple(findings)
 
