@@ -5,15 +5,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 from types import NoneType
+from typing import Any
 
 from gitckpt.model.arguments import require
 from gitckpt.model.checkpoint import Progress
 from gitckpt.model.values import dataclass
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Any
-
 
 _LONGEST = 120  # characters of one value
 _MOST = 10  # blockers shown

@@ -337,11 +337,7 @@ class Agent:
         log: str = LOG,
         budget: float | None = None,
     ) -> Answer:
-        """Ask a question and wait for the answer, which includes failures of the agent.
-
-        `patience.left` covers a second call, too, which begins a new conversation if the client
-        does not know `session`. An earlier `log` is renamed. `budget` is in US dollars.
-        """
+        """Ask a question, with a budget in US dollars; the answer includes failures."""
         path = self._write(prompt)
         conversation = session_id(session) if self.client.resume else None
         log_path = os.path.join(self._files, log)
@@ -484,10 +480,7 @@ class Failure:
 
 
 def classify(answer: Answer, now: float) -> Failure | None:
-    """Return the kind of failure; None for success or an end from outside.
-
-    If the agent worked, any failure but a limit is OTHER. `now` is in seconds since the epoch.
-    """
+    """Return the kind of failure; None for success, or if the caller's limit ended it."""
     if not answer.problem:
         return None
     worked = answer.report.worked

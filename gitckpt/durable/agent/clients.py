@@ -629,10 +629,7 @@ Clients = Mapping[str, Client]
 
 
 def client_of(text: str, configured: Clients) -> Client:
-    """Return the client with a name, or one for a shell command.
-
-    `configured` (`gitckpt.toml`) has precedence.
-    """
+    """Return the client with a name, first of `configured`, or one for a command."""
     name = text.strip()
     if not name or "\0" in name:
         names = ", ".join(dict.fromkeys((*configured, *BUILT_IN)))

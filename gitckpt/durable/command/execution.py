@@ -86,9 +86,7 @@ def run_command(
 ) -> CommandResult:
     """Run a shell command to its end, and end its remaining descendants.
 
-    An exception from a signal, `output` or `tick` ends the command and is raised again. `env` is
-    the whole environment, without the tag. `tick` gets the seconds since the start about once a
-    second.
+    Exceptions of `output` and `tick` (called about once a second) end the command, too.
     """
     if not os.access(directory, os.X_OK):
         problem = "permission denied" if os.path.isdir(directory) else "it does not exist"

@@ -167,10 +167,7 @@ def describe(process: Process) -> str:
 
 
 def works_in(program: str, directory: str) -> bool | None:
-    """Return whether another process of a program works in or below a directory.
-
-    None if the system cannot tell. Names that begin with `program` and a hyphen match, too.
-    """
+    """Return whether another process of a program works in a directory, if known."""
     if not os.path.exists(_SELF):
         return None
     top = os.path.realpath(directory)
@@ -201,10 +198,7 @@ def adopt_orphans() -> bool:
 
 
 class ProcessTree:
-    """The descendants of this process, which runs one command at a time; uses SIGCHLD.
-
-    Without `adopts`, a process belongs to it by parent, process group or tag.
-    """
+    """The descendants of this process, which runs one command at a time; uses SIGCHLD."""
 
     def __init__(self, *, adopts: bool, tag: Mapping[str, str]) -> None:
         self._adopts, self._tag = adopts, dict(tag)

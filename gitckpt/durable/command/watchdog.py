@@ -23,9 +23,6 @@ from gitckpt.model.errors import BusyError, CkptError
 from gitckpt.model.values import dataclass
 from gitckpt.store.leases.leases import FENCE_VARIABLE, RUN_VARIABLE
 
-# Tag the processes of a run by their environment, and end leftovers.
-
-
 # Identifies the repository: run ids are not unique across copies.
 REPOSITORY_VARIABLE = "CKPT_REPOSITORY"
 
@@ -63,11 +60,7 @@ class _Leftovers(NamedTuple):
 
 
 def end_leftovers(tag: EnvTag, *, older: bool = True) -> list[str]:
-    """End the leftover processes of a run and return descriptions of them.
-
-    Spares this process, its ancestors and supervisors, which end themselves. `older` means those of
-    leases before `tag.token`.
-    """
+    """End the processes that earlier attempts of a run left, and describe them."""
     scanner = _Scanner(tag, older=older)
     leftovers = scanner.scan()
     ended = [process_tree.describe(process) for process in leftovers.tools]

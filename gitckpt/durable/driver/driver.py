@@ -61,9 +61,9 @@ def _run_review(context: Context) -> PhaseResult:
 
 
 def _ask_agent(context: Context) -> PhaseResult:
-    from gitckpt.durable.phases.agent import ask
+    from gitckpt.durable.phases.command import call_agent
 
-    return ask(context)
+    return call_agent(context)
 
 
 def _require_plan(run_inputs: RunInputs, _: Callable[[str], str]) -> None:
@@ -254,10 +254,7 @@ def require_approved(repository: Repository, run: str, called: Iterable[Client])
 def require_installed(
     definition: PipelineDefinition, skipped: Collection[str], values: Texts, clients: Clients
 ) -> None:
-    """Raise AgentUnusable before the start if the program of an agent is missing.
-
-    A command of a custom pipeline may install an agent: phases after it are not checked.
-    """
+    """Raise AgentUnusable before the start if the program of an agent is missing."""
     for phase in definition.phases:
         if phase.name in skipped:
             continue

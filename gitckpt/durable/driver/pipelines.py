@@ -52,10 +52,7 @@ class Outcome:
 
 
 class Pipelines:
-    """The pipelines of a repository: those in `gitckpt.toml` and the presets.
-
-    `observer` receives events and answers pauses.
-    """
+    """The pipelines of a repository: those in `gitckpt.toml` and the presets."""
 
     def __init__(self, store: Store, observer: Observer | None = None) -> None:
         self._store = inside(store)
@@ -69,11 +66,7 @@ class Pipelines:
         return pipelines.preset_text(name)
 
     def preview(self, name: str, inputs: Texts | None = None) -> Preview:
-        """Return what a run would do; `inputs` may name files, as on the command line.
-
-        Raises NotFoundError for an unknown pipeline, ConfigError for mistakes in its file, or
-        UsageError.
-        """
+        """Return what a run would do; raise NotFoundError, ConfigError or UsageError."""
         definition = self._definition(name)
         run_inputs = launch.read_inputs(self._store, definition, inputs or {})
         driver.require_valid_options(definition, run_inputs)
@@ -93,15 +86,12 @@ class Pipelines:
     ) -> Outcome:
         """Run a pipeline in a new worktree, or resume the run with the key.
 
-        Args:
-            about: the subject, part of the run id; default: the pipeline's name.
-            base: the rev that the worktree starts with.
-            key: the caller's unique name: repeated calls share one run.
+        `about` is the subject, by default the pipeline's name. Calls with the same `key` share one
+        run.
 
         Raises:
-            NotFoundError, ConfigError, UsageError: as `preview`, or unknown rev.
-            Changed, Untrusted, LeaseHeld: the run with that key has other inputs, was not written
-                here, or is driven by a live process.
+            NotFoundError, ConfigError, UsageError: as `preview`, or unknown rev `base`.
+            Changed, Untrusted, LeaseHeld: the run with that key cannot be continued.
             PhaseFailed, LeaseLost, CkptError: the run stopped; see `hint`.
         """
         mode = _autonomy(wishes, RunOptions)
@@ -136,12 +126,7 @@ class Pipelines:
     def resume(self, run: str, **how: Unpack[ResumeOptions]) -> Outcome:
         """Continue a run of a pipeline at its first incomplete phase.
 
-        Raises:
-            NotFoundError, UsageError: there is no such run, pipeline or phase, or nothing to
-                resume.
-            Untrusted: run or checkpoint was not written here; see `candidates`.
-            Changed: the pipeline or its inputs changed.
-            Exception: as `run`.
+        Raises NotFoundError, UsageError, Untrusted (see `candidates`), Changed, or as `run`.
         """
         mode = _autonomy(how, ResumeOptions)
         newest = self._store.heads.catch_up(run)
@@ -191,11 +176,9 @@ class Pipelines:
         show: Callable[[str, Sequence[str]], None] = lambda *_: None,
         adopt: bool = True,
     ) -> None:
-        """Adopt the run of foreign checkpoints, if trusted, as `resume` does.
+        """Adopt the run of foreign checkpoints, if trusted; else raise Untrusted.
 
-        `checkpoints` are all of one run, or one of none. `show` gets the id and the facts before
-        anything is done. A fork needs no `adopt`. Raises Untrusted, or CkptError if the adoption is
-        not recorded.
+        `show` gets the run's id and the facts first. A fork needs no `adopt`.
         """
         store = self._store
         for checkpoint in checkpoints:

@@ -20,9 +20,6 @@ from gitckpt.model.values import dataclass, field
 from gitckpt.store.config.file import ConfigFile, Table, read_file, text_of
 from gitckpt.store.config.settings import FILE, PIPELINES
 
-# Definitions of pipelines and phases, and their comparison. Pure values.
-
-
 Texts = Mapping[str, str]  # values by name
 
 CHECKPOINT, BATCH, FULLY_AUTONOMOUS = "checkpoint", "batch", "fully_autonomous"
@@ -158,9 +155,6 @@ def autonomy(text: str) -> str:
         hint = f"did you mean {close}?" if close else f"choose from {', '.join(_AUTONOMIES)}"
         raise UsageError(f"{text!r} is not a mode of autonomy", hint=hint)
     return name
-
-
-# Read pipelines from `gitckpt.toml`, and the presets below them.
 
 
 # Parsing. All mistakes are reported before any definition is returned.
@@ -358,10 +352,7 @@ def path_in(repository: Repository) -> str:
 
 
 def read(path: str, name: str, known_steps: KnownSteps) -> PipelineDefinition:
-    """Return a pipeline from a file, if it exists, or the preset of that name.
-
-    A mistake in any pipeline raises ConfigError.
-    """
+    """Return a pipeline from a file, if it exists, or the preset of that name."""
     require_text("name", name)
     defined = parse(text_of(path), path, known_steps)
     if name in defined:

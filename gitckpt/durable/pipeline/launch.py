@@ -84,10 +84,7 @@ class Context:
         raise PhaseFailed(f"{label} does not exist: {path}", hint=hint)
 
     def option(self, name: str) -> str:
-        """Return an option of the phase with its placeholders filled.
-
-        `{name}` names an input, or a string or number of the state. Raises PhaseFailed.
-        """
+        """Return an option of the phase, filled with inputs and values of the state."""
         inputs = {**self.definition.inputs, **self.run.pipeline.inputs}
         # An empty input does not hide a result of an earlier phase.
         set_inputs = {key: value for key, value in inputs.items() if value}
@@ -143,10 +140,7 @@ def plain(state: Mapping[str, Any]) -> dict[str, str]:
 
 
 def fill_placeholders(text: str, values: Texts) -> str:
-    """Return an option with `{name}` replaced by a value; `{{` and `}}` are braces.
-
-    Raises KeyError for an unknown name.
-    """
+    """Return an option with `{name}` replaced by a value; raise KeyError if unknown."""
     filling = _PLACEHOLDER.sub(lambda match: values[match[1]] if match[1] else match[0][0], text)
     return filling.strip()
 
@@ -225,10 +219,7 @@ def start(
     autonomy: str | None = None,
     timeout: int | None = None,
 ) -> Checkpoint:
-    """Record the first checkpoint of a run; raise RunExists if the key is taken.
-
-    `name` becomes part of the run id. `timeout` is in microseconds.
-    """
+    """Record the first checkpoint of a run; `timeout` is in microseconds."""
     limit = timeout or definition.timeout
     record = Pipeline(
         name=definition.name,
@@ -266,10 +257,7 @@ def require_same_start(
 def update_pipeline(
     store: Checkpoints, run: Session, definition: PipelineDefinition, *, accept: bool
 ) -> Pipeline:
-    """Return the pipeline record from now on; update the run's copies of input files.
-
-    Raises `Changed` if pipeline or inputs differ from the start, unless `accept`.
-    """
+    """Return the pipeline record from now on; raise `Changed` unless `accept`."""
     newest = run.writer.newest
     old_pipeline = newest.pipeline or Pipeline()
     changed = pipeline.changes(old_pipeline.definition, definition.digest())

@@ -40,10 +40,7 @@ if TYPE_CHECKING:
 
 
 class PhaseFailed(CkptError):
-    """A phase failed; its run can be resumed.
-
-    `errors` go into the checkpoint; `code` and `output` are those of a command.
-    """
+    """A phase failed; its run can be resumed. `code` and `output` are of a command."""
 
     exit_code = 20
     status = "failed"
@@ -235,10 +232,7 @@ class NextAttempt:
 def next_attempt(
     last: Attempt | None, phase: str, inputs: Mapping[str, str], number: int = 0
 ) -> NextAttempt:
-    """Return the next attempt at a phase, after the last one of the run at any phase.
-
-    A crash uses up a recovery, not a retry. `number` is that of the last attempt at this phase.
-    """
+    """Return the next attempt at a phase; a crash uses up a recovery, not a retry."""
     is_same = last is not None and last.phase == phase
     if last is None or not is_same or last.ended == COMPLETE:
         number = last.number if last is not None and is_same else number
@@ -596,7 +590,7 @@ class Session:
     ) -> Any:
         """Carry out a phase as `Run.phase`, with an action that receives its attempt.
 
-        `inputs` are digests. With `followed`, the success is recorded with the next phase's start.
+        With `followed`, the success is recorded with the next phase's start. `inputs` are digests.
         """
         require_name(name)
         if name in self.writer.completed:

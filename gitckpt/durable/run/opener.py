@@ -71,10 +71,7 @@ def begin(
     files: Mapping[str, bytes] | None = None,
     key: str | None = None,
 ) -> Checkpoint:
-    """Record the first checkpoint of a run; raise RunExists if a run has the key.
-
-    `name` becomes part of the run id; `files` are input files by name.
-    """
+    """Record the first checkpoint of a run; raise RunExists if a run has the key."""
     rules = settings.read(store.repository)
     if pipeline.name is not None:
         rules.require_correct()
@@ -101,10 +98,7 @@ def begin(
 def find_or_begin(
     store: Checkpoints, name: str, *, key: str | None, base: str, state: Mapping[str, Any]
 ) -> tuple[Checkpoint, bool]:
-    """Begin a run without a pipeline, or find the one with the key.
-
-    Returns the newest checkpoint of the run, and whether the run is new. Raises Untrusted.
-    """
+    """Begin a run without a pipeline, or find that with the key; tell if it is new."""
     require_text("name", name)
     try:
         return begin(store, name, base=base, state=state, pipeline=Pipeline(), key=key), True
@@ -120,10 +114,7 @@ def require_known(names: Iterable[str], known_names: Iterable[str]) -> None:
 
 
 def reopen(store: Checkpoints, run: str, **how: Unpack[OpenOptions]) -> Opening:
-    """Acquire the lease of a run and open its worktree, recreated if missing.
-
-    Raises RunComplete, Untrusted, LeaseHeld or BusyError.
-    """
+    """Acquire the lease of a run and open its worktree, recreated if missing."""
     require_known(how, OpenOptions.__annotations__)
     may_be_complete = how.get("again", False)
     newest = _require_trusted(store, run, trusted=how.get("trust", False))

@@ -32,10 +32,7 @@ PATIENCE = 0.5
 
 
 def go_back(store: Checkpoints, checkpoint: Checkpoint) -> list[str]:
-    """Restore commit, files, index and unfinished operation of a checkpoint.
-
-    Returns the ids of the safety checkpoints. Raises WorktreeError.
-    """
+    """Restore a checkpoint's commit, files and index; return safety checkpoints' ids."""
     safe: list[str] = []
     commit, branch = store.objects.head()
     checkpoint = manifest.with_commit(store.repository, checkpoint, None)[0]
@@ -55,10 +52,7 @@ def go_back(store: Checkpoints, checkpoint: Checkpoint) -> list[str]:
 
 
 def catch_up(store: Checkpoints, files: RunFiles, newest: Checkpoint) -> tuple[str, ...]:
-    """Update a worktree that is behind because the run continued elsewhere.
-
-    Returns a sentence about a change. Raises WorktreeError as `go_back`, or once for newer content.
-    """
+    """Update a worktree whose run continued elsewhere; return remarks about it."""
     noted = ownership.behind(store.repository)
     if noted is None:
         return ()

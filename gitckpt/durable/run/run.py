@@ -51,18 +51,15 @@ class _Turn:
 
 
 class Run:
-    """A run that this process drives until `close`; a `with` block completes it.
-
-    Threads may share `store`; other calls from a second thread raise UsageError.
-    """
+    """A run that this process drives until `close`; a `with` block completes it."""
 
     def __init__(self, session: Session, remarks: Sequence[str] = ()) -> None:
-        self._session = session
-        self._writer = session.writer
-        self._store = Store(session.store)
-        self._remarks = remarks
-        self._pauses = False
-        self._turn = _Turn(session.id)
+        self._session, self._writer = session, session.writer
+        self.id = session.id
+        self.path = session.path  # the top of the worktree
+        self.store = Store(session.store)  # opened in the worktree; `close` closes it
+        self.remarks = remarks  # notes about the opened worktree, one sentence each
+        self._pauses, self._turn = False, _Turn(session.id)
 
     @classmethod
     def start(
@@ -77,10 +74,8 @@ class Run:
     ) -> Self:
         """Start a run in its own worktree and drive it, or resume the one with the key.
 
-        `name` is the subject, part of the run id. Calls with the same `key` share one run, which
-        keeps its `name`, `base` (a rev) and `state`. `adapter` is as for `Store.open`.
-
-        Raises NotFoundError (rev), WorktreeError, LeaseHeld, or RunComplete, which has `results`.
+        An existing run keeps its `name`, `base` (a rev) and `state`. Raises NotFoundError (rev),
+        WorktreeError, LeaseHeld, or RunComplete, which has `results`.
         """
         first = mapping("state", state)
         newest, _ = find_or_begin(inside(store), name, key=key, base=base, state=first)
@@ -96,10 +91,7 @@ class Run:
         base: str = "HEAD",
         state: Mapping[str, Any] | None = None,
     ) -> tuple[Checkpoint, bool]:
-        """Start a run without driving it, or find the one with the key; see `start`.
-
-        Returns the newest checkpoint of the run, and whether the run is new.
-        """
+        """Start a run without driving it, or find that with the key; tell if it is new."""
         checkpoints = inside(store)
         first = mapping("state", state)
         newest, is_new = find_or_begin(checkpoints, name, key=key, base=base, state=first)
@@ -112,13 +104,8 @@ class Run:
     def resume(cls, store: Store, run: str, **how: Unpack[OpenOptions]) -> Self:
         """Continue a run in its worktree, which is recreated if missing.
 
-        Args:
-            how: `accept_changes` accepts changed inputs, `again` continues a complete run,
-                `directory` is for a new worktree, `take_over` takes the run from a stalled driver,
-                `trust` adopts a foreign run; `holder` names the driver; `lease` is in microseconds,
-                at most ten minutes.
-
-        Raises NotFoundError, RunComplete (has `results`), Untrusted, LeaseHeld or WorktreeError.
+        `lease` is in microseconds, `directory` is for a new worktree. Raises NotFoundError,
+        RunComplete (has `results`), Untrusted, LeaseHeld or WorktreeError.
         """
         opening = reopen(inside(store), run, **how)
         return cls(Session(opening), opening.remarks)
@@ -133,8 +120,7 @@ class Run:
     ) -> Self:
         """Start and drive a run from a checkpoint; the old run stays unchanged.
 
-        `checkpoint` may be a full id; `name` is the subject, by default the old one; `how` is as
-        for `resume`. Raises as `Store.read`, or Untrusted or WorktreeError.
+        Raises as `Store.read`, or Untrusted or WorktreeError.
         """
         first = cls.begin_fork(store, checkpoint, name, trust=how.get("trust", False))
         return cls.resume(store, str(first.run), **how)
@@ -182,20 +168,6 @@ class Run:
             self._writer.write(ref_names.RUN_COMPLETE, self.state, trigger=PHASE)
 
     @property
-    def id(self) -> str:
-        return self._session.id
-
-    @property
-    def path(self) -> str:
-        """Return the top of the worktree."""
-        return self._session.path
-
-    @property
-    def store(self) -> Store:
-        """Return the store opened in the worktree; `close` closes it."""
-        return self._store
-
-    @property
     def state(self) -> dict[str, Any]:
         """Return the state for the next checkpoints; a phase may change it."""
         return self._session.state
@@ -225,11 +197,6 @@ class Run:
         """Return the checkpoints that could not be written yet, with the reasons."""
         return self._writer.unwritten
 
-    @property
-    def remarks(self) -> Sequence[str]:
-        """Return notes about the opened worktree, one sentence each."""
-        return self._remarks
-
     def phase(
         self,
         name: str,
@@ -238,16 +205,10 @@ class Run:
         inputs: Mapping[str, Any] | None = None,
         conduct: PhaseOptions = USUAL,
     ) -> Any:
-        """Carry out a phase unless it is complete; return the result of `work`.
+        """Carry out a phase unless it is complete; return the JSON value of `work`.
 
-        `work` gets the `inputs` by name, works in `path`, may change `state` and returns a JSON
-        value.
-
-        Raises:
-            Changed: the phase is complete but had other inputs.
-            PhaseBlocked: it crashed too often.
-            LeaseLost: another process drives the run now.
-            Exception: raised by `work`, after it was recorded.
+        Raises Changed (the phase is complete with other inputs), PhaseBlocked (it crashed too
+        often), LeaseLost, or what `work` raises, after it was recorded.
         """
 
         def action(_: Attempt) -> PhaseResult:
@@ -273,10 +234,7 @@ class Run:
         progress: Progress | None = None,
         errors: Sequence[str] | None = None,
     ) -> None:
-        """Record files and state within a phase; raise an error if the run must stop.
-
-        After a crash or failure, the next attempt starts with this state.
-        """
+        """Record files and state within a phase; raise an error if the run must stop."""
         with self._turn:
             self._session.milestone(
                 trigger=trigger, message=message, progress=progress, errors=errors
@@ -292,10 +250,7 @@ class Run:
             self._session.record_attempt("skipped", message=message)
 
     def redo(self, name: str, *, record: bool = False) -> None:
-        """Mark a phase and those completed after it as incomplete; keep files and state.
-
-        With `record`, record it at once; the name then ignores case, hyphens and underscores.
-        """
+        """Mark a phase and those after it as incomplete; `record` does it on disk at once."""
         with self._turn:
             require_text("name", name)
             session = self._session
@@ -323,8 +278,8 @@ class Run:
     def rewind(self, checkpoint: Checkpoint | str) -> None:
         """Return to an earlier checkpoint of this run: files, state and completed phases.
 
-        Records newer content first. Raises as `Store.read`, UsageError for another run's
-        checkpoint, or WorktreeError or CkptError.
+        Records newer content first. Raises as `Store.read`, or UsageError, WorktreeError or
+        CkptError.
         """
         with self._turn:
             target = checkpoint

@@ -118,11 +118,7 @@ class Writer:
         followed: bool = False,
         **details: Unpack[Details],
     ) -> None:
-        """Record a checkpoint after the pending ones; raise if it can never be written.
-
-        `capture` says that files may have changed. With `followed`, it waits to share the
-        transaction of the next checkpoint; else call `flush`.
-        """
+        """Record a checkpoint after the pending ones; if `followed`, with the next one."""
         details["run"] = self._run
         details.setdefault("id", self._store.new_id())
         details.setdefault("pipeline", self.pipeline)

@@ -112,10 +112,7 @@ def report(
     files: bool = False,
     checkpoint_id: str | None = None,
 ) -> Reported:
-    """Record a report durably; concurrent reports are applied one after the other.
-
-    `graph` names the steps of a new run. A repeated `checkpoint_id`, a UUIDv4, records nothing.
-    """
+    """Record a report durably; one with a recorded `checkpoint_id` records nothing."""
     if checkpoint_id is not None:
         recorded = _find_recorded(store, place, step_report, checkpoint_id)
         if recorded is not None:

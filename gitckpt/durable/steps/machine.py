@@ -43,10 +43,7 @@ _FRESH = {"status": records.NOT_STARTED, "started_at": None, "completed_at": Non
 
 
 def position(graph: Graph, state: StateTable) -> StepPosition:
-    """Return the step that a run is at.
-
-    A foreign state may name a step that passed or failed: the run is then at the one that follows.
-    """
+    """Return the step that a run is at; after a passed or failed one, what follows it."""
     loop = loop_of(state)
     current = loop.get("current_step")
     step = graph.find(current) or _step_of_status(graph, state, current)

@@ -273,11 +273,7 @@ class PlanTask:
 
 
 def tasks(text: str) -> list[PlanTask]:
-    """Return the tasks of a plan, in order.
-
-    A task is an item with brackets, or a heading `### Task 2.3: …` whose unnumbered items are
-    steps.
-    """
+    """Return the tasks of a plan: items with brackets, and headings `### Task 2.3: …`."""
     entries: list[PlanTask] = []
     indent, heading, fence = -1, -1, ""
     for number, line in enumerate(text.splitlines(), 1):

@@ -68,9 +68,8 @@ def document(graph: Graph, newest: Checkpoint, events: list[StepEvent] | None) -
 class Steps:
     """The steps of a run, for agents and scripts that gitckpt did not start.
 
-    Each report is one checkpoint. The run is `run` (an id or a prefix), that of CKPT_RUN, that of
-    the worktree, or that of the track; the first report starts one for a new track. Until then,
-    other methods raise NotFoundError. Raises UsageError, NotFoundError or AmbiguousError.
+    The run is `run` (an id or a prefix), that of CKPT_RUN, of the worktree, or of the track. The
+    first report starts one for a new track; until then, other methods raise NotFoundError.
     """
 
     def __init__(self, store: Store, *, run: str | None = None, track: str | None = None) -> None:
@@ -93,16 +92,10 @@ class Steps:
         files: bool = False,
         checkpoint_id: str | None = None,
     ) -> Reported:
-        """Record a report of a step.
+        """Record a report of a step; a repeated `checkpoint_id` records nothing.
 
-        Its `commit` may be any rev, its `outputs` are relative to the current directory. `graph`
-        names the steps of a new run. A repeated `checkpoint_id` records nothing.
-
-        Raises:
-            UsageError, NotFoundError: the report is invalid, or names an unknown step, rev or
-                graph.
-            OutOfOrder, StepsBlocked: the run is at another step, or blocked.
-            LeaseLost: another process drives the run now.
+        `graph` names the steps of a new run. Raises UsageError, NotFoundError (step, rev or graph),
+        OutOfOrder, StepsBlocked or LeaseLost.
         """
         require("said", said, StepReport, "a StepReport")
         require_text("graph", graph, may_be_none=True)
@@ -148,10 +141,8 @@ class Steps:
     def next(self, *, plan: str | None = None, resume_from: str | None = None) -> NextStep:
         """Return the step and task that the run continues with.
 
-        `plan` is a path; by default a reported `plan.md`, the one at the top or the track's.
-        `resume_from` is a task that overrides plan and records.
-
-        Raises StepsBlocked, NotFoundError (file or task) or UsageError (the step has no tasks).
+        `resume_from` is a task that overrides plan and records. Raises StepsBlocked, NotFoundError
+        (file or task) or UsageError (the step has no tasks).
         """
         require_text("plan", plan, may_be_none=True)
         require_text("resume_from", resume_from, may_be_none=True)

@@ -18,8 +18,8 @@ from gitckpt.durable.agent import call
 from gitckpt.durable.agent.call import Agent, Answer
 from gitckpt.durable.agent.clients import words
 from gitckpt.durable.command.execution import DEADLINE, EXIT, CommandResult, Timeouts, last_line
-from gitckpt.durable.phases import agent as agents
 from gitckpt.durable.phases import command, options
+from gitckpt.durable.phases import command as agents
 from gitckpt.durable.pipeline.launch import RESUMED, Context
 from gitckpt.durable.run.attempts import AgentUnusable, DeadlineReached, PhaseFailed, PhaseResult
 from gitckpt.git.files import private_dirs
@@ -68,10 +68,7 @@ def default() -> str:
 def build(
     template: str, task: Assignment, failure: str, revision: str = "", resumed: str = ""
 ) -> str:
-    """Fill in a template, and return the prompt.
-
-    Without `$failure` in it, that text is appended. `resumed` is a note about an earlier attempt.
-    """
+    """Fill in a template, and return the prompt; by default, the failure ends it."""
     failed = ""
     if failure:
         failed = "\n## The tests failed\n\nMake them pass. This is their last output:\n\n"
@@ -154,9 +151,6 @@ class Documents:
                 administration.write_file(self._context.run.store.repository, path, data)
         except OSError as error:
             raise WorktreeError(f"cannot write {path}: {error.strerror}") from None
-
-
-# The autonomous loop; its memory is the table `loop` of the state.
 
 
 # Options of the loop.

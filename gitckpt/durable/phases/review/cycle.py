@@ -156,9 +156,6 @@ def _prior(findings: tuple[ReviewFinding, ...]) -> str:
     )
 
 
-# State machine of a review; a table in the run's state is its only memory.
-
-
 # Detect that coder and reviewer make no progress.
 
 _FIRST_CYCLE = 2  # the first one in which this can be detected
@@ -281,14 +278,6 @@ class Journal(Protocol):
     ) -> object: ...
 
     def check(self) -> None: ...
-
-
-class CommitAccess(Protocol):
-    def head(self) -> str: ...
-
-    def commit(self, task: str, cycle: int, title: str, suffix: str = "") -> str: ...
-
-    def relation(self, recorded: str) -> str: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -429,8 +418,7 @@ _CYCLE, _FIX = "cycle", "lint fix"
 class Review:
     """The review of one task, from its first or its recorded cycle to approval.
 
-    The coder works in one conversation, the reviewer always begins a new one. `file` adds findings
-    to a tracker; `refactor` returns the changed task, or None.
+    `file` adds findings to a tracker; `refactor` returns the changed task, or None.
     """
 
     def __init__(
@@ -438,7 +426,7 @@ class Review:
         journal: Journal,
         coder: AskableAgent,
         reviewer: AskableAgent,
-        commits: CommitAccess,
+        commits: Commits,
         options: ReviewOptions,
         *,
         tell: Callable[[str], None],

@@ -12,7 +12,7 @@ from gitckpt.durable.agent.call import Agent, Answer
 from gitckpt.durable.agent.clients import Client, words
 from gitckpt.durable.command.execution import DEADLINE, EXIT, CommandResult, Timeouts, last_line
 from gitckpt.durable.phases import command, options
-from gitckpt.durable.phases.agent import ShowLine, ask_patiently, require_installed
+from gitckpt.durable.phases.command import ShowLine, ask_patiently, require_installed
 from gitckpt.durable.phases.review import state as review_state
 from gitckpt.durable.phases.review.cycle import Commits, Reply, Review, ReviewOptions
 from gitckpt.durable.phases.review.state import CycleState, ReviewFinding

@@ -283,10 +283,7 @@ class CycleState:
         source: str = f"state.{KEY}",
         numbers: tuple[str, ...] = PHASES,
     ) -> CycleState:
-        """Parse a table, with or without `more`; `source` is its place, for errors.
-
-        `numbers` are the phases by number, for a table without the phase's name.
-        """
+        """Parse a table; `numbers` are the phases by number, if it has no name of a phase."""
         head, extra = _Table(table, source), _Table(table.get(MORE, {}), f"{source}.{MORE}")
         version = head.count("version", required=True)
         if version > VERSION:
