@@ -19,8 +19,6 @@ from gitckpt.model.errors import CkptError, UsageError
 from gitckpt.model.values import dataclass, field, replace
 from gitckpt.store import secrets
 
-# Readers of client output.
-
 LINE = 16 << 20  # a longer message, in bytes, counts as text
 _OBJECTS = (b'{"', b"[{")
 
@@ -264,8 +262,6 @@ class Transcript:
         self._file = open(self.path, "r+b", buffering=0)  # noqa: SIM115
         self._file.seek(0, os.SEEK_END)
 
-
-# Calls.
 
 PROMPT, LOG = "prompt", "agent.log"
 MAX_ARGUMENT = 100_000  # bytes of a prompt as an argument; systems allow 128 KiB for one

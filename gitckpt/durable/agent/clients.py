@@ -16,15 +16,12 @@ from gitckpt.model.values import dataclass, replace
 from gitckpt.store.config.file import Table, read_file
 from gitckpt.store.config.settings import AGENTS, FILE
 
-# Common parts.
-
 Message = Mapping[str, object]  # of a client, or a table in one
 
 KEPT = 1 << 20  # characters kept of a text: the last ones
 ERROR = 500  # characters shown of an error
 SESSION = "{session}"  # placeholder for the conversation id in the resume option of a client
-_SHOWN = 120
-_HIGHEST = 1_000_000_000
+_SHOWN, _HIGHEST = 120, 1_000_000_000
 _CONTROL = dict.fromkeys((*range(9), 11, 12, *range(14, 32), *range(127, 160)), "�") | {13: ""}
 # Tool inputs that describe its use, most specific first.
 _INPUT_KEYS = ("command", "file_path", "path", "pattern", "query", "url", "description", "prompt")
@@ -528,8 +525,6 @@ class PlainText:
         self._kept.add(text)
         return text
 
-
-# Clients: command, prompt, output format and resumption.
 
 PROMPTS = STDIN, ARGUMENT = ("stdin", "argument")  # standard input, or the last argument
 

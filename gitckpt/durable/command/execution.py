@@ -25,16 +25,11 @@ from gitckpt.model.values import dataclass
 
 EXIT, TIMEOUT, IDLE_TIMEOUT, DEADLINE = "exit", "timeout", "idle timeout", "deadline"
 TAIL_BYTES = 16 * 1024
-_SHOWN = 200
-_LAST_LINES = 8
+_SHOWN, _LAST_LINES = 200, 8
 _ERRORS = ("error:", "fatal:")
-_CHUNK = 65536
-_TICK = 1.0
-_LONG_IDLE = 2.0
+_CHUNK, _TICK, _LONG_IDLE = 65536, 1.0, 2.0
 # In `… > >(tee log)`, tee ends a moment after the shell and needs time to read everything.
-_LINGER = 0.1
-_LEFTOVER_GRACE = 0.5
-_DYING = 3.0
+_LINGER, _LEFTOVER_GRACE, _DYING = 0.1, 0.5, 3.0
 
 
 # Receives output; receives seconds; returns whether the last output counts as silence.

@@ -17,8 +17,7 @@ else:
     import _signal as signal  # importing `signal` is a third of the supervisor's start
 
 _SELF = "/proc/self/stat"
-_SHOWN = 60
-_CHUNK = 65536
+_SHOWN, _CHUNK = 60, 65536
 _ENDED = "ZX"
 _PS = ("ps", "-axEww") if sys.platform == "darwin" else ("ps", "axeww")
 _COLUMNS = ("-o", "pid=,ppid=,pgid=,stat=,lstart=,command=")

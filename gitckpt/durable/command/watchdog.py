@@ -31,9 +31,7 @@ WATCHDOG_VARIABLE = "CKPT_WATCHDOG"
 _VARIABLES = (RUN_VARIABLE, FENCE_VARIABLE, REPOSITORY_VARIABLE, WATCHDOG_VARIABLE)
 _PAUSE = 0.01
 _WATCHDOG_WAIT = supervisor.GRACE + 0.5
-_GRACE = 2.0
-_ENV_TAG_DYING = 3.0
-_SHOWN = 5
+_GRACE, _ENV_TAG_DYING, _SHOWN = 2.0, 3.0, 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,12 +136,7 @@ class _Scanner:
         return int(token) < self._tag.token if self._older else int(token) == self._tag.token
 
 
-# The driver's side of the supervisor, which starts and ends commands.
-
-
-_CHUNK = 65536
-_FIRST_FREE = 5
-_DYING = 3.0
+_CHUNK, _FIRST_FREE, _DYING = 65536, 5, 3.0
 _TICK = 1000
 _DEFAULT = (signal.SIGPIPE, signal.SIGXFSZ, signal.SIGCHLD)
 

@@ -211,9 +211,6 @@ def ask(context: Context, line: str, seconds: float, place: str) -> tuple[Comman
         return outcome, b""
 
 
-# Call an agent in place of a command, and map its failures to those of a run.
-
-
 # How often a call is repeated after its connection was lost.
 MOST_LOST = 5
 

@@ -71,8 +71,6 @@ def limit(name: str, text: str, default: float) -> float:
     return seconds
 
 
-# The first phases of a run with a plan: read it, and name the branch after it.
-
 PLAN = "plan"  # the input that names the plan
 
 _NOT_IN_SLUG = re.compile(r"[^a-z0-9-]+")

@@ -339,8 +339,6 @@ def _report_cycle(waiting: list[ParsedPhase]) -> list[str]:
     return cycle
 
 
-# Pipelines by name, and the presets.
-
 PRESETS = ("plan-to-pr", "rlm-act", "loop", "review")
 PRESET = "preset"  # source of a preset
 

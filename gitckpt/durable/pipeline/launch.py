@@ -145,9 +145,6 @@ def fill_placeholders(text: str, values: Texts) -> str:
     return filling.strip()
 
 
-# Inputs, start and comparison.
-
-
 @dataclass(frozen=True, slots=True)
 class RunInputs:
     inputs: Texts  # paths inside the worktree are relative to its top

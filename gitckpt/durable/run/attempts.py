@@ -309,8 +309,6 @@ def differing_inputs(old: Mapping[str, str], new: Mapping[str, str], kind: str) 
     return sentences
 
 
-# Conduct of a phase, retries and the result of an attempt.
-
 KEEP, RESET = "keep", "reset"
 # What a further attempt does with the files: keep them or reset them to the phase's start.
 ON_RESUME = (KEEP, RESET)

@@ -95,8 +95,6 @@ def _require_own_file(path: str, name: str, track: str) -> None:
     raise CkptError(problem, hint="move it away, or change mirror in gitckpt.toml")
 
 
-# Step graphs by name.
-
 SUPERPOWERS = "superpowers"  # the default graph
 _GRAPH_KEYS = ("description", "mirror", "steps", "aliases", "max_fix_cycles", "max_iterations")
 _STEP_KEYS: tuple[str, ...] = ("name", "on_pass", "on_fail", "agent", "optional")

@@ -270,9 +270,6 @@ def run_about(store: Checkpoints, track: str) -> str | None:
     return newest
 
 
-# History: all reports of a run, read from its checkpoints.
-
-
 @dataclass(frozen=True, slots=True)
 class StepEvent:
     """One report in the history of a run."""

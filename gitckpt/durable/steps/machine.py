@@ -327,8 +327,6 @@ def _blockers(state: StateTable) -> list[Any]:
     return value or []
 
 
-# The next step and, if it has tasks, the first open task of the plan.
-
 PLAN = "plan.md"
 _TRACKS = os.path.join("conductor", "tracks")
 _LARGEST = 16_000_000

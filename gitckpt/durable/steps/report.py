@@ -53,8 +53,6 @@ def task_id(text: str) -> str | None:
     return next(group.lower() for group in match.groups() if group) if match else None
 
 
-# Reports and records.
-
 START, PROGRESS, RESET = "start", "progress", "reset"
 PASS, FAIL, BLOCK, SKIP = "pass", "fail", "block", "skip"
 # Record key: tasks that were done before the first one was reported by name.

@@ -17,8 +17,6 @@ from gitckpt.model.checkpoint import Checkpoint, Progress
 from gitckpt.model.values import replace
 from gitckpt.store.store import Store, inside
 
-# The data of `git ckpt step show`.
-
 _PROGRESS = ("current_phase", "total_phases", "current_task", "tasks_completed", "tasks_total")
 
 
@@ -60,9 +58,6 @@ def document(graph: Graph, newest: Checkpoint, events: list[StepEvent] | None) -
             values = {name: getattr(event.progress or Progress(), name) for name in _PROGRESS}
             history.append({**plain, "errors": list(event.errors), "progress": values})
     return content
-
-
-# The public API.
 
 
 class Steps:

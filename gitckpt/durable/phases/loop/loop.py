@@ -31,9 +31,6 @@ from gitckpt.model.values import dataclass
 from gitckpt.store import secrets
 from gitckpt.store.runs import run_files
 
-# Build the prompt of the autonomous loop, and find the documents that it needs.
-
-
 # The placeholders that a template may contain after a `$`.
 NAMES = ("plan", "epic", "issues", "tests", "tracking", "failure")
 
@@ -100,9 +97,6 @@ def require_usable(template: str) -> None:
     raise PhaseFailed(f"cannot use the template of the prompt: {problem}", hint=hint)
 
 
-# The documents of a loop: the plan and the template.
-
-
 class Documents:
     """Finds plan and template in the worktree or among the input files of the run."""
 
@@ -152,8 +146,6 @@ class Documents:
         except OSError as error:
             raise WorktreeError(f"cannot write {path}: {error.strerror}") from None
 
-
-# Options of the loop.
 
 MAX_ITERATIONS = 100
 PAUSE, AGENT_TIMEOUT, TEST_TIMEOUT, TRACKER_TIMEOUT = 10.0, 3600.0, 300.0, 30.0  # seconds
@@ -207,8 +199,6 @@ def read(option: Callable[[str], str]) -> LoopOptions:
         max_budget=options.amount("max_budget", option("max_budget")),
     )
 
-
-# Status of the issues, from beads or from a command.
 
 # Statuses of a closed issue: beads has the first, older versions and users have the others.
 CLOSED = ("closed", "done", "complete", "tombstone")
@@ -269,8 +259,6 @@ def issue_command(line: str, call: Call) -> IssueStatus:
     return IssueStatus((), (), f"{line}: {how}{last_line(outcome.tail)}")
 
 
-# Tests of the project.
-
 _PYTEST = "pytest -v --tb=short"
 _MAKE = "make test"
 NONE = (
@@ -322,8 +310,6 @@ def run(line: str, call: Callable[[str], CommandResult], seconds: float) -> Test
         return TestResult(passed=False, output=output.lstrip())
     return TestResult(outcome.code == 0, secrets.masked(outcome.tail))
 
-
-# The loop: call the agent, check whether the work is done, test, repeat.
 
 # The next step: call the agent, check its result, or nothing.
 ASK, LOOK, DONE = "ask", "look", "done"

@@ -33,9 +33,6 @@ from gitckpt.model.checkpoint import Progress
 from gitckpt.model.values import dataclass, field, replace
 from gitckpt.store import secrets
 
-# Build the prompts of coder and reviewer.
-
-
 _FORMAT = """\
 Report each problem as a block of its own, with an empty line after it:
 
@@ -156,8 +153,6 @@ def _prior(findings: tuple[ReviewFinding, ...]) -> str:
     )
 
 
-# Detect that coder and reviewer make no progress.
-
 _FIRST_CYCLE = 2  # the first one in which this can be detected
 _THRESHOLD = 0.6
 _FILTER_WEIGHT, _OVERLAP_WEIGHT, _BURN_WEIGHT = 0.35, 0.40, 0.25
@@ -237,8 +232,6 @@ def likeness(first: str, second: str) -> float:
         else 1.0
     )
 
-
-# Inputs and result of a review.
 
 # Tells an agent the budget of its answer, in US dollars. The agent may ignore it.
 BUDGET_VARIABLE = "CKPT_BUDGET_USD"
@@ -337,8 +330,6 @@ class Diverged(ReviewFailed):
     """HEAD does not follow the commit of the recorded work."""
 
 
-# Commits of the worktree, one per cycle.
-
 SAME, ANCESTOR, DIVERGED, UNKNOWN = "same", "ancestor", "diverged", "unknown"
 
 _SUBJECT, _MAX_LINES = 72, 5
@@ -406,8 +397,6 @@ def _last_lines(result: Completed) -> str:
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     return "; ".join(lines[-_MAX_LINES:]) or f"exit code {result.code}"
 
-
-# The state machine.
 
 CODER, REVIEWER = "coder", "reviewer"
 

@@ -22,9 +22,6 @@ from gitckpt.model.errors import UsageError
 from gitckpt.model.values import dataclass, replace
 from gitckpt.store.runs import run_files
 
-# Create and find issues of beads (`bd`).
-
-
 _LONGEST_TITLE = 72
 
 # Runs a shell command; returns how it ended and its standard output.
@@ -81,9 +78,6 @@ class Beads:
             return json.loads(output) if output.strip() else None
         except (ValueError, RecursionError):
             raise TrackerFailed(f"bd {command} prints no JSON") from None
-
-
-# Run the review as a phase: its agents, commands and tracker, and task changes.
 
 
 # Timeouts of an answer, of the linter or a filter, and of the tracker, in seconds.

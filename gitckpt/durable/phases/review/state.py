@@ -14,8 +14,6 @@ from gitckpt.model.errors import InvalidCheckpoint, NewerCheckpoint
 from gitckpt.model.table import TableReader
 from gitckpt.model.values import dataclass, field, replace
 
-# Texts of agents and commands, fit for a state and a prompt.
-
 CUT = "... [truncated]"  # marks the place where a text was cut
 LONGEST = 100_000  # characters of an answer or an output in a state
 
@@ -47,8 +45,6 @@ def storable(text: str) -> str:
 def first_line(text: str, limit: int) -> str:
     return trim(trim(storable(text)).replace("\0", "").partition("\n")[0])[:limit]
 
-
-# Findings, and their status over the cycles.
 
 FOUND, FIXED, STILL_PRESENT, REGRESSED = "found", "fixed", "still_present", "regressed"
 STATUSES = (FOUND, FIXED, STILL_PRESENT, REGRESSED)
@@ -184,8 +180,6 @@ def _finding(block: list[str]) -> ReviewFinding:
             description.append(line)
     return ReviewFinding(_last(block, _SEVERITY) or MAJOR, trim(" ".join(description)))
 
-
-# The state of a review.
 
 D = TypeVar("D")
 
