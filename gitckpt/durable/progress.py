@@ -63,10 +63,8 @@ def _loop(loop: Mapping[str, Any]) -> list[Gauge]:
     closed, still_open = _listed(loop, "closed_issues"), _listed(loop, "open_issues")
     if closed or still_open:
         names = f", open: {_short_text(', '.join(map(str, still_open)))}" if still_open else ""
-        closed_count, total = len(closed), len(closed) + len(still_open)
-        result.append(
-            Gauge("issues", f"{closed_count} of {total} closed{names}", closed_count, total)
-        )
+        count, total = len(closed), len(closed) + len(still_open)
+        result.append(Gauge("issues", f"{count} of {total} closed{names}", count, total))
     return [*result, *_spent(_amount(loop, "cost_usd"), _amount(loop, "max_budget_usd"))]
 
 

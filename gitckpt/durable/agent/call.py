@@ -203,8 +203,7 @@ def set_aside(path: str) -> None:
 
 
 def _cannot_keep(content: str, path: str, error: OSError) -> CkptError:
-    problem = f"cannot keep {content} in {path}: {error.strerror}"
-    return CkptError(problem, hint="free disk space: df")
+    return CkptError(f"cannot keep {content} in {path}: {error.strerror}", hint="free space: df")
 
 
 class Transcript:
@@ -487,10 +486,8 @@ def classify(answer: Answer, now: float) -> Failure | None:
         return Failure(FATAL)
     # The last HTTP status that the client reports as its error. Other lines may be about the
     # agent's work, such as a 404 of a server that it tests.
-    output_statuses = [
-        status for status in _STATUS.findall(output) if status in ("401", "429", "529")
-    ]
-    status = next(reversed(_STATUS.findall(error) or output_statuses), None)
+    statuses = [status for status in _STATUS.findall(output) if status in ("401", "429", "529")]
+    status = next(reversed(_STATUS.findall(error) or statuses), None)
     if status not in _REFUSED and _LIMITED.search(output):
         return Failure(LIMITED, _find_wait(output, now))
     if worked:

@@ -270,10 +270,8 @@ class Claude(Dialect):
         self.text = text_of(message, "result") or self.text
         if self.is_error:
             listed = "; ".join(filter(None, map(clean_text, as_list(message.get("errors")))))
-            subtype_text = _ERRORS.get(subtype) or (subtype if subtype.startswith("error") else "")
-            self.error = (
-                one_line(listed or text_of(message, "result") or subtype_text, ERROR) or None
-            )
+            type_text = _ERRORS.get(subtype) or (subtype if subtype.startswith("error") else "")
+            self.error = one_line(listed or text_of(message, "result") or type_text, ERROR) or None
         denied = "".join(f"not allowed: {action}\n" for action in self.denied)
         return (end_line(self.text) if self.text != old_text else "") + denied
 

@@ -108,10 +108,8 @@ class _Scanner:
             return _Leftovers([], [])
         processes = process_tree.table()
         repository = self._tag.repository
-        known_tools = self._tool_starts.items()
-        tools = {
-            pid for pid, start in known_tools if pid in processes and processes[pid].start == start
-        }
+        pairs = self._tool_starts.items()
+        tools = {pid for pid, start in pairs if pid in processes and processes[pid].start == start}
         drivers: dict[int, str] = {}
         for pid in tagged & processes.keys():
             variables = process_tree.variables(processes[pid], _VARIABLES)

@@ -68,8 +68,7 @@ def _ask_agent(context: Context) -> PhaseResult:
 
 def _require_plan(run_inputs: RunInputs, _: Callable[[str], str]) -> None:
     if not run_inputs.inputs.get(PLAN):
-        hint = "name it: git ckpt run PLAN.md, or -i plan=PLAN.md"
-        raise UsageError("there is no plan", hint=hint)
+        raise UsageError("there is no plan", hint="name it: git ckpt run PLAN, or -i plan=PLAN")
 
 
 def _require_loop(run_inputs: RunInputs, option: Callable[[str], str]) -> None:
@@ -203,16 +202,14 @@ def list_commands(store: Checkpoints, checkpoint: Checkpoint) -> list[str]:
         definition = pipelines.read(pipelines.path_in(store.repository), pipeline.name, OPTIONS)
     except CkptError as error:
         return [f"unknown: {error.message}"]
-    remaining = [phase for phase in definition.phases if phase.name not in pipeline.completed]
-    texts = [phase.run if phase.run is not None else str(phase.use) for phase in remaining]
-    commands = [
-        f"{phase.name}: {_shorten(text)}" for phase, text in zip(remaining, texts, strict=True)
-    ]
-    if any(command.endswith(_CUT) for command in commands):
+    phases = [phase for phase in definition.phases if phase.name not in pipeline.completed]
+    texts = [phase.run if phase.run is not None else str(phase.use) for phase in phases]
+    lines = [f"{phase.name}: {_shorten(text)}" for phase, text in zip(phases, texts, strict=True)]
+    if any(command.endswith(_CUT) for command in lines):
         is_preset = definition.source == pipelines.PRESET
         show = f"git ckpt run --print {definition.name}" if is_preset else definition.source
-        commands.append(f"in full: {show}")
-    return commands
+        lines.append(f"in full: {show}")
+    return lines
 
 
 def _shorten(text: str) -> str:
@@ -236,8 +233,11 @@ def placeholder_values(
     return {**plain(newest.state), **definition.inputs, **run_inputs, **inputs}
 
 
-def approve_agents(repository: Repository, called: Iterable[Client]) -> None:
+def approve_agents(
+    repository: Repository, definition: PipelineDefinition, values: Texts, clients: Clients
+) -> None:
     """Record on this machine the agents that a person started or accepted a run with."""
+    called = called_clients(definition, values, clients)
     if new := {_digest(client) for client in called} - settings.approved(repository):
         settings.note(repository, new)
 
@@ -479,9 +479,7 @@ class Driver:
         new = [first[path] for path in sorted(first) if path not in self._reported_suspects]
         if new:
             self._reported_suspects.update(first)
-            places = first_of(
-                [f"{suspect.path}:{suspect.line} ({suspect.rule})" for suspect in new], 3
-            )
+            places = first_of([f"{hit.path}:{hit.line} ({hit.rule})" for hit in new], 3)
             advice = f"if it is not one: git ckpt allow --secret {new[0].digest}"
             self._observer.warn(f"captured what looks like a secret: {places}; {advice}")
 

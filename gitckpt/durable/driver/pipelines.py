@@ -106,9 +106,7 @@ class Pipelines:
             values = {**definition.inputs, **plan.given.inputs}
             clients = self._clients(definition)
             driver.require_installed(definition, plan.skipped, values, clients)
-            driver.approve_agents(
-                self._store.repository, driver.called_clients(definition, values, clients)
-            )
+            driver.approve_agents(self._store.repository, definition, values, clients)
             how: Any = {"base": base, "key": key, "timeout": wishes.get("timeout")}
             subject = about or name
             first = launch.start(self._store, definition, plan.given, subject, autonomy=mode, **how)
@@ -204,8 +202,7 @@ class Pipelines:
         newest = self._store.heads.read(run)
         name = newest.pipeline.name if newest.pipeline is not None else None
         if status == runstate.COMPLETE or name != "review":
-            hint = "list the runs: git ckpt runs"
-            raise UsageError(f"run {run} is not an open review", hint=hint)
+            raise UsageError(f"run {run} is not an open review", hint="see: git ckpt runs")
         review.refactor(run_files.of_run(self._store.repository, run).path, task)
 
     def _file(self) -> str:
@@ -248,9 +245,7 @@ class Pipelines:
                 self._clients(definition),
                 driver.placeholder_values(run.newest, definition, {}),
             )
-            driver.approve_agents(
-                self._store.repository, driver.called_clients(definition, values, clients)
-            )
+            driver.approve_agents(self._store.repository, definition, values, clients)
             result = Driver(run, definition, self._observer, skips, clients).drive()
             if result.is_complete:
                 run.finish()

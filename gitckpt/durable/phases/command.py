@@ -7,7 +7,7 @@ import json
 import os
 import re
 import shlex
-from collections.abc import Callable, Mapping, MutableMapping
+from collections.abc import Callable, MutableMapping
 from typing import Any
 
 from gitckpt.durable.agent import call as failure
@@ -231,8 +231,7 @@ def call_agent(context: Context) -> PhaseResult:
         raise PhaseFailed(error.message, hint=error.hint) from None
     path = context.option("prompt")
     if not path:
-        message = f"phase {phase.name!r} has no prompt"
-        raise PhaseFailed(message, hint='name a file: prompt = "PATH"')
+        raise PhaseFailed(f"phase {phase.name!r} has no prompt", hint='set prompt = "PATH"')
     prompt = context.content(path, "the prompt").decode("utf-8", "replace")
     env, directory = context.environment(), os.path.join(run.files.path, "agent")
     require_installed(client, env, run)
@@ -255,9 +254,7 @@ def call_agent(context: Context) -> PhaseResult:
     return PhaseResult(values or None, answer.code, answer.tail)
 
 
-def require_installed(
-    client: Client, env: Mapping[str, str], run: Session, role: str = "agent"
-) -> None:
+def require_installed(client: Client, env: Texts, run: Session, role: str = "agent") -> None:
     """Raise `AgentUnusable` if the client of an input (`role`) is not installed."""
     missing = client.missing(env, run.path)
     if missing is not None:

@@ -180,13 +180,11 @@ def parse(
     return ConfigFile(text, path).each(PIPELINES, "pipeline", parse_one)
 
 
-def _parse_pipeline(
-    name: str, table: Table, known_steps: KnownSteps, source: str
-) -> PipelineDefinition:
+def _parse_pipeline(name: str, table: Table, steps: KnownSteps, source: str) -> PipelineDefinition:
     table.only(_PIPELINE_KEYS)
     inputs = table.inputs("inputs")
     tables = table.tables("phases", "phase")
-    phases = [(inner, _parse_phase(inner, known_steps, inputs)) for inner in tables]
+    phases = [(inner, _parse_phase(inner, steps, inputs)) for inner in tables]
     if table.values.get("phases", []) == []:
         hint = f"add [[pipelines.{name}.phases]] with name and run"
         table.complain(f"{table.label} has no phases", hint=hint)

@@ -256,10 +256,10 @@ def update_pipeline(
 ) -> Pipeline:
     """Return the pipeline record from now on; raise `Changed` unless `accept`."""
     newest = run.writer.newest
-    old_pipeline = newest.pipeline or Pipeline()
-    changed = pipeline.changes(old_pipeline.definition, definition.digest())
+    record = newest.pipeline or Pipeline()
+    changed = pipeline.changes(record.definition, definition.digest())
     contents = _present_contents(store, newest, definition, accept=accept)
-    digests, recorded = RunInputs({}, contents).digests, old_pipeline.contents
+    digests, recorded = RunInputs({}, contents).digests, record.contents
     old_digests = {name: recorded[name] for name in digests if name in recorded}
     changed += attempts.differing_inputs(old_digests, digests, "input")
     if accept:
@@ -267,9 +267,7 @@ def update_pipeline(
         present = RunInputs({}, _copies(run, {**recorded, **digests}, definition)).digests
         phases = tuple(phase.name for phase in definition.phases)
         recorded = {**recorded, **digests, **present}
-        return replace(
-            old_pipeline, phases=phases, definition=definition.digest(), contents=recorded
-        )
+        return replace(record, phases=phases, definition=definition.digest(), contents=recorded)
     if changed:
         raise Changed(run.id, changed)
     # Stored copies may be masked: replace those of the same file.
@@ -279,7 +277,7 @@ def update_pipeline(
         if not is_same or stored.get(name) != secrets.masked_copies(store.repository, data):
             del contents[name]
     run.files.keep(contents)
-    return old_pipeline
+    return record
 
 
 def _present_contents(

@@ -32,7 +32,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from gitckpt.store.records.draft import Details
 
-
 # Seconds to wait for another holder: a git whose driver was killed ends soon.
 PATIENCE = 5.0
 
@@ -251,14 +250,10 @@ class Writer:
         state = self._with_steps(first)
         if first.capture or not self._has_written:
             self._refresh_index()
-            checkpoint = self._store.save(first.label, state, beside=self._files, **how)
+            newest = self._store.save(first.label, state, beside=self._files, **how)
         else:
-            checkpoint = self._store.record(
-                first.label, state, worktree=self.newest.worktree, **how
-            )
-        self._adopt(
-            [checkpoint, *([then.made] if then is not None and then.made is not None else [])]
-        )
+            newest = self._store.record(first.label, state, worktree=self.newest.worktree, **how)
+        self._adopt([newest, *([then.made] if then is not None and then.made is not None else [])])
 
     def _with_steps(self, pending: _Pending) -> Mapping[str, Any]:
         rewinds = pending.details.get("rewound_to")

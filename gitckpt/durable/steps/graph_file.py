@@ -154,8 +154,7 @@ def _graph(name: str, table: Table) -> Graph:
         return replace(preset(), mirror=mirror)  # with the preset's steps
     tables = table.tables("steps", "step")
     if not tables:
-        hint = f"add [[steps.{name}.steps]] with a name"
-        table.complain(f"{table.label} has no steps", "steps", hint=hint)
+        table.complain(f"{table.label} has no steps", "steps", hint=f"add [[steps.{name}.steps]]")
     names = [step_table.name(_RESERVED) for step_table in tables]
     by_name = zip(names, tables, strict=True)
     required = [name for name, inner in by_name if inner.values.get("optional") is not True]

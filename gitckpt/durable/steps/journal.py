@@ -135,8 +135,7 @@ def _find_recorded(
     store: Checkpoints, place: ReportPlace, step_report: StepReport, checkpoint_id: str
 ) -> Reported | None:
     if not ids.is_id(checkpoint_id):
-        problem = f"{checkpoint_id!r:.60} is not a UUID version 4"
-        raise UsageError(problem, hint="make one: uuidgen --random")
+        raise UsageError(f"{checkpoint_id!r:.60} is no UUIDv4", hint="run: uuidgen --random")
     if store.refs.read(ref_names.CHECKPOINTS + checkpoint_id) is None:
         return None
     checkpoint = store.read_own(checkpoint_id)
@@ -255,8 +254,7 @@ def _is_over(store: Checkpoints, run: str) -> bool:
 def run_about(store: Checkpoints, track: str) -> str | None:
     """Return the newest open run of a track, or else the newest one; or None."""
     if not track.strip() or not track.isprintable():
-        hint = "write it on one line: --track add-login"
-        raise UsageError(f"{track!r} is not a track name", hint=hint)
+        raise UsageError(f"{track!r} is not a track name", hint="such as --track add-login")
     slug = ids.slug(track)
     newest = None
     for run in sorted(store.index.runs(), reverse=True):

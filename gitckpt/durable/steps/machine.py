@@ -54,9 +54,7 @@ def position(graph: Graph, state: StateTable) -> StepPosition:
         return StepPosition(COMPLETE, records.PASSED)
     if records.BLOCKED in (status, records.status_of(current)):
         active = active_blockers(state)
-        step_blockers = [
-            blocker for blocker in active if graph.find(blocker.get("blocked_step")) is step
-        ]
+        step_blockers = [item for item in active if graph.find(item.get("blocked_step")) is step]
         reasons = tuple(str(blocker.get("description", "")) for blocker in step_blockers or active)
         status = records.BLOCKED if active else records.NOT_STARTED
         return StepPosition(step.name, status, reasons=reasons)
@@ -81,9 +79,7 @@ def _step_of_status(graph: Graph, state: StateTable, text: object) -> StepDefini
 
 def active_blockers(state: StateTable) -> list[StateTable]:
     blockers = [blocker for blocker in _blockers(state) if isinstance(blocker, Mapping)]
-    return [
-        blocker for blocker in blockers if str(blocker.get("status", "")).upper() == records.ACTIVE
-    ]
+    return [item for item in blockers if str(item.get("status", "")).upper() == records.ACTIVE]
 
 
 def loop_of(state: StateTable) -> StateTable:
@@ -304,9 +300,7 @@ def _record_key(graph: Graph, step_records: StateTable, step: str) -> str:
     # Other tools may store a record under an alias.
     if step in step_records:
         return step
-    names = {
-        key: graph_step.name for key in step_records if (graph_step := graph.find(key)) is not None
-    }
+    names = {key: entry.name for key in step_records if (entry := graph.find(key)) is not None}
     return next((key for key, name in names.items() if name == step), step)
 
 
@@ -380,10 +374,8 @@ def next_of(
         task = records.first_open(tasks)
         remarks += _disagreements(record_of(graph, state, current.step), tasks, task, plan_name)
     if task is None:
-        message = (
-            f"all tasks of {plan_name} are done: git ckpt step pass {shell_word(current.step)}"
-        )
-        remarks.append(message if tasks else f"{plan_name} has no tasks")
+        text = f"all tasks of {plan_name} are done: git ckpt step pass {shell_word(current.step)}"
+        remarks.append(text if tasks else f"{plan_name} has no tasks")
         return NextStep(current.step, current.status, plan=plan_name, remarks=tuple(remarks))
     if task.mark == records.STUCK:
         remarks.append(f"task {task.name} is marked as blocked in {plan_name}, line {task.line}")

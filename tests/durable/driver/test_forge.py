@@ -323,7 +323,7 @@ class TestFailures:
         assert project.runs() == []
 
     def test_no_plan_at_all(self, project: Stage) -> None:
-        hint = "hint: name it: git ckpt run PLAN.md, or -i plan=PLAN.md"
+        hint = "hint: name it: git ckpt run PLAN, or -i plan=PLAN"
         assert project.ckpt("run", "plan-to-pr") == (2, "", f"error: there is no plan\n{hint}\n")
         assert project.runs() == []
 

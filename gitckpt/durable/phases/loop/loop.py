@@ -62,9 +62,7 @@ def default() -> str:
         return file.read()
 
 
-def build(
-    template: str, task: Assignment, failure: str, revision: str = "", resumed: str = ""
-) -> str:
+def build(template: str, task: Assignment, failure: str, revision: str = "", note: str = "") -> str:
     """Fill in a template, and return the prompt; by default, the failure ends it."""
     failed = ""
     if failure:
@@ -72,8 +70,8 @@ def build(
         failed += f"```\n{failure.strip()}\n```\n"
     if revision:
         failed = f"\n## To be revised\n\n{revision.strip()}\n{failed}"
-    if resumed:
-        failed = f"\n## Resumed\n\n{resumed}\n{failed}"
+    if note:
+        failed = f"\n## Resumed\n\n{note}\n{failed}"
     lines = "".join(f"- Phase {number}: `{issue}`\n" for number, issue in enumerate(task.issues, 1))
     values = {"plan": task.plan, "failure": failed}
     values["epic"] = f"\n**Epic**: `{task.epic}`\n" if task.epic else ""
@@ -547,8 +545,7 @@ class Loop:
         if self._options.issues and not shutil.which(
             options.BD, path=self._env.get("PATH", os.defpath)
         ):
-            hint = "install beads, or use another tracker: --done COMMAND"
-            raise PhaseFailed("bd is not installed", hint=hint)
+            raise PhaseFailed("bd is not installed", hint="install beads, or use --done COMMAND")
 
     def _fail(self, text: str) -> None:
         self._memory["failures"] = [*self._memory["failures"], text][-_KEPT_FAILURES:]

@@ -191,10 +191,8 @@ class StruggleSigns:
 def signs(state: CycleState) -> StruggleSigns:
     if state.cycle < _FIRST_CYCLE:
         return StruggleSigns()
-    earlier = [finding for finding in state.all_findings if finding.cycle < state.cycle]
-    return StruggleSigns(
-        repeats(state.filter_history), overlap(state.findings, earlier), burn(state)
-    )
+    prior = [finding for finding in state.all_findings if finding.cycle < state.cycle]
+    return StruggleSigns(repeats(state.filter_history), overlap(state.findings, prior), burn(state))
 
 
 def struggle_reason(state: CycleState) -> str:
@@ -210,10 +208,8 @@ def repeats(history: Sequence[str]) -> int:
 def overlap(current: Sequence[ReviewFinding], earlier: Iterable[ReviewFinding]) -> float:
     old_texts = [finding.description for finding in earlier]
     texts = [finding.description for finding in current]
-    similar = sum(
-        any(likeness(text, old_text) >= _SAME for old_text in old_texts) for text in texts
-    )
-    return similar / len(texts) if texts else 0.0
+    count = sum(any(likeness(text, old_text) >= _SAME for old_text in old_texts) for text in texts)
+    return count / len(texts) if texts else 0.0
 
 
 def burn(state: CycleState) -> float:
@@ -261,14 +257,8 @@ class Journal(Protocol):
     @property
     def id(self) -> str: ...
 
-    def milestone(
-        self,
-        *,
-        trigger: str = "review",
-        message: str | None = None,
-        progress: Progress | None = None,
-        errors: Sequence[str] = (),
-    ) -> object: ...
+    @property
+    def milestone(self) -> Callable[..., object]: ...  # as `Session.milestone`
 
     def check(self) -> None: ...
 

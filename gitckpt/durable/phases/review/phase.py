@@ -85,7 +85,7 @@ AGENT_TIMEOUT, CHECK_TIMEOUT, TRACKER_TIMEOUT = 3600.0, 600.0, 30.0
 
 _LONGEST_DESCRIPTION = 3000  # characters of a finding's description in the tracker
 _FORCE = "force"
-_REFACTORING = "refactoring"  # a file of the run with the changed task
+_NEW_TASK = "refactoring"  # a file of the run with the changed task
 
 
 def carry_out(context: Context) -> PhaseResult:
@@ -132,8 +132,7 @@ def read(option: Callable[[str], str]) -> ReviewOptions:
     for line in filter(None, map(str.strip, option("filters").splitlines())):
         name, equals, command = line.partition("=")
         if not equals or not name.strip() or not command.strip():
-            hint = "write NAME=COMMAND, such as tests='make test'"
-            raise UsageError(f"{line!r:.100} is no filter", hint=hint)
+            raise UsageError(f"{line!r:.100} is no filter", hint="write NAME=COMMAND")
         filters[name.strip()] = command.strip()
     if option("epic"):
         options.require_issue(option("epic"))
@@ -154,14 +153,12 @@ def read(option: Callable[[str], str]) -> ReviewOptions:
 
 def refactor(directory: str, task: str) -> None:
     run_files.make_directory(directory)
-    run_files.replace_file(os.path.join(directory, _REFACTORING), task.encode("utf-8", "replace"))
+    run_files.replace_file(os.path.join(directory, _NEW_TASK), task.encode("utf-8", "replace"))
 
 
 def _changed_task(directory: str) -> str | None:
     try:
-        with open(
-            os.path.join(directory, _REFACTORING), encoding="utf-8", errors="replace"
-        ) as file:
+        with open(os.path.join(directory, _NEW_TASK), encoding="utf-8", errors="replace") as file:
             return file.read()
     except OSError:
         return None
