@@ -145,7 +145,6 @@ def end_line(text: str) -> str:
 
 
 def words(text: str) -> str:
-    """Return a part of a text without colors and control characters."""
     return strip_colors(text).translate(_CONTROL)
 
 
@@ -198,8 +197,6 @@ def failure(output: str) -> str | None:
     is_last = bool(failures) and _USAGE.search(output, failures[-1].end()) is None
     return failures[-1][1] if is_last else None
 
-
-# Claude Code: `--output-format json` and `stream-json`.
 
 _KINDS = ("system", "assistant", "user", "result", "stream_event")
 _ERRORS = {
@@ -291,8 +288,6 @@ def _block(block: Message) -> str:
     return end_line(text_of(block, "text")) if block.get("type") == "text" else ""
 
 
-# Codex: `codex exec --json`.
-
 _CODEX_KINDS = ("thread.", "turn.", "item.")
 _CODEX_TOKENS = {"input_tokens": "input", "output_tokens": "output"}
 _CODEX_TOKENS |= {"cached_input_tokens": "cached"}
@@ -361,8 +356,6 @@ class Codex(Dialect):
 def _error_line(message: Message) -> str:
     return end_line(f"error: {one_line(clean_text(message.get('message')), ERROR)}")
 
-
-# Gemini CLI: `--output-format json` and `stream-json`.
 
 _GEMINI_TOKENS = {"prompt": "input", "candidates": "output", "thoughts": "output"}
 _GEMINI_TOKENS |= {"cached": "cached"}
@@ -438,8 +431,6 @@ class Gemini(Dialect):
         text = one_line(text_of(as_table(error), "message"), ERROR) if failed else ""
         self.error = text or None
 
-
-# opencode: `run --format json`.
 
 _OPENCODE_KINDS = ("text", "tool_use", "tool", "step_start", "step_finish", "error", "reasoning")
 

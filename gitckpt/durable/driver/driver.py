@@ -194,7 +194,6 @@ _CUT = ", cut)"
 
 
 def list_commands(store: Checkpoints, checkpoint: Checkpoint) -> list[str]:
-    """Return the commands that remain, by the pipeline of the same name here."""
     pipeline = checkpoint.pipeline
     if pipeline is None or pipeline.name is None:
         return []

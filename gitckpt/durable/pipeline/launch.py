@@ -52,7 +52,6 @@ class Context:
     announce: Callable[[str], None] = lambda _: None  # gets a line to show before an action
 
     def inputs(self) -> dict[str, str]:
-        """Return the inputs of the run; for files, the paths of their copies."""
         contents = self.run.pipeline.contents
         files = self.definition.files
         copies = {name: self.copy_of(name) if name in contents else "" for name in files}

@@ -179,7 +179,6 @@ class Autosaver:
             self._saved = _content(self._session.writer.newest)
 
     def close(self) -> None:
-        """Close the store; call it after the thread has ended."""
         if self._store is not None:
             self._store.close()
 
@@ -216,8 +215,6 @@ class Autosaver:
 def _content(checkpoint: Checkpoint) -> tuple[str, str | None]:
     return checkpoint.git_sha, checkpoint.tree
 
-
-# The next attempt at a phase, from the last one in the newest checkpoint. Pure.
 
 FAILED, BLOCKED, PARTIAL, COMPLETE = "failed", "blocked", "partial", "complete"
 
@@ -540,7 +537,6 @@ class Session:
             self._opening.close()
 
     def check(self) -> None:
-        """Raise Cancelled, DeadlineReached or LeaseLost if the run must stop."""
         self.hold.check()
         if self.hold.lease.cancelled:
             hint = f"to continue: git ckpt resume {self.id}"

@@ -10,7 +10,7 @@ from typing import Any, TypedDict, Unpack
 
 from gitckpt.durable.command.watchdog import EnvTag, end_leftovers
 from gitckpt.durable.run import rewind
-from gitckpt.durable.run.writer import FilesLock
+from gitckpt.durable.run.writer import lock_files
 from gitckpt.git.contents import unfiltered
 from gitckpt.git.repository import Repository
 from gitckpt.git.worktree import administration
@@ -136,7 +136,7 @@ def reopen(store: Checkpoints, run: str, **how: Unpack[OpenOptions]) -> Opening:
         # The scan takes 1 ms for 100 processes.
         tag = EnvTag(run, hold.lease.token, source.common_dir)
         ended = [] if hold.is_first else end_leftovers(tag)
-        with FilesLock(source, hold):
+        with lock_files(source, hold):
             opened = resumption.resume(store, newest, how.get("directory"), is_driven=True)
             if opened.unfiltered:  # an agent would take unfiltered files for real content
                 raise unfiltered.failure(opened.unfiltered, f"git ckpt resume {run}")

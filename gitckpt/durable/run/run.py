@@ -9,8 +9,9 @@ A complete phase returns its recorded result.
 
 from __future__ import annotations
 
+import contextlib
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Self, Unpack
 
 from gitckpt.durable.run import attempts, rewind
@@ -34,22 +35,6 @@ from gitckpt.store.runs import trust
 from gitckpt.store.store import Store, inside
 
 
-class _Turn:
-    # Another thread gets an error at once: waiting would hide that phases have an order.
-    def __init__(self, run: str) -> None:
-        self._run = run
-        self._lock = threading.RLock()  # reentrant: a phase may call methods of its run
-
-    def __enter__(self) -> None:
-        if not self._lock.acquire(blocking=False):
-            message = f"another thread uses run {self._run}: phases of a run cannot run in parallel"
-            hint = "call them from one thread, or start a run for each thread"
-            raise UsageError(message, hint=hint)
-
-    def __exit__(self, *_: object) -> None:
-        self._lock.release()
-
-
 class Run:
     """A run that this process drives until `close`; a `with` block completes it."""
 
@@ -59,7 +44,8 @@ class Run:
         self.path = session.path  # the top of the worktree
         self.store = Store(session.store)  # opened in the worktree; `close` closes it
         self.remarks = remarks  # notes about the opened worktree, one sentence each
-        self._pauses, self._turn = False, _Turn(session.id)
+        self._pauses = False
+        self._lock = threading.RLock()  # reentrant: a phase may call methods of its run
 
     @classmethod
     def start(
@@ -144,7 +130,7 @@ class Run:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        with self._turn:
+        with self._take_turn():
             try:
                 if kind is None and not self._pauses:
                     self.finish()
@@ -155,16 +141,16 @@ class Run:
 
     def close(self) -> None:
         """Release the lease; an incomplete run can be resumed."""
-        with self._turn:
+        with self._take_turn():
             self._session.close()
 
     def pause(self) -> None:
         """Leave the run incomplete at the end of the `with` block."""
-        with self._turn:
+        with self._take_turn():
             self._pauses = True
 
     def finish(self) -> None:
-        with self._turn:
+        with self._take_turn():
             self._writer.write(ref_names.RUN_COMPLETE, self.state, trigger=PHASE)
 
     @property
@@ -175,7 +161,7 @@ class Run:
     @state.setter
     def state(self, state: dict[str, Any]) -> None:
         require("state", state, dict, "a dict of names to values")
-        with self._turn:
+        with self._take_turn():
             self._session.state = state
 
     @property
@@ -219,7 +205,7 @@ class Run:
                 raise must_not_be_async("work", work)
             return PhaseResult(result)
 
-        with self._turn:
+        with self._take_turn():
             require_callable("work", work)
             require("conduct", conduct, PhaseOptions, "a PhaseOptions")
             values = mapping("inputs", inputs)
@@ -235,14 +221,14 @@ class Run:
         errors: Sequence[str] | None = None,
     ) -> None:
         """Record files and state within a phase; raise an error if the run must stop."""
-        with self._turn:
+        with self._take_turn():
             self._session.milestone(
                 trigger=trigger, message=message, progress=progress, errors=errors
             )
 
     def skip(self, name: str, result: Any = None, *, message: str | None = None) -> None:
         """Record that a phase is not needed; `message` is the reason, in one line."""
-        with self._turn:
+        with self._take_turn():
             attempts.require_name(name)
             number = self._session.attempts.attempts_at(name) + 1
             value = attempts.to_json(result)
@@ -251,7 +237,7 @@ class Run:
 
     def redo(self, name: str, *, record: bool = False) -> None:
         """Mark a phase and those after it as incomplete; `record` does it on disk at once."""
-        with self._turn:
+        with self._take_turn():
             require_text("name", name)
             session = self._session
             if record:
@@ -267,7 +253,7 @@ class Run:
 
     def restart(self, name: str) -> None:
         """Redo a phase with the files and state of its beginning."""
-        with self._turn:
+        with self._take_turn():
             require_text("name", name)
             began = self._session.attempts.began_first(name)
             if began is not None:
@@ -281,7 +267,7 @@ class Run:
         Records newer content first. Raises as `Store.read`, or UsageError, WorktreeError or
         CkptError.
         """
-        with self._turn:
+        with self._take_turn():
             target = checkpoint
             if not isinstance(target, Checkpoint):
                 target = self._session.store.read(target)
@@ -315,6 +301,18 @@ class Run:
     def wait(self, seconds: float) -> None:
         """Wait a number of seconds; raise an error as `check` if the run must stop."""
         self._session.wait(seconds)
+
+    @contextlib.contextmanager
+    def _take_turn(self) -> Iterator[None]:
+        # Another thread gets an error at once: waiting would hide that phases have an order.
+        if not self._lock.acquire(blocking=False):
+            message = f"another thread uses run {self.id}: phases of a run cannot run in parallel"
+            hint = "call them from one thread, or start a run for each thread"
+            raise UsageError(message, hint=hint)
+        try:
+            yield
+        finally:
+            self._lock.release()
 
     def _record_rewind(self, completed: Mapping[str, str], **details: Any) -> None:
         pipeline = replace(self._writer.pipeline, completed=dict(completed))

@@ -6,7 +6,7 @@ import contextlib
 import copy
 import os
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, Unpack
 
 from gitckpt.durable.command import process_tree
@@ -38,25 +38,19 @@ PATIENCE = 5.0
 _NAMED = 3
 
 
-class FilesLock:
-    """Excludes other processes from a run's files, or raises BusyError or LeaseLost."""
-
-    def __init__(self, repository: Repository, hold: Hold) -> None:
-        name = ref_names.FILES_LOCK.format(hold.lease.run)
-        self._path = os.path.join(repository.make_private_dir(), name)
-        self._lock, self._hold = Lock(self._path, PATIENCE, is_inherited=True), hold
-
-    def __enter__(self) -> None:
-        if not self._lock.acquire() and self._lock.is_taken:  # ignore a file system without locks
-            raise _busy(self._hold.lease.run, self._path)
-        try:
-            self._hold.check()
-        except BaseException:
-            self._lock.release(delete=True)
-            raise
-
-    def __exit__(self, *_: object) -> None:
-        self._lock.release(delete=True)
+@contextlib.contextmanager
+def lock_files(repository: Repository, hold: Hold) -> Iterator[None]:
+    """Exclude others from a run's files, or raise BusyError or LeaseLost."""
+    run = hold.lease.run
+    path = os.path.join(repository.make_private_dir(), ref_names.FILES_LOCK.format(run))
+    lock = Lock(path, PATIENCE, is_inherited=True)
+    if not lock.acquire() and lock.is_taken:  # ignore a file system without locks
+        raise _busy(run, path)
+    try:
+        hold.check()
+        yield
+    finally:
+        lock.release(delete=True)
 
 
 def _busy(run: str, path: str) -> BusyError:
@@ -201,7 +195,7 @@ class Writer:
 
     def go_back(self, checkpoint: Checkpoint) -> None:
         self.remove_locks()
-        with FilesLock(self._store.repository, self._hold):
+        with lock_files(self._store.repository, self._hold):
             rewind.restore_output(self._store, self._files, checkpoint)
             recorded = self.newest if self._has_written else None
             for safety in rewind.go_back(self._store, checkpoint):

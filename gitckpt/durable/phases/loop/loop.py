@@ -153,9 +153,7 @@ CONVERSATIONS = (NEW, CONTINUE)  # whether each call starts a conversation or co
 
 
 @dataclass(frozen=True, slots=True)
-class LoopOptions:
-    """The options of the loop. Durations are in seconds."""
-
+class LoopOptions:  # durations are in seconds
     issues: tuple[str, ...] = ()  # must be closed
     epic: str = ""  # the parent issue; "": none
     done_command: str = ""  # command whose exit code 0 says that the work is done; "": none

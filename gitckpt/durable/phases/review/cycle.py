@@ -599,7 +599,6 @@ class Review:
             self._state = replace(state, refactor_description=task, task_title=task)
 
     def _ask(self, role: str, prompt: str) -> str:
-        """Ask an agent; record cost and conversation even if it failed."""
         state = self._state
         self._tell(f"cycle {state.cycle}: the {role} is at work")
         prompt = prompt.replace("\0", "\ufffd")  # a command argument cannot contain NUL

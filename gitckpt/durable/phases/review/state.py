@@ -83,7 +83,6 @@ def finding_id(severity: str, description: str) -> str:
 
 
 def verified(findings: Iterable[ReviewFinding], checks: Sequence[Verification]) -> Findings:
-    """Return all findings, each with the status of its last verification."""
     status = {check.finding: check.status for check in checks}
     statuses = [(finding, status.get(finding.id, finding.status)) for finding in findings]
     return tuple(replace(finding, status=latest) for finding, latest in statuses)
