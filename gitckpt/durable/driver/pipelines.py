@@ -59,10 +59,12 @@ class Pipelines:
         self._observer = driver.require_observer(observer)
 
     def names(self) -> list[str]:
+        """Return the names of the pipelines, presets last."""
         return list(dict.fromkeys([*pipelines.names(self._file()), *pipelines.PRESETS]))
 
     @staticmethod
     def preset(name: str) -> str:
+        """Return the TOML of a preset, as `git ckpt run --print`."""
         return pipelines.preset_text(name)
 
     def preview(self, name: str, inputs: Texts | None = None) -> Preview:

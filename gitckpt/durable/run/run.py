@@ -40,10 +40,7 @@ class Run:
 
     def __init__(self, session: Session, remarks: Sequence[str] = ()) -> None:
         self._session, self._writer = session, session.writer
-        self.id = session.id
-        self.path = session.path  # the top of the worktree
-        self.store = Store(session.store)  # opened in the worktree; `close` closes it
-        self.remarks = remarks  # notes about the opened worktree, one sentence each
+        self._store, self._remarks = Store(session.store), remarks
         self._pauses = False
         self._lock = threading.RLock()  # reentrant: a phase may call methods of its run
 
@@ -150,8 +147,29 @@ class Run:
             self._pauses = True
 
     def finish(self) -> None:
+        """Complete the run."""
         with self._take_turn():
             self._writer.write(ref_names.RUN_COMPLETE, self.state, trigger=PHASE)
+
+    @property
+    def id(self) -> str:
+        """Return the run id."""
+        return self._session.id
+
+    @property
+    def path(self) -> str:
+        """Return the top of the worktree."""
+        return self._session.path
+
+    @property
+    def store(self) -> Store:
+        """Return the store opened in the worktree; `close` closes it."""
+        return self._store
+
+    @property
+    def remarks(self) -> Sequence[str]:
+        """Return notes about the opened worktree, one sentence each."""
+        return self._remarks
 
     @property
     def state(self) -> dict[str, Any]:
@@ -166,6 +184,7 @@ class Run:
 
     @property
     def last_attempt(self) -> Attempt | None:
+        """Return the last attempt at a phase."""
         return self._session.last_attempt
 
     @property

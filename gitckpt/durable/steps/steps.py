@@ -75,6 +75,7 @@ class Steps:
 
     @staticmethod
     def run_about(store: Store, track: str) -> str | None:
+        """Return the newest open run of a track, or else the newest one; or None."""
         checkpoints = inside(store)
         require_text("track", track)
         return journal.run_about(checkpoints, track)
@@ -122,6 +123,7 @@ class Steps:
         return journal.read(self._store, self._place)
 
     def graph(self) -> Graph:
+        """Return the steps of the run."""
         return journal.graph_of(self._store, self.newest().state)
 
     def show(self, *, with_history: bool = False) -> dict[str, Any]:
@@ -131,6 +133,7 @@ class Steps:
         return document(journal.graph_of(self._store, newest.state), newest, events)
 
     def history(self) -> Sequence[StepEvent]:
+        """Return all reports, oldest first."""
         return journal.read_history(self._store, str(self.newest().run))
 
     def next(self, *, plan: str | None = None, resume_from: str | None = None) -> NextStep:
