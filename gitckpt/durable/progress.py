@@ -5,15 +5,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 from types import NoneType
+from typing import Any
 
 from gitckpt.model.arguments import require
 from gitckpt.model.checkpoint import Progress
 from gitckpt.model.values import dataclass
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Any
-
 
 _LONGEST = 120  # characters of one value
 _MOST = 10  # blockers shown
@@ -40,19 +36,19 @@ def gauges(state: Mapping[str, Any], progress: Progress | None = None) -> list[G
     """Return the progress values in the state and the progress of a checkpoint."""
     require("state", state, Mapping, "a map of names to values")
     require("progress", progress, (Progress, NoneType), "a Progress")
-    shown = [*_loop(_table(state, "loop")), *_review(_table(state, "review"))]
-    shown += _steps(_table(state, "loop_state"))
+    result = [*_loop(_table(state, "loop")), *_review(_table(state, "review"))]
+    result += _steps(_table(state, "loop_state"))
     blockers = [item for item in _listed(state, "blockers") if isinstance(item, Mapping)]
     active = [item for item in blockers if str(item.get("status", "")).upper() == "ACTIVE"]
     for item in active[:_MOST]:
-        description = _word(item.get("description", ""))
-        shown.append(Gauge("blocker", f"{_word(item.get('id', '?'))}: {description}"))
+        description = _short_text(item.get("description", ""))
+        result.append(Gauge("blocker", f"{_short_text(item.get('id', '?'))}: {description}"))
     total = progress.tasks_total if progress is not None else None
-    if progress is not None and total and not any(gauge.name == "issues" for gauge in shown):
-        done = progress.tasks_completed or 0
-        task = f", at {_word(progress.current_task)}" if progress.current_task else ""
-        shown.append(Gauge("tasks", f"{done} of {total}{task}", done, total))
-    return shown
+    if progress is not None and total and not any(gauge.name == "issues" for gauge in result):
+        completed = progress.tasks_completed or 0
+        task = f", at {_short_text(progress.current_task)}" if progress.current_task else ""
+        result.append(Gauge("tasks", f"{completed} of {total}{task}", completed, total))
+    return result
 
 
 # A state may have been fetched: the readers below check every type and bound every number and text.
@@ -62,36 +58,35 @@ def _loop(loop: Mapping[str, Any]) -> list[Gauge]:
     if not loop:
         return []
     iteration, allowed = _count(loop, "iterations"), _count(loop, "allowed")
-    tests = f", tests: {_word(loop['tests'])}" if isinstance(loop.get("tests"), str) else ""
-    shown = [Gauge("loop", f"iteration {iteration} of {allowed}{tests}", iteration, allowed)]
+    tests = f", tests: {_short_text(loop['tests'])}" if isinstance(loop.get("tests"), str) else ""
+    result = [Gauge("loop", f"iteration {iteration} of {allowed}{tests}", iteration, allowed)]
     closed, still_open = _listed(loop, "closed_issues"), _listed(loop, "open_issues")
     if closed or still_open:
-        names = f", open: {_word(', '.join(map(str, still_open)))}" if still_open else ""
-        done, total = len(closed), len(closed) + len(still_open)
-        shown.append(Gauge("issues", f"{done} of {total} closed{names}", done, total))
-    return [*shown, *_spent(_amount(loop, "cost_usd"), _amount(loop, "max_budget_usd"))]
+        names = f", open: {_short_text(', '.join(map(str, still_open)))}" if still_open else ""
+        count, total = len(closed), len(closed) + len(still_open)
+        result.append(Gauge("issues", f"{count} of {total} closed{names}", count, total))
+    return [*result, *_spent(_amount(loop, "cost_usd"), _amount(loop, "max_budget_usd"))]
 
 
 def _review(review: Mapping[str, Any]) -> list[Gauge]:
     if not review:
         return []
-    more = _table(review, "more")
+    extra = _table(review, "more")
     cycle, limit = _count(review, "cycle"), _count(review, "max_cycles")
-    phase = _word(more.get("phase", review.get("phase")))
-    shown = [Gauge("review", f"cycle {cycle} of {limit}, {phase}", cycle, limit)]
+    phase = _short_text(extra.get("phase", review.get("phase")))
+    result = [Gauge("review", f"cycle {cycle} of {limit}, {phase}", cycle, limit)]
     counts: Counter[tuple[str, str]] = Counter()
-    statuses = _listed(more, "all_findings")
+    statuses = _listed(extra, "all_findings")
     for number, finding in enumerate(_listed(review, "all_findings")):
         status = statuses[number] if number < len(statuses) else {}
         if isinstance(finding, Mapping):
             name = status.get("status", "found") if isinstance(status, Mapping) else "found"
-            counts[_word(finding.get("severity")), _word(name)] += 1
+            counts[_short_text(finding.get("severity")), _short_text(name)] += 1
     if counts:
         parts = [f"{count} {severity} {status}" for (severity, status), count in counts.items()]
         fixed = sum(count for (_, status), count in counts.items() if status == "fixed")
-        text = ", ".join(parts)[:_LONGEST]
-        shown.append(Gauge("findings", text, fixed, sum(counts.values())))
-    return [*shown, *_spent(_amount(review, "total_cost_usd"), _amount(review, "max_budget_usd"))]
+        result.append(Gauge("findings", ", ".join(parts)[:_LONGEST], fixed, sum(counts.values())))
+    return [*result, *_spent(_amount(review, "total_cost_usd"), _amount(review, "max_budget_usd"))]
 
 
 def _spent(cost: float, budget: float) -> list[Gauge]:
@@ -103,12 +98,12 @@ def _spent(cost: float, budget: float) -> list[Gauge]:
 def _steps(loop: Mapping[str, Any]) -> list[Gauge]:
     if not loop:
         return []
-    status = _word(loop.get("step_status") or "NOT_STARTED")
-    shown = [Gauge("step", f"{_word(loop.get('current_step'))}, {status}")]
+    status = _short_text(loop.get("step_status") or "NOT_STARTED")
+    result = [Gauge("step", f"{_short_text(loop.get('current_step'))}, {status}")]
     fixes, limit = _count(loop, "fix_cycle_count"), _count(loop, "max_fix_cycles")
     if fixes:
-        shown.append(Gauge("fixes", f"{fixes} of {limit} cycles", fixes, limit))
-    return shown
+        result.append(Gauge("fixes", f"{fixes} of {limit} cycles", fixes, limit))
+    return result
 
 
 def _table(state: Mapping[str, Any], key: str) -> Mapping[str, Any]:
@@ -131,5 +126,5 @@ def _amount(table: Mapping[str, Any], key: str) -> float:
     return float(value) if isinstance(value, int | float) and 0 <= value < 10**9 else 0.0
 
 
-def _word(value: object) -> str:
+def _short_text(value: object) -> str:
     return str(value)[:_LONGEST] if isinstance(value, str | int) else "?"

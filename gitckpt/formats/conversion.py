@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection
 from typing import Any
 
 from gitckpt.durable.driver.driver import OPTIONS
-from gitckpt.durable.pipeline import file as pipelines
+from gitckpt.durable.pipeline import definition as pipelines
 from gitckpt.formats import files
 from gitckpt.formats.systems import content
 from gitckpt.formats.systems.content import KEY, Record, Source, Unreadable

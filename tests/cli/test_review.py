@@ -183,7 +183,7 @@ def test_the_task_may_change_in_flight(pair: Pair) -> None:
     assert late == (
         2,
         "",
-        f"error: run {run} is not an open review\nhint: list the runs: git ckpt runs\n",
+        f"error: run {run} is not an open review\nhint: see: git ckpt runs\n",
     )
 
 

@@ -764,6 +764,6 @@ class TestIds:
         assert done == (
             2,
             "",
-            "error: 'mine' is not a UUID version 4\nhint: make one: uuidgen --random\n",
+            "error: 'mine' is no UUIDv4\nhint: run: uuidgen --random\n",
         )
         assert main_checkout.fingerprint() == before

@@ -133,7 +133,7 @@ def die(run: Run, name: str, work: Callable[..., Any], conduct: PhaseOptions = U
 def crash(run: Run) -> None:
     """Leaves a run as a driver does that is killed: nothing is recorded, and the lease is that of a process that is gone."""
     run._session._renewer.close()
-    working.crashed(run._store, run.id)
+    working.crashed(run.store, run.id)
     run._session._opening.close()
 
 

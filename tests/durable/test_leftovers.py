@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from gitckpt.durable.command import process_tree
-from gitckpt.durable.command.env_tag import WATCHDOG_VARIABLE
+from gitckpt.durable.command.watchdog import WATCHDOG_VARIABLE
 from tests.durable.command.commanding import comes, runs
 from tests.durable.stage import Stage, Talk, stage
 

@@ -10,7 +10,7 @@ import pytest
 
 from gitckpt import Query
 from gitckpt.durable.driver import driver as registry
-from gitckpt.durable.pipeline import file as pipelines
+from gitckpt.durable.pipeline import definition as pipelines
 from gitckpt.durable.pipeline import launch
 from gitckpt.store.store import inside
 from tests.conftest import Checkout, Clock

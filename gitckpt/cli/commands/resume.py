@@ -17,7 +17,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from gitckpt.durable.driver.driver import Resumption
+    from gitckpt.durable.driver.driver import ResumeOptions
     from gitckpt.durable.run.opener import OpenOptions
     from gitckpt.durable.run.run import Run
     from gitckpt.model.checkpoint import Checkpoint
@@ -60,7 +60,7 @@ def resume(
     worktree: cd "$(git ckpt resume --no-run ID)". An existing worktree keeps its unsaved changes.
     """
     path = os.path.abspath(into) if into else None
-    how: Resumption = {"directory": path, "phase": from_, "accept_changes": accept_changes}
+    how: ResumeOptions = {"directory": path, "phase": from_, "accept_changes": accept_changes}
     how |= {"trust": trust, "take_over": take_over, "holder": "git ckpt resume"}
     if inputs := [*(input_ or []), *(["force=yes"] if force else [])]:
         from gitckpt.cli.driver import inputs as parse_inputs

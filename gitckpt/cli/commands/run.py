@@ -82,7 +82,7 @@ def _start(pipeline: str, inputs: Mapping[str, str], command: str, **how: Any) -
 
 
 def _print_plan(plan: Preview, mode: str | None) -> None:
-    from gitckpt.durable.pipeline.file import redefinition
+    from gitckpt.durable.pipeline.definition import redefinition
 
     definition = plan.definition
     if (warning := redefinition(definition)) is not None:

@@ -151,7 +151,7 @@ def _print_report(result: Reported, step_report: StepReport, place: str, *, as_j
         if completed < (progress.tasks_total or 0):
             terminal.warn(f"{name} passed with {completed} of {progress.tasks_total} tasks")
     if position.status == report.BLOCKED:
-        error = machine.blocked(position)
+        error = machine.blocked_error(position)
         terminal.warn(f"{error.message}; {_advice(place, str(error.hint))}")
     else:
         terminal.remark(f"{name} is {status}{_advice(place, _following(name, position))}")
@@ -227,7 +227,7 @@ def _show(steps: Steps, *, history: bool, as_json: bool) -> None:
         text = f"{blocker.get('blocked_step')}: {blocker.get('description')}"
         terminal.out(f"{'blocker':10} {text}")
     terminal.out()
-    names = view.shown(graph, newest.state)
+    names = view.visible_steps(graph, newest.state)
     terminal.table(_COLUMNS, [_row(graph, position, newest.state, name) for name in names])
 
 

@@ -19,16 +19,12 @@ from gitckpt.model.errors import CkptError, UsageError
 from gitckpt.model.values import dataclass, field, replace
 from gitckpt.store import secrets
 
-# Readers of client output.
-
 LINE = 16 << 20  # a longer message, in bytes, counts as text
 _OBJECTS = (b'{"', b"[{")
 
 
 @dataclass(frozen=True, slots=True)
 class AgentReport:
-    """The report of a client about a call."""
-
     # The answer; without a final message the last words, without messages all output.
     # The last `KEPT` characters, without NUL and lone surrogates.
     text: str
@@ -87,14 +83,13 @@ class MessageReader(TextReader):
         self._spread: bytearray | None = None
 
     def feed(self, chunk: bytes) -> str:
-        *lines, rest = chunk.split(b"\n")
-        shown = "".join([self._add_line(line, b"\n") for line in lines])
-        return shown + self._collect(rest)
+        *lines, last_part = chunk.split(b"\n")
+        return "".join([self._add_line(line, b"\n") for line in lines]) + self._collect(last_part)
 
     def close(self) -> AgentReport:
-        shown = "" if self._is_long else self._add_last_line()
-        rest = self._text.feed(b"", final=True)
-        self.rest = shown if self._is_cut else shown + rest
+        last_text = "" if self._is_long else self._add_last_line()
+        final_text = self._text.feed(b"", final=True)
+        self.rest = last_text if self._is_cut else last_text + final_text
         call = self._dialect
         text = call.text[-KEPT:] if self._has_messages else self._text.text
         error = call.error if call.is_error else None
@@ -112,16 +107,16 @@ class MessageReader(TextReader):
         return self._end_spread() + self._text.feed(self._take_line())
 
     def _add_line(self, part: bytes, end: bytes) -> str:
-        shown = self._collect(part)
+        text = self._collect(part)
         if self._is_long:
             self._is_long = False
-            return shown + self._text.feed(end)
+            return text + self._text.feed(end)
         return self._add_whole_line(self._take_line() + end)
 
     def _add_whole_line(self, line: bytes) -> str:
         if self._spread is not None:
-            if line.startswith(_OBJECTS) and (shown := self._message(line)) is not None:
-                return self._end_spread() + shown
+            if line.startswith(_OBJECTS) and (text := self._message(line)) is not None:
+                return self._end_spread() + text
             self._spread += line
             if line[:1] not in (b"}", b"]"):
                 return "" if len(self._spread) <= LINE else self._end_spread()
@@ -129,33 +124,33 @@ class MessageReader(TextReader):
         elif line.strip() in (b"{", b"["):
             self._spread = bytearray(line)
             return ""
-        shown = self._message(line)
-        return self._text.feed(line) if shown is None else shown
+        text = self._message(line)
+        return self._text.feed(line) if text is None else text
 
     def _add_last_line(self) -> str:
         # A truncated message is kept but not shown.
-        left = self._take_line()
-        shown: str | None = ""
-        if left and not left.lstrip().startswith(_OBJECTS):
-            shown, left = self._add_whole_line(left), b""
-        elif left and (shown := self._message(left)) is not None:
-            shown, left = self._end_spread() + shown, b""
-        cut = bytes(self._spread or b"") + left
+        line = self._take_line()
+        text: str | None = ""
+        if line and not line.lstrip().startswith(_OBJECTS):
+            text, line = self._add_whole_line(line), b""
+        elif line and (text := self._message(line)) is not None:
+            text, line = self._end_spread() + text, b""
+        cut = bytes(self._spread or b"") + line
         self._spread, self._is_cut = None, bool(cut)
         self._text.feed(cut)
-        return shown or ""
+        return text or ""
 
     def _message(self, line: bytes) -> str | None:
         start = 0 if line.lstrip()[:1] in (b"{", b"[") else line.find(b'{"')
         if start < 0:
             return None
         texts = [self._dialect.take(message) for message in _parse_messages(line[start:])]
-        shown = [text for text in texts if text is not None]
-        if not shown:
+        visible = [text for text in texts if text is not None]
+        if not visible:
             return None
         self._has_messages = True
         self.retries = self._dialect.retries
-        return (self._text.feed(line[:start] + b"\n") if start else "") + "".join(shown)
+        return (self._text.feed(line[:start] + b"\n") if start else "") + "".join(visible)
 
     def _end_spread(self) -> str:
         lines, self._spread = self._spread, None
@@ -207,9 +202,8 @@ def set_aside(path: str) -> None:
         raise _cannot_keep(_OUTPUT, directory, error) from None
 
 
-def _cannot_keep(what: str, path: str, error: OSError) -> CkptError:
-    problem = f"cannot keep {what} in {path}: {error.strerror}"
-    return CkptError(problem, hint="free disk space: df")
+def _cannot_keep(content: str, path: str, error: OSError) -> CkptError:
+    return CkptError(f"cannot keep {content} in {path}: {error.strerror}", hint="free space: df")
 
 
 class Transcript:
@@ -237,7 +231,6 @@ class Transcript:
             raise _cannot_keep(_OUTPUT, self.path, error) from None
 
     def close(self) -> None:
-        """Shorten and mask the file, and close it."""
         try:
             data = self._shortened() if self._size else b""  # nothing was written to a full disk
             masked = secrets.masked_bytes(data)
@@ -269,8 +262,6 @@ class Transcript:
         self._file.seek(0, os.SEEK_END)
 
 
-# Calls.
-
 PROMPT, LOG = "prompt", "agent.log"
 MAX_ARGUMENT = 100_000  # bytes of a prompt as an argument; systems allow 128 KiB for one
 _BRIEF = 2000
@@ -291,8 +282,8 @@ class Answer:
     patience: Timeouts
 
     @property
-    def said(self) -> str:
-        return clients.uncolored(self.tail)
+    def plain_tail(self) -> str:
+        return clients.strip_colors(self.tail)
 
     @property
     def ok(self) -> bool:
@@ -315,7 +306,7 @@ class Answer:
         if self.report.is_error:
             cause = self.report.error or "it does not say why"
         elif self.code:
-            cause = f"{execution.cause_of(self.code)}{execution.last_line(self.said)}"
+            cause = f"{execution.cause_of(self.code)}{execution.last_line(self.plain_tail)}"
         elif self.report.structured and not self.report.complete:
             cause = "its output ends in the middle"
         return f"{self.client} failed: {cause}" if cause else ""
@@ -341,50 +332,38 @@ class Agent:
         log: str = LOG,
         budget: float | None = None,
     ) -> Answer:
-        """Ask a question and wait for the answer, which includes failures of the agent.
-
-        Args:
-            session: the conversation to continue. If the client does not know it, a new one begins.
-            patience: its `left` covers a second call, too; its other limits apply to each call.
-            tick: receives the seconds since the start, about once a second; its exceptions end the
-                agent and propagate.
-            log: path of the raw output below `files`; an earlier one is renamed by `set_aside`.
-            budget: limit in US dollars, for clients that support it.
-        """
+        """Ask a question, with a budget in US dollars; the answer includes failures."""
         path = self._write(prompt)
-        known = session_id(session) if self.client.resume else None
+        conversation = session_id(session) if self.client.resume else None
         log_path = os.path.join(self._files, log)
         set_aside(log_path)
         transcript = Transcript(log_path)
         call = functools.partial(self._call, transcript, output, tick)
         try:
-            answer = call(self.client.line(path, known, budget), patience)
-            if known is None or not self._has_lost_session(answer):
-                return replace(answer, resumed=known is not None)
+            answer = call(self.client.line(path, conversation, budget), patience)
+            if conversation is None or not self._has_lost_session(answer):
+                return replace(answer, resumed=conversation is not None)
             name = self.client.name
-            output(f"{name} does not know the conversation {known}: a new one begins\n".encode())
-            left = None if patience.left is None else max(patience.left - answer.seconds, 0.0)
-            second = call(self.client.line(path, None, budget), replace(patience, left=left))
+            output(
+                f"{name} does not know the conversation {conversation}: a new one begins\n".encode()
+            )
+            remaining = None if patience.left is None else max(patience.left - answer.seconds, 0.0)
+            second = call(self.client.line(path, None, budget), replace(patience, left=remaining))
             return replace(second, seconds=answer.seconds + second.seconds, patience=patience)
         finally:
             transcript.close()
 
     def _call(
-        self,
-        transcript: Transcript,
-        output: Output,
-        tick: Tick,
-        line: str,
-        patience: Timeouts,
+        self, transcript: Transcript, output: Output, tick: Tick, line: str, patience: Timeouts
     ) -> Answer:
         reader = report_reader(self.client.format)
         tail = Tail()
 
         def show(text: str) -> None:
             if text:
-                shown = clients.words(text).encode("utf-8", "replace")
-                tail.add(shown)
-                output(shown)
+                data = clients.words(text).encode("utf-8", "replace")
+                tail.add(data)
+                output(data)
 
         def receive(chunk: bytes) -> None:
             transcript.add(chunk)
@@ -412,7 +391,7 @@ class Agent:
             return False
         if not report.structured and len(report.text) > _BRIEF:
             return False
-        return self.client.does_not_know(f"{report.error or ''}\n{answer.said[-_BRIEF:]}")
+        return self.client.does_not_know(f"{report.error or ''}\n{answer.plain_tail[-_BRIEF:]}")
 
     def _write(self, prompt: str) -> str:
         if "\0" in prompt:
@@ -496,23 +475,19 @@ class Failure:
 
 
 def classify(answer: Answer, now: float) -> Failure | None:
-    """Return the kind of failure; None for success or an end from outside.
-
-    If the agent did any work, another call counts as an ordinary attempt, except after a limit.
-    `now` is in seconds since the epoch.
-    """
+    """Return the kind of failure; None for success, or if the caller's limit ended it."""
     if not answer.problem:
         return None
     worked = answer.report.worked
-    error = answer.report.error or execution.last_line(answer.said)
+    error = answer.report.error or execution.last_line(answer.plain_tail)
     # Most output is about the agent's work, which may mention limits: use the error or the end.
-    output = error if worked else f"{answer.report.error or ''}\n{answer.said}"
+    output = error if worked else f"{answer.report.error or ''}\n{answer.plain_tail}"
     if answer.code in _NOT_THERE and not worked:
         return Failure(FATAL)
     # The last HTTP status that the client reports as its error. Other lines may be about the
     # agent's work, such as a 404 of a server that it tests.
-    others = [status for status in _STATUS.findall(output) if status in ("401", "429", "529")]
-    status = next(reversed(_STATUS.findall(error) or others), None)
+    statuses = [status for status in _STATUS.findall(output) if status in ("401", "429", "529")]
+    status = next(reversed(_STATUS.findall(error) or statuses), None)
     if status not in _REFUSED and _LIMITED.search(output):
         return Failure(LIMITED, _find_wait(output, now))
     if worked:
@@ -537,11 +512,7 @@ def _find_wait(output: str, now: float) -> float | None:
 
 
 def pause(requested: float | None, times: int) -> float:
-    """Return the wait in seconds after `times` limits in a row.
-
-    The requested wait of the client is honored, but at least a second, doubled each time up to
-    `FIRST_WAIT`: a client may name milliseconds again and again.
-    """
+    """Return the wait in seconds after `times` limits in a row; at least a second."""
     doubled = 2.0 ** min(max(times - 1, 0), _DOUBLINGS)
     if requested is None:
         return min(FIRST_WAIT * doubled, LONGEST_WAIT)

@@ -16,15 +16,12 @@ from gitckpt.model.values import dataclass, replace
 from gitckpt.store.config.file import Table, read_file
 from gitckpt.store.config.settings import AGENTS, FILE
 
-# Common parts.
-
 Message = Mapping[str, object]  # of a client, or a table in one
 
 KEPT = 1 << 20  # characters kept of a text: the last ones
 ERROR = 500  # characters shown of an error
 SESSION = "{session}"  # placeholder for the conversation id in the resume option of a client
-_SHOWN = 120
-_HIGHEST = 1_000_000_000
+_SHOWN, _HIGHEST = 120, 1_000_000_000
 _CONTROL = dict.fromkeys((*range(9), 11, 12, *range(14, 32), *range(127, 160)), "�") | {13: ""}
 # Tool inputs that describe its use, most specific first.
 _INPUT_KEYS = ("command", "file_path", "path", "pattern", "query", "url", "description", "prompt")
@@ -34,8 +31,6 @@ _SESSION_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,127}")
 
 
 class TextTail:
-    """Keeps the last `KEPT` characters of a text."""
-
     def __init__(self) -> None:
         self._parts: list[str] = []
         self._size = 0
@@ -55,8 +50,6 @@ class TextTail:
 
 
 class Dialect(ABC):
-    """The command line and messages of a client."""
-
     name: ClassVar[str]  # also the name of its program and format
     command: ClassVar[str]
     resume: ClassVar[str]  # options that continue the conversation `SESSION`
@@ -79,8 +72,8 @@ class Dialect(ABC):
 
     def count(self, usage: Message, kinds: Mapping[str, str]) -> None:
         """Add token counts; `kinds` maps the client's words to those of `tokens`."""
-        for word, kind in kinds.items():
-            number = usage.get(word)
+        for key, kind in kinds.items():
+            number = usage.get(key)
             if type(number) is int and 0 <= number <= _HIGHEST:
                 self.tokens[kind] = self.tokens.get(kind, 0) + number
 
@@ -103,7 +96,7 @@ def session_id(value: object) -> str | None:
 
 @functools.cache
 def _missing_conversation(conversations: Sequence[str]) -> re.Pattern[str]:
-    words = "|".join(f"{word}s?" for word in conversations)
+    words = "|".join(f"{noun}s?" for noun in conversations)
     unknown = rf"\b(no|unknown|invalid|cannot find|could not find)\b[^\n]{{0,40}}\b({words})\b"
     missing = rf"\b({words})\b[^\n]{{0,200}}\b(not found|(does )?not exist|unknown|expired)\b"
     return re.compile(f"{unknown}|{missing}", re.IGNORECASE)
@@ -129,7 +122,7 @@ def table_of(message: Message, key: str) -> Message:
     return as_table(message.get(key))
 
 
-def uncolored(text: str) -> str:
+def strip_colors(text: str) -> str:
     return _COLORS.sub("", text)
 
 
@@ -147,13 +140,12 @@ def as_list(value: object) -> Sequence[object]:
 
 
 def end_line(text: str) -> str:
-    shown = text.translate(_CONTROL)
-    return shown if not shown or shown.endswith("\n") else shown + "\n"
+    line = text.translate(_CONTROL)
+    return line if not line or line.endswith("\n") else line + "\n"
 
 
 def words(text: str) -> str:
-    """Return a part of a text without colors and control characters."""
-    return uncolored(text).translate(_CONTROL)
+    return strip_colors(text).translate(_CONTROL)
 
 
 def tool_line(name: str, inputs: str) -> str:
@@ -162,8 +154,7 @@ def tool_line(name: str, inputs: str) -> str:
 
 
 def describe_inputs(inputs: object) -> str:
-    texts = (clean_text(as_table(inputs).get(key)) for key in _INPUT_KEYS)
-    return next(filter(None, texts), "")
+    return next(filter(None, (clean_text(as_table(inputs).get(key)) for key in _INPUT_KEYS)), "")
 
 
 # aider. It prints text for people, and commits its changes itself.
@@ -188,14 +179,14 @@ def usage(output: str) -> tuple[dict[str, int], float | None]:
     """Return tokens (rounded by aider) and cost in US dollars, if known."""
     tokens: dict[str, int] = {}
     cost = None
-    for sent, unit, received, its_unit, rest in _USAGE.findall(output):
+    for sent, unit, received, its_unit, cost_text in _USAGE.findall(output):
         for kind, number, scale in (("input", sent, unit), ("output", received, its_unit)):
             try:
                 count = int(float(number.replace(",", "")) * _UNITS[scale])
             except (ValueError, OverflowError):
                 count = 0
             tokens[kind] = tokens.get(kind, 0) + min(count, _HIGHEST)
-        price = _COST.search(rest)
+        price = _COST.search(cost_text)
         cost = (cost or 0.0) + float(price[1]) if price is not None else cost
     return tokens, cost
 
@@ -206,8 +197,6 @@ def failure(output: str) -> str | None:
     is_last = bool(failures) and _USAGE.search(output, failures[-1].end()) is None
     return failures[-1][1] if is_last else None
 
-
-# Claude Code: `--output-format json` and `stream-json`.
 
 _KINDS = ("system", "assistant", "user", "result", "stream_event")
 _ERRORS = {
@@ -257,7 +246,7 @@ class Claude(Dialect):
         return "".join(_block(block) for block in blocks)
 
     def _result(self, message: Message) -> str:
-        subtype, before = text_of(message, "subtype"), self.text
+        subtype, old_text = text_of(message, "subtype"), self.text
         self.complete = True
         self.is_error = message.get("is_error") is True or subtype.startswith("error")
         for key in ("cost_usd", "total_cost_usd"):  # the first: older versions
@@ -278,16 +267,16 @@ class Claude(Dialect):
         self.text = text_of(message, "result") or self.text
         if self.is_error:
             listed = "; ".join(filter(None, map(clean_text, as_list(message.get("errors")))))
-            named = _ERRORS.get(subtype) or (subtype if subtype.startswith("error") else "")
-            self.error = one_line(listed or text_of(message, "result") or named, ERROR) or None
+            type_text = _ERRORS.get(subtype) or (subtype if subtype.startswith("error") else "")
+            self.error = one_line(listed or text_of(message, "result") or type_text, ERROR) or None
         denied = "".join(f"not allowed: {action}\n" for action in self.denied)
-        return (end_line(self.text) if self.text != before else "") + denied
+        return (end_line(self.text) if self.text != old_text else "") + denied
 
 
 def _retry(message: Message) -> str:
-    attempt, most = message.get("attempt"), message.get("max_retries")
+    attempt, limit = message.get("attempt"), message.get("max_retries")
     number = f", attempt {attempt}" if type(attempt) is int else ""
-    number += f" of {most}" if number and type(most) is int else ""
+    number += f" of {limit}" if number and type(limit) is int else ""
     error = message.get("error")
     cause = one_line(clean_text(error) or text_of(as_table(error), "message"))
     return f"the model is called again{number}{': ' if cause else ''}{cause}\n"
@@ -298,8 +287,6 @@ def _block(block: Message) -> str:
         return tool_line(text_of(block, "name"), describe_inputs(block.get("input")))
     return end_line(text_of(block, "text")) if block.get("type") == "text" else ""
 
-
-# Codex: `codex exec --json`.
 
 _CODEX_KINDS = ("thread.", "turn.", "item.")
 _CODEX_TOKENS = {"input_tokens": "input", "output_tokens": "output"}
@@ -344,9 +331,9 @@ class Codex(Dialect):
 
     def _item(self, kind: str, item: Message) -> str:
         # Neither the start of a turn nor an error item of the client is work.
-        what = item.get("type")
-        self.worked = self.worked or what != "error"
-        if what in ("command_execution", "mcp_tool_call", "collab_tool_call"):
+        item_type = item.get("type")
+        self.worked = self.worked or item_type != "error"
+        if item_type in ("command_execution", "mcp_tool_call", "collab_tool_call"):
             if kind == "item.started":
                 tool = " ".join(filter(None, (text_of(item, "server"), text_of(item, "tool"))))
                 return tool_line(tool, text_of(item, "command"))
@@ -354,23 +341,21 @@ class Codex(Dialect):
             return f"  exit code {code}\n" if type(code) is int and 0 < abs(code) < 1000 else ""
         if kind != "item.completed":
             return ""
-        if what == "agent_message":
+        if item_type == "agent_message":
             self.text = text_of(item, "text") or self.text
             return end_line(text_of(item, "text"))
-        if what == "file_change":
+        if item_type == "file_change":
             changes = map(as_table, as_list(item.get("changes")))
             paths = [text_of(change, "path") for change in changes]
             return tool_line("files", ", ".join(filter(None, paths)))
-        if what == "web_search":
+        if item_type == "web_search":
             return tool_line("search", text_of(item, "query"))
-        return _error_line(item) if what == "error" else ""
+        return _error_line(item) if item_type == "error" else ""
 
 
 def _error_line(message: Message) -> str:
     return end_line(f"error: {one_line(clean_text(message.get('message')), ERROR)}")
 
-
-# Gemini CLI: `--output-format json` and `stream-json`.
 
 _GEMINI_TOKENS = {"prompt": "input", "candidates": "output", "thoughts": "output"}
 _GEMINI_TOKENS |= {"cached": "cached"}
@@ -392,20 +377,20 @@ class Gemini(Dialect):
     def take(self, message: Message) -> str | None:
         kind = message.get("type")
         has_answer = isinstance(message.get("response"), str)
-        is_whole = kind is None and (has_answer or isinstance(message.get("error"), dict))
-        if not is_whole and kind not in _GEMINI_KINDS:
+        is_document = kind is None and (has_answer or isinstance(message.get("error"), dict))
+        if not is_document and kind not in _GEMINI_KINDS:
             return None
         self.session = session_id(message.get("session_id")) or self.session
-        if is_whole:
-            return self._whole(message)
+        if is_document:
+            return self._take_document(message)
         if kind == "message":
             return self._message(message)
-        shown = self._other(str(kind), message)
-        if self._line_is_open and (shown or self.complete):
-            shown, self._line_is_open = "\n" + shown, False
-        return shown
+        text = self._take_event(str(kind), message)
+        if self._line_is_open and (text or self.complete):
+            text, self._line_is_open = "\n" + text, False
+        return text
 
-    def _whole(self, message: Message) -> str:
+    def _take_document(self, message: Message) -> str:
         self.complete = True
         for model in table_of(table_of(message, "stats"), "models").values():
             self.count(table_of(as_table(model), "tokens"), _GEMINI_TOKENS)
@@ -427,7 +412,7 @@ class Gemini(Dialect):
         self._line_is_open = not content.endswith("\n") if content else self._line_is_open
         return content
 
-    def _other(self, kind: str, message: Message) -> str:
+    def _take_event(self, kind: str, message: Message) -> str:
         if kind == "tool_use":
             self.worked = True
             self._answer.clear()
@@ -446,8 +431,6 @@ class Gemini(Dialect):
         text = one_line(text_of(as_table(error), "message"), ERROR) if failed else ""
         self.error = text or None
 
-
-# opencode: `run --format json`.
 
 _OPENCODE_KINDS = ("text", "tool_use", "tool", "step_start", "step_finish", "error", "reasoning")
 
@@ -518,8 +501,6 @@ CONVERSATIONS = ("conversation", "session", "thread", "rollout")
 
 
 class PlainText:
-    """Text in chunks, which may split a character."""
-
     def __init__(self) -> None:
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
         self._kept = TextTail()
@@ -533,8 +514,6 @@ class PlainText:
         self._kept.add(text)
         return text
 
-
-# Clients: command, prompt, output format and resumption.
 
 PROMPTS = STDIN, ARGUMENT = ("stdin", "argument")  # standard input, or the last argument
 
@@ -634,11 +613,7 @@ Clients = Mapping[str, Client]
 
 
 def client_of(text: str, configured: Clients) -> Client:
-    """Return the client with a name, or one for a shell command.
-
-    A command that makes a known program print JSON messages gets that program's format and resume
-    options; any other prints plain text. `configured` (`gitckpt.toml`) has precedence.
-    """
+    """Return the client with a name, first of `configured`, or one for a command."""
     name = text.strip()
     if not name or "\0" in name:
         names = ", ".join(dict.fromkeys((*configured, *BUILT_IN)))
@@ -653,7 +628,6 @@ def client_of(text: str, configured: Clients) -> Client:
 
 
 def redefinition(name: str, configured: Clients) -> str | None:
-    """Return a line that says how `gitckpt.toml` redefines a known agent, or None."""
     client = configured.get(name.strip())
     if client is None or replace(client, price=None) == BUILT_IN.get(client.name):
         return None
@@ -666,17 +640,16 @@ def redefinition(name: str, configured: Clients) -> str | None:
 
 
 def read_clients(path: str) -> dict[str, Client]:
-    """Return the clients in `[agents.NAME]` of a file; none if it does not exist."""
     return read_file(path).read_tables(AGENTS, "agent", _client)
 
 
 def _client(name: str, table: Table) -> Client:
     table.only(KEYS)
     command = table.text("command", one_line=True)
-    known = BUILT_IN.get(name)
-    if command is None and "command" not in table.values and known is None:
+    built_in = BUILT_IN.get(name)
+    if command is None and "command" not in table.values and built_in is None:
         table.complain(f"{table.label} has no command", hint='add command = "COMMAND"')
-    usual = replace(_recognize(command), name=name) if command else known or Client(name, "")
+    usual = replace(_recognize(command), name=name) if command else built_in or Client(name, "")
     resume = table.text("resume", usual.resume, one_line=True)
     if resume is not None and SESSION not in resume:
         hint = f'write it where the id belongs, as in resume = "--resume {SESSION}"'
@@ -706,10 +679,10 @@ def _recognize(command: str) -> Client:
     name = os.path.basename(words[0]) if words else ""
     if name == NAME:
         return Client(name, command, ARGUMENT if words[-1] in _MESSAGE else STDIN, NAME)
-    known = BUILT_IN.get(name) if name in DIALECTS else None
-    if known is None or not DIALECTS[name].asks_for_messages(words[1:]):
+    built_in = BUILT_IN.get(name) if name in DIALECTS else None
+    if built_in is None or not DIALECTS[name].asks_for_messages(words[1:]):
         return Client(name or "the agent", command)
-    return replace(known, command=command)
+    return replace(built_in, command=command)
 
 
 def _split_words(command: str) -> list[str]:

@@ -1,7 +1,6 @@
-"""Run the command of a phase: a shell and all its descendants.
+"""Run the command of a phase: a shell and all its descendants, which end with it.
 
-All descendants end with the shell, in any process group or session: a survivor would change
-files under the next phase. A process that must stay is started elsewhere, as by a service manager.
+A survivor would change files under the next phase.
 """
 
 from __future__ import annotations
@@ -13,23 +12,24 @@ import signal
 import time
 from collections.abc import Callable, Mapping
 
-from gitckpt.durable.command import env_tag, process_tree
-from gitckpt.durable.command.watchdog import SupervisorEnded, Watchdog, drain
+from gitckpt.durable.command import process_tree
+from gitckpt.durable.command.watchdog import (
+    SupervisorEnded,
+    Watchdog,
+    cannot_end,
+    drain,
+    end_leftovers,
+)
 from gitckpt.model.errors import BusyError, CkptError, WorktreeError
 from gitckpt.model.values import dataclass
 
 EXIT, TIMEOUT, IDLE_TIMEOUT, DEADLINE = "exit", "timeout", "idle timeout", "deadline"
 TAIL_BYTES = 16 * 1024
-_SHOWN = 200
-_LAST_LINES = 8
+_SHOWN, _LAST_LINES = 200, 8
 _ERRORS = ("error:", "fatal:")
-_CHUNK = 65536
-_TICK = 1.0
-_LONG_IDLE = 2.0
+_CHUNK, _TICK, _LONG_IDLE = 65536, 1.0, 2.0
 # In `… > >(tee log)`, tee ends a moment after the shell and needs time to read everything.
-_LINGER = 0.1
-_LEFTOVER_GRACE = 0.5
-_DYING = 3.0
+_LINGER, _LEFTOVER_GRACE, _DYING = 0.1, 0.5, 3.0
 
 
 # Receives output; receives seconds; returns whether the last output counts as silence.
@@ -39,7 +39,7 @@ Idles = Callable[[], bool] | None
 
 
 @dataclass(frozen=True, slots=True)
-class Ending:
+class CommandResult:
     code: int  # of the shell; a negated signal number if a signal ended it
     ended_by: str  # EXIT, TIMEOUT, IDLE_TIMEOUT or DEADLINE
     tail: str  # the last `TAIL_BYTES` of output; if cut, from the start of a line, if there is one
@@ -47,10 +47,7 @@ class Ending:
 
 
 def last_line(tail: str) -> str:
-    """Return `: ` and the last line of an output, to follow an exit code, or "".
-
-    If advice follows an error, as with git, it is the line with the error. At most 200 characters.
-    """
+    """Return `: ` and the last line of an output, or its last error; "" without one."""
     lines = [line.strip() for line in tail.splitlines() if line.strip()][-_LAST_LINES:]
     errors = [line for line in lines if line.lower().startswith(_ERRORS)]
     line = next(reversed(errors or lines), "")
@@ -58,7 +55,6 @@ def last_line(tail: str) -> str:
 
 
 def cause_of(code: int) -> str:
-    """Name the exit code or signal that ended a command."""
     return f"signal {-code}" if code < 0 else f"exit code {code}"
 
 
@@ -82,19 +78,10 @@ def run_command(
     output: Output,
     tick: Tick = None,
     idles: Idles = None,
-) -> Ending:
+) -> CommandResult:
     """Run a shell command to its end, and end its remaining descendants.
 
-    An exception from a signal, `output` or `tick` ends the command as a timeout does and is raised
-    again; another exception during the grace kills the command at once. If this process is killed,
-    the supervisor ends the command.
-
-    Args:
-        env: the whole environment without the tag; the shell sets PWD, OLDPWD is dropped.
-        output: receives standard output and error in order; the command waits for it.
-        tick: receives the seconds since the start, about once a second; also called before the
-            start if no command ran for 2 s.
-        idles: returns, after `output`, whether the last output counts as silence.
+    Exceptions of `output` and `tick` (called about once a second) end the command, too.
     """
     if not os.access(directory, os.X_OK):
         problem = "permission denied" if os.path.isdir(directory) else "it does not exist"
@@ -117,7 +104,7 @@ def run_command(
         except SupervisorEnded:
             raise _clean_up(watchdog) from None
         raise
-    return Ending(code, ended_by, running.tail.text(), running.seconds)
+    return CommandResult(code, ended_by, running.tail.text(), running.seconds)
 
 
 class Tail:
@@ -159,15 +146,14 @@ class _RunningCommand:
             self._poll.register(fd, select.POLLIN)
 
     def wait(self, patience: Timeouts) -> str:
-        """Wait for the end of the shell or a limit; return `Ending.ended_by`."""
         self._read_reports()  # a short command may have ended before its start was answered
         while True:
             if self._code is None:
                 self._step(self._limit(patience)[0])
             if self._code is not None:
                 return EXIT
-            at, limit = self._limit(patience)
-            if time.monotonic() >= at:
+            moment, limit = self._limit(patience)
+            if time.monotonic() >= moment:
                 return limit
 
     def settle(self) -> int:
@@ -220,11 +206,11 @@ class _RunningCommand:
 
     def _read_reports(self) -> None:
         for report in self._watchdog.read_reports():
-            word, _, code = report.partition(" ")
-            if word == "ended":
+            event, _, code = report.partition(" ")
+            if event == "ended":
                 self._code = int(code)
                 self.seconds = time.monotonic() - self._started
-            elif word == "alone":
+            elif event == "alone":
                 self._is_alone = True
 
     def _add_output(self, chunk: bytes) -> None:
@@ -260,13 +246,13 @@ class _RunningCommand:
         remaining = process_tree.descendants({pid}, process_tree.table())
         self._watchdog.close()
         if remaining:
-            return env_tag.cannot_end(remaining)
+            return cannot_end(remaining)
         problem = f"the watchdog of the command does not answer: process {pid}"
         return BusyError(problem, hint=f"end it: kill -9 {pid}; then: git ckpt resume")
 
 
 def _clean_up(watchdog: Watchdog) -> CkptError:
     watchdog.close()
-    env_tag.end_leftovers(watchdog.tag, older=False)
+    end_leftovers(watchdog.tag, older=False)
     problem = "the watchdog of the command was killed, and the command ended with it"
     return CkptError(problem, hint="look for the cause: dmesg; then: git ckpt resume")

@@ -1,9 +1,7 @@
-"""List processes, find descendants and send signals.
+"""List processes, find descendants and send signals, with /proc or ps(1).
 
-Uses /proc on Linux and ps(1) elsewhere. Numbers are reused, so a process is identified by number
-and start time. Signals go through pidfds where available: opened before the start is compared.
-
-The supervisor imports this module, so it must load fast: no `signal` or `subprocess` at the top.
+Numbers are reused, so a process is identified by number and start time. The supervisor imports
+this module, so it must load fast: no `signal` or `subprocess` at the top.
 """
 
 from __future__ import annotations
@@ -19,8 +17,7 @@ else:
     import _signal as signal  # importing `signal` is a third of the supervisor's start
 
 _SELF = "/proc/self/stat"
-_SHOWN = 60
-_CHUNK = 65536
+_SHOWN, _CHUNK = 60, 65536
 _ENDED = "ZX"
 _PS = ("ps", "-axEww") if sys.platform == "darwin" else ("ps", "axeww")
 _COLUMNS = ("-o", "pid=,ppid=,pgid=,stat=,lstart=,command=")
@@ -52,7 +49,6 @@ def own_name() -> str:
 
 
 def is_running(name: str, processes: Mapping[int, Process]) -> bool:
-    """Return whether the process with a name from `own_name` is in a table."""
     pid, _, start = name.partition("@")
     process = processes.get(int(pid)) if pid.isascii() and pid.isdigit() else None
     return process is not None and process.start.replace(" ", "_") == start
@@ -61,12 +57,12 @@ def is_running(name: str, processes: Mapping[int, Process]) -> bool:
 def with_variable(variable: str) -> set[int]:
     if not os.path.exists(_SELF):
         return {pid for pid, process in _from_ps().items() if f" {variable}=" in process.line}
-    word = os.fsencode(f"\0{variable}=")
+    pattern = os.fsencode(f"\0{variable}=")
     pids = set()
     for name in filter(str.isdigit, os.listdir("/proc")):
         try:
             with open(f"/proc/{name}/environ", "rb", buffering=0) as file:
-                if word in b"\0" + file.readall():
+                if pattern in b"\0" + file.readall():
                     pids.add(int(name))
         except OSError:
             continue  # it has ended, or belongs to another user
@@ -89,7 +85,6 @@ def descendants(roots: Collection[int], processes: Mapping[int, Process]) -> lis
 
 
 def ancestors(pid: int, processes: Mapping[int, Process]) -> set[int]:
-    """Return the numbers of a process, its parent and so on."""
     pids: set[int] = set()
     while pid in processes and pid not in pids:
         pids.add(pid)
@@ -100,7 +95,7 @@ def ancestors(pid: int, processes: Mapping[int, Process]) -> set[int]:
 def holders(path: str) -> list[Process]:
     """Return the other processes that have a file open; none without /proc."""
     try:
-        wanted = os.stat(path)
+        target = os.stat(path)
         processes = table() if os.path.exists(_SELF) else {}
     except OSError:
         return []
@@ -110,7 +105,7 @@ def holders(path: str) -> list[Process]:
         fds = f"/proc/{pid}/fd"
         try:
             files = os.listdir(fds)
-            is_open = any(os.path.samestat(os.stat(f"{fds}/{fd}"), wanted) for fd in files)
+            is_open = any(os.path.samestat(os.stat(f"{fds}/{fd}"), target) for fd in files)
         except OSError:
             continue  # it has ended, or belongs to another user
         if is_open:
@@ -123,9 +118,9 @@ def variables(process: Process, names: Iterable[str]) -> dict[str, str]:
     words = process.line.split(" ")
     if not process.line:
         words = _read_text(f"/proc/{process.pid}/environ").split("\0")
-    wanted = frozenset(names)
-    pairs = (word.partition("=") for word in words)
-    return {name: value for name, equals, value in pairs if equals and name in wanted}
+    name_set = frozenset(names)
+    pairs = (entry.partition("=") for entry in words)
+    return {name: value for name, equals, value in pairs if equals and name in name_set}
 
 
 def _read_text(path: str) -> str:
@@ -148,8 +143,8 @@ def send_signal(process: Process, number: int) -> bool:
             pass  # an old kernel, or a container that forbids it
     try:
         if os.path.exists(_SELF):
-            now = _read(process.pid)
-            if now is None or now.start != process.start:
+            current = _read(process.pid)
+            if current is None or current.start != process.start:
                 return False
         if sys.platform == "linux" and fd >= 0:
             signal.pidfd_send_signal(fd, number)
@@ -171,16 +166,12 @@ def describe(process: Process) -> str:
 
 
 def works_in(program: str, directory: str) -> bool | None:
-    """Return whether another process of a program works in or below a directory.
-
-    None if the system cannot tell. Ignores children of this process. Names that start with
-    `program` and a hyphen match, too.
-    """
+    """Return whether another process of a program works in a directory, if known."""
     if not os.path.exists(_SELF):
         return None
     top = os.path.realpath(directory)
     for number in filter(str.isdigit, os.listdir("/proc")):
-        head, _, rest = _read_text(f"/proc/{number}/stat").rpartition(")")
+        head, _, fields = _read_text(f"/proc/{number}/stat").rpartition(")")
         name = head.partition("(")[2]
         if name != program and not name.startswith(f"{program}-"):
             continue
@@ -189,7 +180,7 @@ def works_in(program: str, directory: str) -> bool | None:
         except OSError:
             continue  # it has ended, or belongs to another user
         is_inside = path == top or path.startswith(top + os.sep)
-        if is_inside and int(rest.split()[1]) != os.getpid():
+        if is_inside and int(fields.split()[1]) != os.getpid():
             return True
     return False
 
@@ -206,14 +197,7 @@ def adopt_orphans() -> bool:
 
 
 class ProcessTree:
-    """The descendants of this process, which runs one command at a time.
-
-    Uses SIGCHLD, so a process can only have one.
-
-    Args:
-        adopts: whether orphans become children of this process (`adopt_orphans`). Otherwise a
-            process belongs to the tree by its parent, the process group of the command or the tag.
-    """
+    """The descendants of this process, which runs one command at a time; uses SIGCHLD."""
 
     def __init__(self, *, adopts: bool, tag: Mapping[str, str]) -> None:
         self._adopts, self._tag = adopts, dict(tag)
@@ -226,7 +210,6 @@ class ProcessTree:
         signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
 
     def begin(self, leader: int) -> None:
-        """Start with a new command; `leader` is a child that leads a process group."""
         self._leader = leader
         self._has_leader = self._has_children = True
         self._known = {}
@@ -259,7 +242,6 @@ class ProcessTree:
                 send_signal(process, number)
 
     def reap(self) -> list[tuple[int, int]]:
-        """Return number and status of the children that ended since the last call."""
         try:
             os.read(self.wakeup, _CHUNK)
         except BlockingIOError:

@@ -1,17 +1,14 @@
 """The process that starts commands and ends them when its driver dies.
 
-As a subreaper (Linux) it becomes the parent of orphans: a descendant cannot leave the tree by a
-double fork, by `setsid` or by clearing its environment, and no child means no descendant. It reads
-orders, one per line:
+As a subreaper (Linux) it adopts orphans: no child means no descendant. It reads orders:
 
     start N     N bytes follow: command, directory, environment. Answer: `started PID` or
                 `error WHERE CODE TEXT`.
     signal N    Send a signal to all descendants.
     kill        Kill all descendants, repeatedly, until none is left.
 
-It reports `ended CODE` when the shell has ended and `alone` when no descendant is left. End of
-file means that the driver is dead: the descendants get SIGTERM, so that git removes its locks, and
-half a second later SIGKILL.
+It reports `ended CODE` for the shell, and `alone` when no descendant is left. End of file means
+that the driver is dead: SIGTERM lets git remove its locks, SIGKILL follows.
 """
 
 from __future__ import annotations
@@ -77,7 +74,6 @@ class Supervisor:
         self._poll.register(tree.wakeup, select.POLLIN)
 
     def serve(self) -> None:
-        """Run until the driver is dead and no descendant is left."""
         while self._is_running or not self._is_driver_dead:
             pause = self._pause_now()
             events = self._poll.poll(None if pause is None else max(pause, 0.001) * 1000)
@@ -135,17 +131,17 @@ class Supervisor:
 
     def _run_orders(self) -> None:
         while b"\n" in self._orders:
-            line, _, rest = self._orders.partition(b"\n")
-            word, _, number = line.partition(b" ")
-            size = int(number) if word == b"start" else 0
-            if len(rest) < size:
+            line, _, payload = self._orders.partition(b"\n")
+            verb, _, number = line.partition(b" ")
+            size = int(number) if verb == b"start" else 0
+            if len(payload) < size:
                 return
-            self._orders = rest[size:]
-            if word == b"start":
-                self._start(*rest[:size].split(b"\0"))
-            elif word == b"signal" and self._is_running:
+            self._orders = payload[size:]
+            if verb == b"start":
+                self._start(*payload[:size].split(b"\0"))
+            elif verb == b"signal" and self._is_running:
                 self._signal(int(number))
-            elif word == b"kill" and self._is_running:
+            elif verb == b"kill" and self._is_running:
                 self._kill_by(0)
 
     def _start(self, command: bytes, directory: bytes, *variables: bytes) -> None:

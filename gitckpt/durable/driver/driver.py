@@ -10,17 +10,15 @@ from types import NoneType
 from typing import Any, TypedDict
 
 from gitckpt.durable.agent.clients import PRICE, Client, Clients, client_of
-from gitckpt.durable.command.env_tag import EnvTag
-from gitckpt.durable.command.watchdog import Watchdog
+from gitckpt.durable.command.watchdog import EnvTag, Watchdog
 from gitckpt.durable.phases import command
 from gitckpt.durable.phases.options import PLAN, generate_branch, read_plan
 from gitckpt.durable.pipeline import definition as pipelines
-from gitckpt.durable.pipeline import file, launch
-from gitckpt.durable.pipeline.definition import PhaseDefinition, PipelineDefinition, Texts
-from gitckpt.durable.pipeline.file import PRESET
-from gitckpt.durable.pipeline.launch import Context, Given, filled, plain
+from gitckpt.durable.pipeline import launch
+from gitckpt.durable.pipeline.definition import PRESET, PhaseDefinition, PipelineDefinition, Texts
+from gitckpt.durable.pipeline.launch import Context, RunInputs, fill_placeholders, plain
 from gitckpt.durable.run import attempts
-from gitckpt.durable.run.attempts import Ended, PhaseBlocked, PhaseFailed
+from gitckpt.durable.run.attempts import PhaseBlocked, PhaseFailed, PhaseResult
 from gitckpt.durable.run.run import Run, session_of
 from gitckpt.git.repository import Repository
 from gitckpt.model.arguments import first_of, require, require_callable, shell_word
@@ -32,7 +30,7 @@ from gitckpt.store.checkpoints import Checkpoints
 from gitckpt.store.config import settings
 
 
-class Wishes(TypedDict, total=False):
+class RunOptions(TypedDict, total=False):
     """Options of a run of a pipeline; by default, those of before or of the pipeline."""
 
     autonomy: str | None  # "checkpoint", "batch" or "fully_autonomous"
@@ -40,9 +38,7 @@ class Wishes(TypedDict, total=False):
     holder: str  # the purpose of the lease, for people
 
 
-class Resumption(Wishes, total=False):
-    """Options for resuming a run of a pipeline."""
-
+class ResumeOptions(RunOptions, total=False):
     directory: str | None  # of the worktree; default: where it was, or as configured
     take_over: bool  # from a stalled driver: it can write no more and its commands are ended
     phase: str | None  # redo this phase and all after it
@@ -52,41 +48,40 @@ class Resumption(Wishes, total=False):
     inputs: Texts  # changed ones
 
 
-def _run_loop(context: Context) -> Ended:
+def _run_loop(context: Context) -> PhaseResult:
     from gitckpt.durable.phases.loop.loop import Loop
 
     return Loop(context).go()
 
 
-def _run_review(context: Context) -> Ended:
+def _run_review(context: Context) -> PhaseResult:
     from gitckpt.durable.phases.review.phase import carry_out
 
     return carry_out(context)
 
 
-def _ask_agent(context: Context) -> Ended:
-    from gitckpt.durable.phases.agent import ask
+def _ask_agent(context: Context) -> PhaseResult:
+    from gitckpt.durable.phases.command import call_agent
 
-    return ask(context)
-
-
-def _require_plan(given: Given, _: Callable[[str], str]) -> None:
-    if not given.inputs.get(PLAN):
-        hint = "name it: git ckpt run PLAN.md, or -i plan=PLAN.md"
-        raise UsageError("there is no plan", hint=hint)
+    return call_agent(context)
 
 
-def _require_loop(given: Given, option: Callable[[str], str]) -> None:
-    from gitckpt.durable.phases.loop import loop, prompt
+def _require_plan(run_inputs: RunInputs, _: Callable[[str], str]) -> None:
+    if not run_inputs.inputs.get(PLAN):
+        raise UsageError("there is no plan", hint="name it: git ckpt run PLAN, or -i plan=PLAN")
+
+
+def _require_loop(run_inputs: RunInputs, option: Callable[[str], str]) -> None:
+    from gitckpt.durable.phases.loop import loop
 
     loop.read(option)
     try:
-        prompt.require_usable(given.contents.get("prompt", b"").decode("utf-8", "replace"))
+        loop.require_usable(run_inputs.contents.get("prompt", b"").decode("utf-8", "replace"))
     except PhaseFailed as error:
         raise UsageError(error.message, hint=error.hint) from None
 
 
-def _require_review(_: Given, option: Callable[[str], str]) -> None:
+def _require_review(_: RunInputs, option: Callable[[str], str]) -> None:
     from gitckpt.durable.phases.review.phase import read
 
     read(option)
@@ -94,13 +89,11 @@ def _require_review(_: Given, option: Callable[[str], str]) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """A built-in step."""
-
-    action: Callable[[Context], Ended]
+    action: Callable[[Context], PhaseResult]
     options: str = ""  # keys of `with`, separated by spaces
     memory: tuple[str, ...] = ()  # keys of the state that hold its progress
     # Gets the inputs and a getter of options; raises UsageError if the step would fail at once.
-    require: Callable[[Given, Callable[[str], str]], None] | None = None
+    require: Callable[[RunInputs, Callable[[str], str]], None] | None = None
     needs: str = ""  # the required option, which an earlier phase may determine
 
 
@@ -121,22 +114,23 @@ OPTIONS = {name: tuple(step.options.split()) for name, step in STEPS.items()}
 
 
 def memory_of(phase: PhaseDefinition) -> tuple[str, ...]:
-    """Return the keys of the state that hold the progress of a phase."""
     return STEPS[phase.use].memory if phase.use in STEPS else ()
 
 
-def require_sense(definition: PipelineDefinition, given: Given) -> None:
-    """Raise UsageError before the start if the options of a step are invalid."""
+def require_valid_options(definition: PipelineDefinition, run_inputs: RunInputs) -> None:
     for position, phase in enumerate(definition.phases):
         step = STEPS.get(phase.use or "")
         if step is None:
             continue
         try:
-            values = {name: filled(text, given.inputs) for name, text in phase.options.items()}
+            values = {
+                name: fill_placeholders(text, run_inputs.inputs)
+                for name, text in phase.options.items()
+            }
         except KeyError:
             continue  # the state is known when the phase begins
         if step.require is not None:
-            step.require(given, lambda name, values=values: values.get(name, ""))  # type: ignore[misc]
+            step.require(run_inputs, lambda name, values=values: values.get(name, ""))  # type: ignore[misc]
         if position == 0 and step.needs and not values.get(step.needs):
             hint = f"name it: -i {step.needs}=PATH"
             raise UsageError(f"phase {phase.name!r} needs the input {step.needs}", hint=hint)
@@ -148,40 +142,35 @@ _CHILDREN = ("children", "requirements")
 _CRITERIA = ("acceptance_criteria", "acceptanceCriteria")
 
 
-def skipped(definition: PipelineDefinition, given: Given) -> dict[str, str]:
-    """Return the phases to skip: name → reason.
-
-    In rlm-act, a Markdown plan replaces the first four phases. Requirements in JSON replace its
-    research and, if a child has acceptance criteria, the decomposition.
-    """
+def skipped(definition: PipelineDefinition, run_inputs: RunInputs) -> dict[str, str]:
+    """Return the phases to skip: name → reason."""
     skips = {}
     for phase in definition.phases:
         for name in reversed(phase.skip_with):
-            if given.inputs.get(name):
-                skips[phase.name] = f"{name} is given: {given.inputs[name]}"
-    return skips | _skipped_in_rlm(definition, given) if definition.name == _RLM else skips
+            if run_inputs.inputs.get(name):
+                skips[phase.name] = f"{name} is given: {run_inputs.inputs[name]}"
+    return skips | _skipped_in_rlm(definition, run_inputs) if definition.name == _RLM else skips
 
 
-def require_question(definition: PipelineDefinition, given: Given, skips: Texts) -> None:
-    """Raise UsageError if the research phase of rlm-act has no question."""
+def require_question(definition: PipelineDefinition, run_inputs: RunInputs, skips: Texts) -> None:
     is_asked = definition.name == _RLM and definition.source == PRESET and "research" not in skips
-    if is_asked and not given.inputs.get("question"):
+    if is_asked and not run_inputs.inputs.get("question"):
         hint = 'ask it: -i question="how does it work?"'
         raise UsageError("phase 'research' needs the input question", hint=hint)
 
 
-def _skipped_in_rlm(definition: PipelineDefinition, given: Given) -> dict[str, str]:
-    path = given.inputs.get(_PLAN, "")
+def _skipped_in_rlm(definition: PipelineDefinition, run_inputs: RunInputs) -> dict[str, str]:
+    path = run_inputs.inputs.get(_PLAN, "")
     names = [phase.name for phase in definition.phases]
     if path.endswith(".md"):
         return dict.fromkeys(names[:4], f"the plan is given: {path}")
     name = _PLAN if path.endswith(".json") else _HIERARCHY
-    if name not in given.contents:
+    if name not in run_inputs.contents:
         return {}
     try:
-        is_complete = _has_criteria(json.loads(given.contents[name]), is_child=False)
+        is_complete = _has_criteria(json.loads(run_inputs.contents[name]), is_child=False)
     except (ValueError, RecursionError) as error:
-        message = f"the input {name} is not JSON: {given.inputs[name]}: {error}"
+        message = f"the input {name} is not JSON: {run_inputs.inputs[name]}: {error}"
         raise UsageError(message, hint="correct it, then start again") from None
     reason = "requirements with acceptance criteria are given"
     return dict.fromkeys(names[:2], reason) if is_complete else {}
@@ -205,22 +194,21 @@ _CUT = ", cut)"
 
 
 def list_commands(store: Checkpoints, checkpoint: Checkpoint) -> list[str]:
-    """Return the commands that remain, by the pipeline of the same name here."""
     pipeline = checkpoint.pipeline
     if pipeline is None or pipeline.name is None:
         return []
     try:
-        definition = file.read(file.path_in(store.repository), pipeline.name, OPTIONS)
+        definition = pipelines.read(pipelines.path_in(store.repository), pipeline.name, OPTIONS)
     except CkptError as error:
         return [f"unknown: {error.message}"]
-    left = [phase for phase in definition.phases if phase.name not in pipeline.completed]
-    texts = [phase.run if phase.run is not None else str(phase.use) for phase in left]
-    commands = [f"{phase.name}: {_shorten(text)}" for phase, text in zip(left, texts, strict=True)]
-    if any(command.endswith(_CUT) for command in commands):
-        is_preset = definition.source == file.PRESET
+    phases = [phase for phase in definition.phases if phase.name not in pipeline.completed]
+    texts = [phase.run if phase.run is not None else str(phase.use) for phase in phases]
+    lines = [f"{phase.name}: {_shorten(text)}" for phase, text in zip(phases, texts, strict=True)]
+    if any(command.endswith(_CUT) for command in lines):
+        is_preset = definition.source == pipelines.PRESET
         show = f"git ckpt run --print {definition.name}" if is_preset else definition.source
-        commands.append(f"in full: {show}")
-    return commands
+        lines.append(f"in full: {show}")
+    return lines
 
 
 def _shorten(text: str) -> str:
@@ -237,20 +225,24 @@ _ROLES = ("agent", "coder", "reviewer")
 _STEPS = ("agent", "loop", "review")  # those that call an agent
 
 
-def known_to(newest: Checkpoint, definition: PipelineDefinition, inputs: Texts) -> dict[str, str]:
-    """Return the values for placeholders in options: state and inputs of a run."""
-    given = newest.pipeline.inputs if newest.pipeline is not None else {}
-    return {**plain(newest.state), **definition.inputs, **given, **inputs}
+def placeholder_values(
+    newest: Checkpoint, definition: PipelineDefinition, inputs: Texts
+) -> dict[str, str]:
+    run_inputs = newest.pipeline.inputs if newest.pipeline is not None else {}
+    return {**plain(newest.state), **definition.inputs, **run_inputs, **inputs}
 
 
-def note(repository: Repository, called: Iterable[Client]) -> None:
+def approve_agents(
+    repository: Repository, definition: PipelineDefinition, values: Texts, clients: Clients
+) -> None:
     """Record on this machine the agents that a person started or accepted a run with."""
+    called = called_clients(definition, values, clients)
     if new := {_digest(client) for client in called} - settings.approved(repository):
         settings.note(repository, new)
 
 
-def require_noted(repository: Repository, run: str, called: Iterable[Client]) -> None:
-    """Raise `Changed` if a run calls an agent that is not recorded; see `note`."""
+def require_approved(repository: Repository, run: str, called: Iterable[Client]) -> None:
+    """Raise `Changed` if a run calls an agent that `approve_agents` has not seen."""
     approved = settings.approved(repository)
     new = [client for client in dict.fromkeys(called) if _digest(client) not in approved]
     if new:
@@ -259,16 +251,9 @@ def require_noted(repository: Repository, run: str, called: Iterable[Client]) ->
 
 
 def require_installed(
-    definition: PipelineDefinition,
-    skipped: Collection[str],
-    known: Texts,
-    clients: Clients,
+    definition: PipelineDefinition, skipped: Collection[str], values: Texts, clients: Clients
 ) -> None:
-    """Raise AgentUnusable before the start if the program of an agent is missing.
-
-    Only checks the phases before the first command of a custom pipeline, as that may install an
-    agent. The path of a program may only exist in the run's worktree.
-    """
+    """Raise AgentUnusable before the start if the program of an agent is missing."""
     for phase in definition.phases:
         if phase.name in skipped:
             continue
@@ -277,7 +262,7 @@ def require_installed(
         env = {**os.environ, **definition.env, **phase.env}
         for role in _ROLES if phase.use else ():
             try:
-                client = filled(phase.options.get(role, ""), known)
+                client = fill_placeholders(phase.options.get(role, ""), values)
                 missing = client_of(client, clients).missing(env, os.curdir) if client else None
             except (KeyError, UsageError):
                 continue  # the state is known when the phase begins; the phase reports bad commands
@@ -288,32 +273,31 @@ def require_installed(
 
 
 def called_clients(
-    definition: PipelineDefinition, known: Texts, clients: Clients
+    definition: PipelineDefinition, values: Texts, clients: Clients
 ) -> Iterator[Client]:
-    """Yield the agents of `gitckpt.toml` that the phases call."""
     for phase in definition.phases:
         for role in _ROLES if phase.use and clients else ():
-            name = _filled(phase.options.get(role, ""), known)
+            name = _fill_known(phase.options.get(role, ""), values)
             if name in clients:
                 yield clients[name]
 
 
 def called_agents(
-    definition: PipelineDefinition, completed: Collection[str], known: Texts
+    definition: PipelineDefinition, completed: Collection[str], values: Texts
 ) -> list[str]:
     """Return the agents, or else the steps, that the remaining phases call."""
     called: dict[str, None] = {}
     for phase in definition.phases:
         if phase.name in completed or phase.use not in _STEPS:
             continue
-        names = [_filled(phase.options.get(role, ""), known) for role in _ROLES]
+        names = [_fill_known(phase.options.get(role, ""), values) for role in _ROLES]
         called |= dict.fromkeys([name for name in names if name] or [phase.use])
     return list(called)
 
 
-def _filled(text: str, known: Texts) -> str:
+def _fill_known(text: str, values: Texts) -> str:
     try:
-        return filled(text, known)
+        return fill_placeholders(text, values)
     except KeyError:
         return ""  # the state is known when the phase begins
 
@@ -328,10 +312,7 @@ CONTINUE, REVISE, RESTART, EXIT = "continue", "revise", "restart", "exit"
 
 
 class Observer:
-    """Receives events of a driver and answers its pauses.
-
-    This base class ignores events and leaves a run that pauses.
-    """
+    """Receives events of a driver and answers its pauses; by default, leaves the run."""
 
     def started(self, run: str) -> None:
         """A run, named by its id, is now driven."""
@@ -352,10 +333,7 @@ class Observer:
         """A phase ended or was skipped."""
 
     def ask(self, phase: str) -> tuple[str, str]:  # noqa: ARG002 - for those who ask
-        """Return the answer to a pause after a phase, and the text of a revision.
-
-        The answer is "continue", "revise", "restart" or "exit".
-        """
+        """Return "continue", "revise", "restart" or "exit", and the text of a revision."""
         return EXIT, ""
 
 
@@ -371,7 +349,6 @@ def advice(error: PhaseFailed, run: Run) -> str:
 
 
 def require_observer(observer: Observer | None) -> Observer:
-    """Return the observer, or a silent one; raise UsageError for a bad one."""
     require("observer", observer, (Observer, NoneType), "an Observer")
     for name in vars(Observer) if observer is not None else ():
         if not name.startswith("_"):
@@ -386,8 +363,6 @@ class Result:
 
 
 class Driver:
-    """Drives a run through the phases of its pipeline."""
-
     def __init__(
         self,
         run: Run,
@@ -456,24 +431,24 @@ class Driver:
         conduct = attempts.PhaseOptions(phase.retries, (PhaseFailed,), *limits)
         session, observer = self._session, self._observer
 
-        def action(attempt: Attempt) -> Ended:
+        def action(attempt: Attempt) -> PhaseResult:
             self._report_end()
             launch.require_copies(session, self._definition)
             observer.begins(phase.name, attempt.number, position + 1, len(self._definition.phases))
-            shown = (observer.output, observer.tick, self._agents, self._announce)
-            context = Context(session, self._definition, phase, attempt, watchdog, *shown)
+            callbacks = (observer.output, observer.tick, self._agents, self._announce)
+            context = Context(session, self._definition, phase, attempt, watchdog, *callbacks)
             perform = STEPS[phase.use].action if phase.use is not None else command.perform
             return perform(context)
 
         last = session.last_attempt
         if last is not None and last.phase == phase.name and last.ended == attempts.BLOCKED:
-            again = f"git ckpt resume {session.id} --from {shell_word(phase.name)}"
-            hint = f"see why: git ckpt status {session.id}; then: {again}"
+            retry = f"git ckpt resume {session.id} --from {shell_word(phase.name)}"
+            hint = f"see why: git ckpt status {session.id}; then: {retry}"
             raise PhaseBlocked(f"phase {phase.name!r} of run {session.id} is blocked", hint=hint)
         watchdog.prepare()  # ready when the start of the phase is recorded
         following = self._definition.phases[position + 1 :]
-        done = {*self._run.completed, *self._skipped}
-        followed = bool(following) and following[0].name not in done
+        finished = {*self._run.completed, *self._skipped}
+        followed = bool(following) and following[0].name not in finished
         followed = followed and not self._pauses_after(phase)
         try:
             session.perform(phase.name, action, inputs={}, conduct=conduct, followed=followed)
@@ -503,13 +478,12 @@ class Driver:
         new = [first[path] for path in sorted(first) if path not in self._reported_suspects]
         if new:
             self._reported_suspects.update(first)
-            places = first_of([f"{each.path}:{each.line} ({each.rule})" for each in new], 3)
+            places = first_of([f"{hit.path}:{hit.line} ({hit.rule})" for hit in new], 3)
             advice = f"if it is not one: git ckpt allow --secret {new[0].digest}"
             self._observer.warn(f"captured what looks like a secret: {places}; {advice}")
 
 
 def redo(run: Run, name: str, forget: Iterable[str]) -> None:
-    """Redo a phase and those after it, without some keys of the state."""
     for key in forget:
         run.state.pop(key, None)
     run.redo(name)

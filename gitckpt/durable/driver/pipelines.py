@@ -7,9 +7,9 @@ from typing import Any, Unpack
 
 from gitckpt.durable.agent.clients import Client, read_clients
 from gitckpt.durable.driver import driver
-from gitckpt.durable.driver.driver import OPTIONS, Driver, Observer, Resumption, Wishes
+from gitckpt.durable.driver.driver import OPTIONS, Driver, Observer, ResumeOptions, RunOptions
 from gitckpt.durable.pipeline import definition as pipelines
-from gitckpt.durable.pipeline import file, launch
+from gitckpt.durable.pipeline import launch
 from gitckpt.durable.pipeline.definition import REMOVE_WHEN_PUSHED, PipelineDefinition, Texts
 from gitckpt.durable.run import attempts
 from gitckpt.durable.run.attempts import PhaseFailed, Session
@@ -34,7 +34,7 @@ class Preview:
     """The plan of a run of a pipeline."""
 
     definition: PipelineDefinition  # has `phases`, `autonomy` and `source`, the defining file
-    given: launch.Given  # has `inputs` by name, and the `contents` of those that are files
+    given: launch.RunInputs  # has `inputs` by name, and the `contents` of those that are files
     skipped: Texts  # phase → reason
 
 
@@ -52,11 +52,7 @@ class Outcome:
 
 
 class Pipelines:
-    """The pipelines of a repository: those in `gitckpt.toml` and the presets.
-
-    The file is that of the store's worktree, or else of the main one. `observer` receives events
-    and answers pauses.
-    """
+    """The pipelines of a repository: those in `gitckpt.toml` and the presets."""
 
     def __init__(self, store: Store, observer: Observer | None = None) -> None:
         self._store = inside(store)
@@ -64,31 +60,21 @@ class Pipelines:
 
     def names(self) -> list[str]:
         """Return the names of the pipelines, presets last."""
-        names = file.names(self._file())
-        return list(dict.fromkeys([*names, *file.PRESETS]))
+        return list(dict.fromkeys([*pipelines.names(self._file()), *pipelines.PRESETS]))
 
     @staticmethod
     def preset(name: str) -> str:
         """Return the TOML of a preset, as `git ckpt run --print`."""
-        return file.preset_text(name)
+        return pipelines.preset_text(name)
 
     def preview(self, name: str, inputs: Texts | None = None) -> Preview:
-        """Return what a run would do, without changing anything.
-
-        Args:
-            inputs: by name; files by paths relative to the current directory.
-
-        Raises:
-            NotFoundError: unknown pipeline.
-            ConfigError: the file has mistakes.
-            UsageError: unknown input, unreadable file or invalid value.
-        """
+        """Return what a run would do; raise NotFoundError, ConfigError or UsageError."""
         definition = self._definition(name)
-        given = launch.read_inputs(self._store, definition, inputs or {})
-        driver.require_sense(definition, given)
-        skips = driver.skipped(definition, given)
-        driver.require_question(definition, given, skips)
-        return Preview(definition, given, skips)
+        run_inputs = launch.read_inputs(self._store, definition, inputs or {})
+        driver.require_valid_options(definition, run_inputs)
+        skips = driver.skipped(definition, run_inputs)
+        driver.require_question(definition, run_inputs, skips)
+        return Preview(definition, run_inputs, skips)
 
     def run(
         self,
@@ -98,30 +84,19 @@ class Pipelines:
         about: str | None = None,
         base: str = "HEAD",
         key: str | None = None,
-        **wishes: Unpack[Wishes],
+        **wishes: Unpack[RunOptions],
     ) -> Outcome:
         """Run a pipeline in a new worktree, or resume the run with the key.
 
-        Args:
-            name: the pipeline; "loop" has an agent carry out the input `plan`, "review" has a coder
-                and a reviewer work on `title`.
-            inputs: as for `preview`.
-            about: the subject; part of the run id. Default: the pipeline's name.
-            base: the rev that the worktree starts with.
-            key: the caller's unique name: repeated calls share one run.
-            wishes: `autonomy`, `timeout` (in microseconds) and `holder`; see `Wishes`.
+        `about` is the subject, by default the pipeline's name. Calls with the same `key` share one
+        run.
 
         Raises:
-            NotFoundError, ConfigError, UsageError: as `preview`, or unknown rev.
-            Changed: the run with that key was started with something else.
-            Untrusted: the run with that key was not written here.
-            LeaseHeld: a live process drives the run with that key.
-            PhaseFailed: a phase failed or is blocked, or the run must stop; see `hint`.
-                `AgentUnusable` without a run if the program of an agent is missing.
-            LeaseLost: another process drives the run now.
-            CkptError: checkpoints could not be written.
+            NotFoundError, ConfigError, UsageError: as `preview`, or unknown rev `base`.
+            Changed, Untrusted, LeaseHeld: the run with that key cannot be continued.
+            PhaseFailed, LeaseLost, CkptError: the run stopped; see `hint`.
         """
-        mode = _autonomy(wishes, Wishes)
+        mode = _autonomy(wishes, RunOptions)
         # Do not execute commands from a file with mistakes.
         settings.read(self._store.repository).require_correct()
         plan = self.preview(name, inputs)
@@ -130,10 +105,10 @@ class Pipelines:
             if key is not None:
                 self._store.claim(key).require_free()
             # Note the agents before the run exists: after a kill, it continues with them.
-            known = {**definition.inputs, **plan.given.inputs}
+            values = {**definition.inputs, **plan.given.inputs}
             clients = self._clients(definition)
-            driver.require_installed(definition, plan.skipped, known, clients)
-            driver.note(self._store.repository, driver.called_clients(definition, known, clients))
+            driver.require_installed(definition, plan.skipped, values, clients)
+            driver.approve_agents(self._store.repository, definition, values, clients)
             how: Any = {"base": base, "key": key, "timeout": wishes.get("timeout")}
             subject = about or name
             first = launch.start(self._store, definition, plan.given, subject, autonomy=mode, **how)
@@ -146,41 +121,31 @@ class Pipelines:
                 return self._was_complete(error.run, definition)
             return self.resume(error.run, **wishes)
         plan.given.warn_of_secrets(self._store, self._observer.warn)
-        run = self._open(str(first.run), wishes, {})
-        return self._drive(run, definition, plan.skipped)
+        return self._drive(self._open(str(first.run), wishes, {}), definition, plan.skipped)
 
-    def resume(self, run: str, **how: Unpack[Resumption]) -> Outcome:
+    def resume(self, run: str, **how: Unpack[ResumeOptions]) -> Outcome:
         """Continue a run of a pipeline at its first incomplete phase.
 
-        Args:
-            how: see `Resumption`.
-
-        Raises:
-            NotFoundError: unknown run, pipeline or phase.
-            UsageError: the run is complete or has no pipeline, or an input is unknown or a file.
-            Untrusted: run or checkpoint was not written here; see `candidates`.
-            Changed: the pipeline or its inputs changed.
-            Exception: as `run`.
+        Raises NotFoundError, UsageError, Untrusted (see `candidates`), Changed, or as `run`.
         """
-        mode = _autonomy(how, Resumption)
+        mode = _autonomy(how, ResumeOptions)
         newest = self._store.heads.catch_up(run)
         if newest.pipeline is None or newest.pipeline.name is None:
             hint = f"open its worktree: git ckpt resume --no-run {run}"
             raise UsageError(f"run {run} has no pipeline", hint=hint)
-        definition = file.read_of_run(self._file(), newest.pipeline.name, OPTIONS, run)
+        definition = pipelines.read_of_run(self._file(), newest.pipeline.name, OPTIONS, run)
         phase, target = how.get("phase"), how.get("rewind")
         first = definition.phase(phase) if phase is not None else None
         trusted, accepts = how.get("trust", False), how.get("accept_changes", False)
-        checkpoints = [newest, *([target] if target is not None else [])]
-        self.require_ours(checkpoints, trust=trusted)
+        self.require_ours([newest, *([target] if target is not None else [])], trust=trusted)
         goes_back = first is not None or target is not None
         if not goes_back and release_completed(self._store, run):
             return self._was_complete(run, definition)
         settings.read(self._store.repository).require_correct()
         if not (trusted or accepts):
-            known = driver.known_to(newest, definition, how.get("inputs", {}))
-            called = driver.called_clients(definition, known, self._clients(definition))
-            driver.require_noted(self._store.repository, run, called)
+            values = driver.placeholder_values(newest, definition, how.get("inputs", {}))
+            called = driver.called_clients(definition, values, self._clients(definition))
+            driver.require_approved(self._store.repository, run, called)
         options: OpenOptions = {"accept_changes": accepts, "again": goes_back}
         options |= {"take_over": how.get("take_over", False), "directory": how.get("directory")}
         opened = self._open(run, how, options)
@@ -189,15 +154,15 @@ class Pipelines:
                 opened.rewind(target)
             elif (interrupted := runstate.rewinding_to(newest)) is not None:
                 undone = f"an interrupted rewind to {interrupted[: ids.SHORT]} was undone"
-                again = f"git ckpt resume {interrupted} --rewind"
-                self._observer.warn(f"{undone}; to repeat it: {again}")
+                retry = f"git ckpt resume {interrupted} --rewind"
+                self._observer.warn(f"{undone}; to repeat it: {retry}")
             session = session_of(opened)
             self._update_pipeline(session, definition, how, mode)
             if first is not None:
                 later = definition.phases[definition.phases.index(first) :]
-                memory = {key for other in later for key in driver.memory_of(other)}
+                memory = {key for later_phase in later for key in driver.memory_of(later_phase)}
                 driver.redo(opened, first.name, memory)
-            skips = driver.skipped(definition, launch.given_to(session, definition))
+            skips = driver.skipped(definition, launch.recorded_inputs(session, definition))
         except BaseException:
             opened.close()
             raise
@@ -211,25 +176,16 @@ class Pipelines:
         show: Callable[[str, Sequence[str]], None] = lambda *_: None,
         adopt: bool = True,
     ) -> None:
-        """Adopt the run of foreign checkpoints, if trusted, as `resume` does.
+        """Adopt the run of foreign checkpoints, if trusted; else raise Untrusted.
 
-        Args:
-            checkpoints: the checkpoints to continue from; all of one run, or one of none.
-            show: called before anything is done, with the id and the facts, one per line: files,
-                state and commands.
-            adopt: adopt the run; not needed for a fork.
-
-        Raises:
-            Untrusted: a checkpoint was not written here and is not trusted; see `candidates`.
-            CkptError: the adoption cannot be recorded.
+        `show` gets the run's id and the facts first. A fork needs no `adopt`.
         """
         store = self._store
         for checkpoint in checkpoints:
             if trusting.is_ours(store, checkpoint):
                 continue
             head = store.heads.head(checkpoint.run)[0] if checkpoint.run is not None else ""
-            commands = driver.list_commands(store, checkpoint)
-            account = trusting.account(store, checkpoint, commands)
+            account = trusting.account(store, checkpoint, driver.list_commands(store, checkpoint))
             if not trust:
                 raise trusting.refusal(store, checkpoint, account)
             show(checkpoint.run or checkpoint.id, account)
@@ -237,12 +193,7 @@ class Pipelines:
                 trusting.adopt(store, checkpoint.run, head)
 
     def refactor(self, run: str, task: str) -> None:
-        """Change the task of a running "review"; the coder gets it in the next cycle.
-
-        Raises:
-            NotFoundError: unknown run.
-            UsageError: the run is not an open review, or the task is empty.
-        """
+        """Change the task of a running "review"; the coder gets it in the next cycle."""
         # Two dozen modules, only for reviews.
         from gitckpt.durable.phases.review import phase as review
 
@@ -253,12 +204,11 @@ class Pipelines:
         newest = self._store.heads.read(run)
         name = newest.pipeline.name if newest.pipeline is not None else None
         if status == runstate.COMPLETE or name != "review":
-            hint = "list the runs: git ckpt runs"
-            raise UsageError(f"run {run} is not an open review", hint=hint)
+            raise UsageError(f"run {run} is not an open review", hint="see: git ckpt runs")
         review.refactor(run_files.of_run(self._store.repository, run).path, task)
 
     def _file(self) -> str:
-        return file.path_in(self._store.repository)
+        return pipelines.path_in(self._store.repository)
 
     def _clients(self, definition: PipelineDefinition) -> dict[str, Client]:
         return read_clients(self._file()) if any(phase.use for phase in definition.phases) else {}
@@ -266,15 +216,15 @@ class Pipelines:
     def _definition(self, name: str) -> PipelineDefinition:
         # Checks the whole file: finds [pipeline.NAME], a likely typo.
         settings.read(self._store.repository)
-        return file.read(self._file(), name, OPTIONS)
+        return pipelines.read(self._file(), name, OPTIONS)
 
-    def _open(self, run: str, wishes: Wishes, options: OpenOptions) -> Run:
+    def _open(self, run: str, wishes: RunOptions, options: OpenOptions) -> Run:
         options |= {"adapter": "plumbing", "holder": wishes.get("holder", "a program")}
         opening = reopen(self._store, run, **options)
         return Run(Session(opening), opening.remarks)
 
     def _update_pipeline(
-        self, run: Session, definition: PipelineDefinition, how: Resumption, mode: str | None
+        self, run: Session, definition: PipelineDefinition, how: ResumeOptions, mode: str | None
     ) -> None:
         accept = how.get("accept_changes", False)
         pipeline = launch.update_pipeline(self._store, run, definition, accept=accept)
@@ -290,11 +240,14 @@ class Pipelines:
     def _drive(self, run: Run, definition: PipelineDefinition, skips: Texts) -> Outcome:
         try:
             self._observer.started(run.id)
-            redefined = file.redefinition(definition)
+            redefined = pipelines.redefinition(definition)
             for remark in (*run.remarks, *([redefined] if redefined is not None else [])):
                 self._observer.warn(remark)
-            clients, known = self._clients(definition), driver.known_to(run.newest, definition, {})
-            driver.note(self._store.repository, driver.called_clients(definition, known, clients))
+            clients, values = (
+                self._clients(definition),
+                driver.placeholder_values(run.newest, definition, {}),
+            )
+            driver.approve_agents(self._store.repository, definition, values, clients)
             result = Driver(run, definition, self._observer, skips, clients).drive()
             if result.is_complete:
                 run.finish()
@@ -339,7 +292,7 @@ class Pipelines:
             age = definition.retention
             if age is None:
                 age = config.policy.runs_older_than
-            elif definition.source != file.PRESET:
+            elif definition.source != pipelines.PRESET:
                 age = settings.age_of_runs(self._store.repository, definition.name, age)
             maintenance.cleanup_runs(self._store, pipeline=definition.name, older_than=age)
         except CkptError as error:
@@ -359,26 +312,27 @@ class Pipelines:
 
 
 def outlook(store: Store, newest: Checkpoint) -> tuple[str, list[str]]:
-    """Return the next command of a run as `phase: command`, and the agents it calls.
-
-    Both are empty if the pipeline cannot be read; `Pipelines.resume` reports the reason.
-    """
+    """Return the next command of a run and the agents it calls; both empty if unknown."""
     pipeline = newest.pipeline
     if pipeline is None or pipeline.name is None:
         return "", []
     try:
-        definition = file.read(file.path_in(inside(store).repository), pipeline.name, OPTIONS)
+        definition = pipelines.read(
+            pipelines.path_in(inside(store).repository), pipeline.name, OPTIONS
+        )
     except CkptError:
         return "", []
     completed = pipeline.completed
-    called = driver.called_agents(definition, completed, driver.known_to(newest, definition, {}))
+    called = driver.called_agents(
+        definition, completed, driver.placeholder_values(newest, definition, {})
+    )
     for phase in definition.phases:
         if phase.name not in completed:
             return f"{phase.name}: {phase.run if phase.run is not None else phase.use}", called
     return "", called
 
 
-def _autonomy(wishes: Wishes, kind: type) -> str | None:
+def _autonomy(wishes: RunOptions, kind: type) -> str | None:
     launch.require_options(wishes, kind.__annotations__)
     mode = wishes.get("autonomy")
     return pipelines.autonomy(mode) if mode is not None else None

@@ -2,7 +2,6 @@
 
 Doors:
     command: `perform`, a shell command.
-    agent: one call of an agent; how its failures affect a run.
     options: phase options, and the phases that read a plan and name a branch.
     loop: a room; an agent works repeatedly until everything is done.
     review: a room; a coder works and a reviewer judges.

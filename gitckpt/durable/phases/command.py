@@ -1,4 +1,4 @@
-"""Run a phase that is a shell command, and map its exit code to the run."""
+"""Carry out phases that are a shell command or one call of an agent."""
 
 from __future__ import annotations
 
@@ -7,19 +7,30 @@ import json
 import os
 import re
 import shlex
+from collections.abc import Callable, MutableMapping
 from typing import Any
 
-from gitckpt.durable.agent.call import Answer
+from gitckpt.durable.agent import call as failure
+from gitckpt.durable.agent.call import Agent, Answer
+from gitckpt.durable.agent.clients import Client, words
 from gitckpt.durable.command import execution
-from gitckpt.durable.command.execution import DEADLINE, Ending, Timeouts
+from gitckpt.durable.command.execution import DEADLINE, CommandResult, Timeouts
+from gitckpt.durable.phases import options
 from gitckpt.durable.pipeline.definition import PhaseDefinition, Texts
 from gitckpt.durable.pipeline.launch import Context
 from gitckpt.durable.run import attempts
-from gitckpt.durable.run.attempts import DeadlineReached, Ended, PhaseFailed, Session
+from gitckpt.durable.run.attempts import (
+    AgentUnusable,
+    DeadlineReached,
+    PhaseFailed,
+    PhaseResult,
+    Session,
+)
 from gitckpt.git.files import private_dirs, regular
 from gitckpt.model import ids, jsonable, times
 from gitckpt.model.checkpoint import Attempt
-from gitckpt.model.errors import CkptError, WorktreeError
+from gitckpt.model.errors import CkptError, UsageError, WorktreeError
+from gitckpt.model.values import replace
 from gitckpt.store.runs import run_files
 
 _SET = re.compile(r"([^=<]*?)(:=|=|<)(.*)")
@@ -30,8 +41,7 @@ _LARGEST_STATE = 64 * 1024 * 1024  # bytes; a state has at most half of that
 RETRY_LATER, BLOCKED = 75, 4
 
 
-def perform(context: Context) -> Ended:
-    """Run the command of a phase and store the values that it sets."""
+def perform(context: Context) -> PhaseResult:
     phase, run = context.phase, context.run
     timeout, idle_timeout = map(in_seconds, (phase.timeout, phase.idle_timeout))
     files = _Exchange(run, phase)
@@ -53,12 +63,12 @@ def perform(context: Context) -> Ended:
         run.state = files.state(outcome)
     finally:
         files.clear()
-    return Ended(code=outcome.code, output=outcome.tail)
+    return PhaseResult(code=outcome.code, output=outcome.tail)
 
 
 def _call(
     context: Context, line: str, limits: Timeouts, env: Texts, *, show: bool = True
-) -> Ending:
+) -> CommandResult:
     how: Any = {"directory": context.run.path, "env": {**context.environment(), **env}}
     how |= {"watchdog": context.watchdog, "tick": context.look, "patience": limits}
     return execution.run_command(line, output=context.output if show else lambda _: None, **how)
@@ -68,16 +78,14 @@ def in_seconds(length: int | None) -> float | None:
     return None if length is None else length / times.MICRO
 
 
-def require_changes(context: Context, attempt: Attempt, outcome: Ending | Answer) -> None:
-    """Raise PhaseFailed if a phase must change files and an attempt did not."""
+def require_changes(context: Context, attempt: Attempt, outcome: CommandResult | Answer) -> None:
     phase = context.phase
     if phase.must_change and not context.run.has_changed_files(attempt):
         message = f"phase {phase.name!r} produced no file changes"
         raise PhaseFailed(message, code=outcome.code, output=outcome.tail)
 
 
-def failure_of(phase: str, outcome: Ending | Answer, cause: str) -> PhaseFailed:
-    """Return the error for a command or agent that ended without success."""
+def failure_of(phase: str, outcome: CommandResult | Answer, cause: str) -> PhaseFailed:
     code, output = outcome.code, outcome.tail
     if outcome.ended_by == DEADLINE:
         message = f"phase {phase!r} was ended: the run reached its deadline"
@@ -113,11 +121,11 @@ class _Exchange:
             except OSError as error:  # of a full disk, it names no file
                 raise CkptError(f"cannot write {path}: {error.strerror}") from None
 
-    def state(self, outcome: Ending) -> dict[str, Any]:
+    def state(self, outcome: CommandResult) -> dict[str, Any]:
         """Return the state that the command left; raise PhaseFailed if it is invalid."""
         try:
             private_dirs.require(self._run.files.path)
-            after = regular.content(self.state_path, _LARGEST_STATE, follow=False)
+            new_state = regular.content(self.state_path, _LARGEST_STATE, follow=False)
             text = io.BytesIO(regular.content(self.set_path, _LARGEST_STATE, follow=False))
             # str.splitlines would cut a value at a form feed, or at U+2028
             listed = io.TextIOWrapper(text, encoding="utf-8", errors="surrogateescape")
@@ -127,9 +135,9 @@ class _Exchange:
         except OSError as error:
             raise self._failed(f"cannot read {error.filename}: {error.strerror}", outcome) from None
         state = dict(self._run.state)
-        if after != self._before:
+        if new_state != self._before:
             try:
-                state = json.loads(after)
+                state = json.loads(new_state)
             except (ValueError, RecursionError) as error:
                 raise self._failed(f"CKPT_STATE is not JSON: {error}", outcome) from None
             if not isinstance(state, dict):
@@ -161,7 +169,6 @@ class _Exchange:
         return regular.content_below(top, path, _LARGEST).decode("utf-8", "replace")
 
     def clear(self) -> None:
-        """Remove the files of this attempt, and its output directory if it is empty."""
         for path in (self.state_path, self.set_path):
             if os.path.isdir(path) and not os.path.islink(path):
                 private_dirs.discard(path)
@@ -171,7 +178,7 @@ class _Exchange:
         if is_directory and not os.listdir(self.output_path):
             os.rmdir(self.output_path)
 
-    def _failed(self, problem: str, outcome: Ending) -> PhaseFailed:
+    def _failed(self, problem: str, outcome: CommandResult) -> PhaseFailed:
         message = f"phase {self._phase.name!r} failed: {problem}"
         return PhaseFailed(message, code=outcome.code, output=outcome.tail)
 
@@ -181,7 +188,7 @@ class _Exchange:
 
 def run(
     context: Context, line: str, seconds: float, *, show: bool = False, name: str = ""
-) -> Ending:
+) -> CommandResult:
     """Run a command in the worktree of a run; `seconds` is its timeout."""
     patience = Timeouts(seconds, None, context.run.seconds_left())
     outcome = _call(context, line, patience, {}, show=show)
@@ -191,7 +198,7 @@ def run(
     return outcome
 
 
-def ask(context: Context, line: str, seconds: float, place: str) -> tuple[Ending, bytes]:
+def ask(context: Context, line: str, seconds: float, place: str) -> tuple[CommandResult, bytes]:
     """Run a command as `run` does; return its output, kept in the file `place`."""
     path = os.path.join(context.run.files.path, place)
     run_files.make_directory(os.path.dirname(path))
@@ -202,3 +209,107 @@ def ask(context: Context, line: str, seconds: float, place: str) -> tuple[Ending
         return outcome, regular.content(path, follow=False)
     except OSError:
         return outcome, b""
+
+
+# How often a call is repeated after its connection was lost.
+MOST_LOST = 5
+
+# State key: no calls before this time. Absent where there is no limit.
+RETRY_AT = "retry_at"
+
+_LONGEST_PAUSE = 60.0
+
+ShowLine = Callable[[str], None]  # shows a line to the user
+
+
+def call_agent(context: Context) -> PhaseResult:
+    run, phase = context.run, context.phase
+    try:
+        client = context.client("agent")
+        limit = options.pause("agent_timeout", context.option("agent_timeout"), 0.0)
+    except UsageError as error:
+        raise PhaseFailed(error.message, hint=error.hint) from None
+    path = context.option("prompt")
+    if not path:
+        raise PhaseFailed(f"phase {phase.name!r} has no prompt", hint='set prompt = "PATH"')
+    prompt = context.content(path, "the prompt").decode("utf-8", "replace")
+    env, directory = context.environment(), os.path.join(run.files.path, "agent")
+    require_installed(client, env, run)
+    agent = Agent(client, run.path, env, context.watchdog, directory)
+    # Milestones follow, at limits.
+    attempt = replace(context.attempt, began=context.attempt.began or run.writer.newest.id)
+    usual, idle = map(in_seconds, (phase.timeout, phase.idle_timeout))
+
+    def call() -> Answer:
+        patience = Timeouts(limit or usual, idle, run.seconds_left())
+        return agent.ask(prompt, context.output, context.look, patience=patience)
+
+    answer = ask_patiently(run, call, lambda text: context.output(f"{words(text)}\n".encode()))
+    if answer.problem:
+        raise failure_of(phase.name, answer, answer.problem)
+    require_changes(context, attempt, answer)
+    report = answer.report
+    result = {"cost_usd": report.cost_usd, "tokens": dict(report.tokens), "session": report.session}
+    values = {key: value for key, value in result.items() if value}
+    return PhaseResult(values or None, answer.code, answer.tail)
+
+
+def require_installed(client: Client, env: Texts, run: Session, role: str = "agent") -> None:
+    """Raise `AgentUnusable` if the client of an input (`role`) is not installed."""
+    missing = client.missing(env, run.path)
+    if missing is not None:
+        resume = f"git ckpt resume {run.id}"
+        hint = f"install it, then: {resume}; or use another one: {resume} --input {role}=CLIENT"
+        raise AgentUnusable(f"the {role} is not installed: {missing}", hint=hint)
+
+
+def unusable_error(answer: Answer, run: str, role: str = "agent") -> AgentUnusable:
+    resume = f"git ckpt resume {run}"
+    message = f"cannot use {answer.client}: {answer.problem}"
+    hint = f"fix that, then: {resume}; or use another agent: {resume} --input {role}=CLIENT"
+    return AgentUnusable(message, code=answer.code, output=answer.tail, hint=hint)
+
+
+def ask_patiently(
+    run: Session, call: Callable[[], Answer], show: ShowLine, role: str = "agent"
+) -> Answer:
+    """Call an agent until it answers; wait for rate limits, retry lost connections."""
+    limited = lost = 0
+    cost = 0.0
+    while True:
+        wait_for_a_limit(run, run.state, show)
+        answer = call()
+        now = run.store.clock() / times.MICRO
+        problem = failure.classify(answer, now) or failure.Failure(failure.OTHER)
+        cost += answer.report.cost_usd or 0.0
+        if problem.kind == failure.FATAL:
+            raise unusable_error(answer, run.id, role)
+        is_out_of_waits = problem.wait is None and limited >= failure.MOST_LIMITED
+        is_final = {failure.LIMITED: is_out_of_waits, failure.TRANSIENT: lost >= MOST_LOST}
+        if is_final.get(problem.kind, True):
+            report = replace(answer.report, cost_usd=cost or answer.report.cost_usd)
+            return replace(answer, report=report)
+        show(answer.problem)
+        if problem.kind == failure.TRANSIENT:
+            lost += 1
+            run.wait(min(2.0**lost, _LONGEST_PAUSE))
+            continue
+        limited += 1
+        retry_at = now + failure.pause(problem.wait, limited)
+        until = run.state[RETRY_AT] = times.to_text(int(retry_at * times.MICRO))
+        run.milestone(message=f"limited until {until}", errors=[answer.problem])
+
+
+def wait_for_a_limit(run: Session, state: MutableMapping[str, Any], show: ShowLine) -> None:
+    """Wait until the time in `state[RETRY_AT]`, then remove it."""
+    until = state.get(RETRY_AT)
+    # An imported file or a command can store anything here; a value that is no time is no limit.
+    try:
+        due = times.from_text(until) if isinstance(until, str) else 0
+    except ValueError:
+        due = 0
+    seconds = (due - run.store.clock()) / times.MICRO
+    if seconds > 0:
+        show(f"limited: the next call is at {until}; to stop: git ckpt cancel {run.id}")
+        run.wait(min(seconds, failure.LONGEST_TOLD))
+    state.pop(RETRY_AT, None)

@@ -7,10 +7,11 @@ import os
 import re
 
 from gitckpt.durable.pipeline.launch import Context
-from gitckpt.durable.run.attempts import Ended, PhaseFailed
+from gitckpt.durable.run.attempts import PhaseFailed, PhaseResult
 from gitckpt.model import times
 from gitckpt.model.errors import UsageError
 
+BD = "bd"  # the program of beads, a tracker of issues
 _ISSUE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:-]{0,127}")
 _YES, _NO = ("yes", "true", "1"), ("", "no", "false", "0")
 
@@ -70,15 +71,13 @@ def limit(name: str, text: str, default: float) -> float:
     return seconds
 
 
-# The first phases of a run with a plan: read it, and name the branch after it.
-
 PLAN = "plan"  # the input that names the plan
 
 _NOT_IN_SLUG = re.compile(r"[^a-z0-9-]+")
 _WORD_ENDS = re.compile(r"[-_\s]+")
 
 
-def read_plan(context: Context) -> Ended:
+def read_plan(context: Context) -> PhaseResult:
     """Read the plan of the run; store `plan_path`, `plan_title` and `plan_hash`."""
     run = context.run
     path = run.pipeline.inputs.get(PLAN, "")
@@ -88,18 +87,17 @@ def read_plan(context: Context) -> Ended:
     title = title_of(data.decode("utf-8", "replace"), path)
     digest = hashlib.sha256(data).hexdigest()
     run.state |= {"plan_path": path, "plan_title": title, "plan_hash": digest}
-    return Ended(result=title, output=f"{title}\n")
+    return PhaseResult(result=title, output=f"{title}\n")
 
 
-def generate_branch(context: Context) -> Ended:
+def generate_branch(context: Context) -> PhaseResult:
     run = context.run
     branch = f"forge/{slug(str(run.state.get('plan_path', '')))}"
     run.state["branch"] = branch
-    return Ended(result=branch, output=f"{branch}\n")
+    return PhaseResult(result=branch, output=f"{branch}\n")
 
 
 def slug(path: str) -> str:
-    """Return the file stem of a plan in lower case, with hyphens for other characters."""
     return _NOT_IN_SLUG.sub("-", _stem(path).lower()).strip("-") or "unnamed"
 
 

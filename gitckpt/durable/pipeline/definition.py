@@ -1,18 +1,24 @@
-"""Definitions of pipelines and phases, and their comparison. Pure values."""
+"""Define pipelines and phases, and read them from `gitckpt.toml` or a preset."""
 
 from __future__ import annotations
 
 import functools
 import hashlib
 import json
-from collections.abc import Collection, Mapping
+import os
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from gitckpt.durable.run import attempts
-from gitckpt.durable.run.attempts import Retries
+from gitckpt.durable.run.attempts import ON_RESUME, Retries
+from gitckpt.git.repository import Repository
+from gitckpt.git.worktree.administration import main_worktree
+from gitckpt.model import phase as phase_labels
 from gitckpt.model.arguments import closest, folded, require_text
-from gitckpt.model.errors import UsageError
+from gitckpt.model.errors import NotFoundError, UsageError
 from gitckpt.model.values import dataclass, field
+from gitckpt.store.config.file import ConfigFile, Table, read_file, text_of
+from gitckpt.store.config.settings import FILE, PIPELINES
 
 Texts = Mapping[str, str]  # values by name
 
@@ -35,10 +41,7 @@ _UNORDERED = ("needs", "aliases", "skip_with", "files")
 
 @dataclass(frozen=True, slots=True)
 class PhaseDefinition:
-    """A phase. The fields are the keys in the file. Durations are in microseconds.
-
-    The order of the fields is their order in messages.
-    """
+    """A phase. Fields are the keys in the file, in order of messages; times in µs."""
 
     name: str
     run: str | None = None  # shell command; None if `use` names a step
@@ -60,10 +63,7 @@ class PhaseDefinition:
 
 @dataclass(frozen=True, slots=True)
 class PipelineDefinition:
-    """A pipeline. Fields except `name` and `source` are the keys in the file.
-
-    Durations are in microseconds.
-    """
+    """A pipeline. Fields are the keys in the file. Durations are in microseconds."""
 
     name: str
     phases: tuple[PhaseDefinition, ...]  # in execution order
@@ -78,22 +78,19 @@ class PipelineDefinition:
     source: str = ""  # path of the defining file, or `preset`
 
     def phase(self, text: str) -> PhaseDefinition:
-        """Return the phase with a name or alias; raise UsageError if none.
-
-        Ignores case; hyphens and underscores equal spaces.
-        """
+        """Return the phase with a name or alias, ignoring case, hyphens and underscores."""
         require_text("phase", text)
         for phase in self.phases:
             if phase.name == text:
                 return phase
         names = [(name, phase) for phase in self.phases for name in (phase.name, *phase.aliases)]
-        known = {folded(name): phase for name, phase in names}
-        if folded(text) in known:
-            return known[folded(text)]
+        by_name = {folded(name): phase for name, phase in names}
+        if folded(text) in by_name:
+            return by_name[folded(text)]
         hint = f"its phases: {', '.join(phase.name for phase in self.phases)}"
-        close = closest(folded(text), known)
+        close = closest(folded(text), by_name)
         if close:
-            hint = f"did you mean {known[close].name}? I{hint[1:]}"
+            hint = f"did you mean {by_name[close].name}? I{hint[1:]}"
         raise UsageError(f"the pipeline {self.name} has no phase {text!r}", hint=hint)
 
     def ends_group(self, name: str) -> bool:
@@ -104,10 +101,7 @@ class PipelineDefinition:
         raise KeyError(name)
 
     def digest(self) -> dict[str, str]:
-        """Return a digest of each key of the pipeline, as 16 hex digits.
-
-        Omits the keys in `FREE` and `FREE_IN_PHASES` and those with their default.
-        """
+        """Return a digest of each key that may not change between two resumes."""
         values = _set_values(self, PipelineDefinition("", ()), FREE)
         values["order"] = [phase.name for phase in self.phases]
         for phase in self.phases:
@@ -130,22 +124,21 @@ def _set_values(record: Any, default: object, free: Collection[str]) -> dict[str
 
 
 def changes(old: Texts, new: Texts) -> list[str]:
-    """Return the differences of two digests, for people."""
-    before, after = _phases(old), _phases(new)
+    old_phases, new_phases = _phases(old), _phases(new)
     differing = [key for key in {**new, **old} if old.get(key) != new.get(key)]
     changed = [
         "the order of the phases" if key == "order" else key
         for key in differing
         # A new or missing phase implies another order.
-        if "." not in key and (key != "order" or before == after)
+        if "." not in key and (key != "order" or old_phases == new_phases)
     ]
-    for name in after:
-        if name not in before:
+    for name in new_phases:
+        if name not in old_phases:
             changed.append(f"phase {name!r} is new")
             continue
         keys = [key.rpartition(".") for key in differing]
         changed += [f"phase {name!r}: {key}" for phase, _, key in keys if phase == name]
-    return changed + [f"phase {name!r} is gone" for name in before if name not in after]
+    return changed + [f"phase {name!r} is gone" for name in old_phases if name not in new_phases]
 
 
 def _phases(digest: Texts) -> dict[str, None]:
@@ -153,10 +146,7 @@ def _phases(digest: Texts) -> dict[str, None]:
 
 
 def autonomy(text: str) -> str:
-    """Return the autonomy with a name; raise UsageError if none.
-
-    Ignores case; `autonomous` means `fully_autonomous`.
-    """
+    """Return the autonomy with a name, ignoring case; `autonomous` is the full one."""
     require_text("autonomy", text)
     name = text.strip().lower()
     name = FULLY_AUTONOMOUS if name == "autonomous" else name
@@ -165,3 +155,246 @@ def autonomy(text: str) -> str:
         hint = f"did you mean {close}?" if close else f"choose from {', '.join(_AUTONOMIES)}"
         raise UsageError(f"{text!r} is not a mode of autonomy", hint=hint)
     return name
+
+
+# Parsing. All mistakes are reported before any definition is returned.
+
+KnownSteps = Mapping[str, Collection[str]]  # the steps that `use` may name, with their options
+
+ParsedPhase = tuple[Table, PhaseDefinition]
+_FIELDS = PipelineDefinition.__match_args__
+_PIPELINE_KEYS = tuple(name for name in _FIELDS if name not in ("name", "phases", "source"))
+_PIPELINE_KEYS += ("phases",)
+_PHASE_KEYS = tuple("with" if key == "options" else key for key in PhaseDefinition.__match_args__)
+_RETRIES_KEYS = Retries.__match_args__
+_DEFAULT, _DEFAULT_PHASE = PipelineDefinition("", ()), PhaseDefinition("")
+_DEFAULT_RETRIES = Retries()
+
+
+def parse(
+    text: str, path: str, known_steps: KnownSteps, *, source: str = ""
+) -> dict[str, PipelineDefinition]:
+    def parse_one(name: str, table: Table) -> PipelineDefinition:
+        return _parse_pipeline(name, table, known_steps, source or path)
+
+    return ConfigFile(text, path).read_tables(PIPELINES, "pipeline", parse_one)
+
+
+def _parse_pipeline(name: str, table: Table, steps: KnownSteps, source: str) -> PipelineDefinition:
+    table.only(_PIPELINE_KEYS)
+    inputs = table.inputs("inputs")
+    tables = table.tables("phases", "phase")
+    phases = [(inner, _parse_phase(inner, steps, inputs)) for inner in tables]
+    if table.values.get("phases", []) == []:
+        hint = f"add [[pipelines.{name}.phases]] with name and run"
+        table.complain(f"{table.label} has no phases", hint=hint)
+    _require_distinct_names(phases)
+    return PipelineDefinition(
+        name=name,
+        phases=_in_order(table.label, phases),
+        env=table.environment("env"),
+        autonomy=_autonomy(table),
+        timeout=table.duration("timeout", positive=True),
+        inputs=inputs,
+        files=table.members("files", inputs, "input"),
+        worktree=table.choice("worktree", WORKTREES, _DEFAULT.worktree),
+        retention=table.duration("retention"),
+        description=table.text("description", one_line=True) or "",
+        source=source,
+    )
+
+
+def _autonomy(table: Table) -> str:
+    value = table.text("autonomy", _DEFAULT.autonomy) or _DEFAULT.autonomy
+    try:
+        return autonomy(value)
+    except UsageError as error:
+        table.complain(f"autonomy in {table.label}: {error.message}", "autonomy", hint=error.hint)
+        return _DEFAULT.autonomy
+
+
+def _parse_phase(table: Table, known_steps: KnownSteps, inputs: Collection[str]) -> PhaseDefinition:
+    table.only(_PHASE_KEYS)
+    run, use = _command(table, known_steps)
+    return PhaseDefinition(
+        name=table.name(phase_labels.NOT_PHASES),
+        run=run,
+        use=use,
+        env=table.environment("env"),
+        timeout=table.duration("timeout", positive=True),
+        idle_timeout=table.duration("idle_timeout", positive=True),
+        retries=_parse_retries(table),
+        autosave=table.duration("autosave", _DEFAULT_PHASE.autosave) or 0,
+        max_recoveries=table.count("max_recoveries", _DEFAULT_PHASE.max_recoveries),
+        group=table.text("group", one_line=True),
+        needs=table.words("needs"),
+        on_resume=table.choice("on_resume", ON_RESUME, _DEFAULT_PHASE.on_resume),
+        must_change=table.flag("must_change", default=_DEFAULT_PHASE.must_change),
+        aliases=table.words("aliases"),
+        skip_with=table.members("skip_with", inputs, "input"),
+        options=_options(table, use, known_steps),
+    )
+
+
+def _command(table: Table, known_steps: KnownSteps) -> tuple[str | None, str | None]:
+    if "run" in table.values and "use" in table.values:
+        table.complain(f"{table.label} has both run and use", "use", hint="keep one of them")
+    elif "run" not in table.values and "use" not in table.values:
+        table.complain(f"{table.label} has no command", hint='add run = "COMMAND"')
+    run, use = table.text("run"), table.text("use")
+    if use is not None and use not in known_steps:
+        close = closest(use, known_steps)
+        hint = f"did you mean {close!r}?" if close else f"steps: {', '.join(sorted(known_steps))}"
+        table.complain(f"use in {table.label} names an unknown step: {use!r}", "use", hint=hint)
+    return run, use
+
+
+def _options(table: Table, use: str | None, known_steps: KnownSteps) -> dict[str, str]:
+    if "with" not in table.values:
+        return {}
+    if use is None:
+        hint = "only built-in steps have options"
+        table.complain(f"{table.label} has with, but no use", "with", hint=hint)
+        return {}
+    inner = table.inner("with", f"with of {table.label}")
+    if inner is not None and use in known_steps:
+        inner.only(tuple(known_steps[use]))
+    return table.strings("with", f"with of {table.label}")
+
+
+def _parse_retries(table: Table) -> Retries:
+    if not isinstance(table.values.get("retries"), dict):
+        return Retries(attempts=table.count("retries", _DEFAULT_RETRIES.attempts))
+    inner = table.inner("retries", f"retries of {table.label}")
+    assert inner is not None
+    inner.only(_RETRIES_KEYS)
+    delay = inner.duration("delay", _DEFAULT_RETRIES.delay) or 0
+    longest = inner.duration("max_delay", max(delay, _DEFAULT_RETRIES.max_delay)) or 0
+    if longest < delay:
+        inner.complain(f"max_delay in {inner.label} is less than delay", "max_delay")
+    return Retries(
+        attempts=inner.count("attempts", 1),
+        delay=delay,
+        backoff=inner.number("backoff", _DEFAULT_RETRIES.backoff, 1, 100),
+        max_delay=longest,
+        jitter=inner.number("jitter", _DEFAULT_RETRIES.jitter, 0, 1),
+        on=inner.codes("on"),
+    )
+
+
+def _require_distinct_names(phases: list[ParsedPhase]) -> None:
+    uses: dict[str, tuple[str, Table, Sequence[str | int]]] = {}
+    # All names first: they have precedence over aliases.
+    names: list[tuple[Table, str, str, Sequence[str | int]]]
+    names = [(table, definition.name, "phase name", ("name",)) for table, definition in phases]
+    for table, definition in phases:
+        aliases = enumerate(definition.aliases)
+        names += [(table, alias, "alias", ("aliases", i)) for i, alias in aliases]
+    for table, name, kind, path in names:
+        if not name.strip():
+            continue
+        if folded(name) not in uses:
+            uses[folded(name)] = (name, table, path)
+            continue
+        other_name, other_table, other_path = uses[folded(name)]
+        relation = "is that" if other_name == name else f"is too similar to {other_name!r}"
+        message = f"the {kind} {name!r} {relation} of line {other_table.line(*other_path)}"
+        hint = "names must differ by more than case, hyphens and underscores"
+        table.complain(message, *path, hint=hint)
+
+
+def _in_order(label: str, phases: list[ParsedPhase]) -> tuple[PhaseDefinition, ...]:
+    # Keeps the order of the file, but moves each phase behind those it needs.
+    names = [definition.name for _, definition in phases]
+    for table, definition in phases:
+        table.require_members("needs", definition.needs, names, f"phase of {label}")
+    ordered: list[PhaseDefinition] = []
+    waiting = list(phases)
+    while waiting:
+        missing = {definition.name for _, definition in waiting}
+        ready = next((pair for pair in waiting if missing.isdisjoint(pair[1].needs)), None)
+        if ready is None:
+            cycle = _report_cycle(waiting)
+            waiting = [pair for pair in waiting if pair[1].name not in cycle]
+        else:
+            waiting.remove(ready)
+            ordered.append(ready[1])
+    return tuple(ordered)
+
+
+def _report_cycle(waiting: list[ParsedPhase]) -> list[str]:
+    by_name = {definition.name: (table, definition) for table, definition in waiting}
+    walked: list[str] = []
+    name = waiting[0][1].name
+    while name not in walked:
+        walked.append(name)
+        name = next(need for need in by_name[name][1].needs if need in by_name)
+    cycle = walked[walked.index(name) :]
+    first = min(range(len(cycle)), key=lambda i: by_name[cycle[i]][0].line())
+    cycle = cycle[first:] + cycle[:first]
+    message = f"phases need each other: {' → '.join([*cycle, cycle[0]])}"
+    by_name[cycle[0]][0].complain(message, "needs")
+    return cycle
+
+
+PRESETS = ("plan-to-pr", "rlm-act", "loop", "review")
+PRESET = "preset"  # source of a preset
+
+_DIRECTORY = os.path.join(os.path.dirname(__file__), "presets")
+
+
+def path_in(repository: Repository) -> str:
+    return os.path.join(repository.worktree or main_worktree(repository) or "", FILE)
+
+
+def read(path: str, name: str, known_steps: KnownSteps) -> PipelineDefinition:
+    """Return a pipeline from a file, if it exists, or the preset of that name."""
+    require_text("name", name)
+    defined = parse(text_of(path), path, known_steps)
+    if name in defined:
+        return defined[name]
+    if name in PRESETS:
+        return preset(name, known_steps)
+    presets = [preset for preset in PRESETS if preset not in defined]
+    names = [*defined, *(f"{preset} (preset)" for preset in presets)]
+    close = closest(name, [*defined, *presets])
+    suggestion = f"did you mean {close}? " if close else ""
+    hint = f"{suggestion}pipelines: {', '.join(names)}; define others in {os.path.basename(path)}"
+    raise NotFoundError(f"there is no pipeline {name!r}", hint=hint)
+
+
+def read_of_run(path: str, name: str, known_steps: KnownSteps, run: str) -> PipelineDefinition:
+    """Return the pipeline of a run; if it is gone, the hint names the ways out."""
+    try:
+        return read(path, name, known_steps)
+    except NotFoundError:  # the caller named the run, not the pipeline
+        ways = f"end the run: git ckpt finish --force {run}; or remove it: git ckpt remove {run}"
+        hint = f"restore it, then: git ckpt resume {run}; or {ways}"
+        message = f"the pipeline {name!r} of run {run} is not in {path}"
+        raise NotFoundError(message, hint=hint) from None
+
+
+def redefinition(definition: PipelineDefinition) -> str | None:
+    if definition.name not in PRESETS or definition.source == PRESET:
+        return None
+    return f"{FILE} redefines the pipeline {definition.name}; see its commands there"
+
+
+def names(path: str) -> list[str]:
+    """Return the names of the pipelines in a file, in order, without checking them."""
+    file = read_file(path)
+    table = file.table(PIPELINES)
+    file.require_correct()
+    return list(table.values)
+
+
+def preset(name: str, known_steps: KnownSteps) -> PipelineDefinition:
+    return parse(preset_text(name), f"preset {name}", known_steps, source=PRESET)[name]
+
+
+def preset_text(name: str) -> str:
+    require_text("name", name)
+    if name not in PRESETS:
+        raise NotFoundError(f"there is no preset {name!r}", hint=f"presets: {', '.join(PRESETS)}")
+    with open(os.path.join(_DIRECTORY, f"{name}.toml"), encoding="utf-8") as file:
+        return file.read()

@@ -41,8 +41,6 @@ _PLACEHOLDER = re.compile(r"\{\{|\}\}|\{([a-z_][a-z0-9_]*)\}")
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """One attempt at a phase of a pipeline."""
-
     run: Session
     definition: PipelineDefinition
     phase: PhaseDefinition
@@ -54,27 +52,21 @@ class Context:
     announce: Callable[[str], None] = lambda _: None  # gets a line to show before an action
 
     def inputs(self) -> dict[str, str]:
-        """Return the inputs of the run; for files, the paths of their copies."""
         contents = self.run.pipeline.contents
         files = self.definition.files
         copies = {name: self.copy_of(name) if name in contents else "" for name in files}
         return {**self.definition.inputs, **self.run.pipeline.inputs, **copies}
 
     def copy_of(self, name: str) -> str:
-        """Return the path of the run's copy of a file input."""
         return os.path.join(self.run.files.path, run_files.INPUT, name)
 
     def names_of(self, path: str) -> list[str]:
-        """Return the copied file inputs with a path."""
         inputs, contents = self.run.pipeline.inputs, self.run.pipeline.contents
         names = self.definition.files
         return [name for name in names if inputs.get(name) == path and name in contents]
 
-    def content(self, path: str, what: str) -> bytes:
-        """Return the content of an input file, or else of a file of the worktree.
-
-        Raises PhaseFailed, which names the file `what`, if it is missing or cannot be read.
-        """
+    def content(self, path: str, label: str) -> bytes:
+        """Return an input file or a file of the worktree; PhaseFailed names it `label`."""
         top, resume = self.run.path, f"git ckpt resume {self.run.id}"
         copies = [self.copy_of(name) for name in self.names_of(path)]
         for place in (*copies, os.path.join(top, path)):
@@ -84,30 +76,25 @@ class Context:
             except (FileNotFoundError, NotADirectoryError):
                 continue
             except OSError as error:
-                message = f"cannot read {what}: {place}: {error.strerror}"
+                message = f"cannot read {label}: {place}: {error.strerror}"
                 hint = f"replace it by a readable file, then: {resume}"
                 raise PhaseFailed(message, hint=hint) from None
         hint = f"create it, then: {resume} --accept-changes"
-        raise PhaseFailed(f"{what} does not exist: {path}", hint=hint)
+        raise PhaseFailed(f"{label} does not exist: {path}", hint=hint)
 
     def option(self, name: str) -> str:
-        """Return an option of the phase with its placeholders filled.
-
-        `{name}` names an input, or a string or number of the state; `{{` and `}}` are braces.
-        Raises PhaseFailed for an unknown one.
-        """
-        given = {**self.definition.inputs, **self.run.pipeline.inputs}
+        """Return an option of the phase, filled with inputs and values of the state."""
+        inputs = {**self.definition.inputs, **self.run.pipeline.inputs}
         # An empty input does not hide a result of an earlier phase.
-        set_inputs = {key: value for key, value in given.items() if value}
+        set_inputs = {key: value for key, value in inputs.items() if value}
         try:
-            values = {**given, **plain(self.run.state), **set_inputs}
-            return filled(self.phase.options.get(name, ""), values)
+            values = {**inputs, **plain(self.run.state), **set_inputs}
+            return fill_placeholders(self.phase.options.get(name, ""), values)
         except KeyError as error:
             problem = f"no input or state is named {{{error.args[0]}}}"
             raise PhaseFailed(f"{name} of phase {self.phase.name!r}: {problem}") from None
 
     def client(self, role: str) -> Client:
-        """Return the agent that an option names, or raise UsageError."""
         name = self.option(role)
         redefined = clients.redefinition(name, self.agents)
         if redefined is not None:
@@ -151,22 +138,14 @@ def plain(state: Mapping[str, Any]) -> dict[str, str]:
     return texts
 
 
-def filled(text: str, known: Texts) -> str:
-    """Return an option with `{name}` replaced by values, and `{{` and `}}` by braces.
-
-    Raises KeyError for an unknown name.
-    """
-    filling = _PLACEHOLDER.sub(lambda match: known[match[1]] if match[1] else match[0][0], text)
+def fill_placeholders(text: str, values: Texts) -> str:
+    """Return an option with `{name}` replaced by a value; raise KeyError if unknown."""
+    filling = _PLACEHOLDER.sub(lambda match: values[match[1]] if match[1] else match[0][0], text)
     return filling.strip()
 
 
-# Inputs, start and comparison.
-
-
 @dataclass(frozen=True, slots=True)
-class Given:
-    """The inputs of a run."""
-
+class RunInputs:
     inputs: Texts  # paths inside the worktree are relative to its top
     contents: Mapping[str, bytes]  # of file inputs, by name
 
@@ -175,50 +154,43 @@ class Given:
         return {name: hashlib.sha256(data).hexdigest() for name, data in self.contents.items()}
 
     def warn_of_secrets(self, store: Checkpoints, warn: Callable[[str], None]) -> None:
-        """Warn of files whose stored copies have masked secrets, and how to allow them."""
         for name, data in self.contents.items():
             hits = secrets.unsettled(store.repository, data)
             for hit, line, digest in hits[:1]:
-                more = f" and {len(hits) - 1} more" if len(hits) > 1 else ""
-                place = f"the stored copy of {self.inputs[name]}, line {line} ({hit.rule}){more}"
+                suffix = f" and {len(hits) - 1} more" if len(hits) > 1 else ""
+                place = f"the stored copy of {self.inputs[name]}, line {line} ({hit.rule}){suffix}"
                 allow = f"git ckpt allow --secret {digest}"
                 warn(f"masked what looks like a secret in {place}; if it is not one: {allow}")
 
 
-def read_inputs(store: Checkpoints, definition: PipelineDefinition, given: Texts) -> Given:
-    """Return the inputs of a new run.
-
-    Files in `given` are relative to the current directory. Secrets in texts are masked from the
-    start, so that all phases get the same text. Phases find secrets in their environment.
-    """
-    _require_inputs(definition, given)
+def read_inputs(store: Checkpoints, definition: PipelineDefinition, texts: Texts) -> RunInputs:
+    """Return the inputs of a new run; masks secrets, so that all phases get one text."""
+    _require_inputs(definition, texts)
     top = store.repository.worktree or main_worktree(store.repository)
-    inputs, contents = {**definition.inputs, **_masked(definition, given)}, {}
+    inputs, contents = {**definition.inputs, **_masked(definition, texts)}, {}
     for name in definition.files:
         if inputs[name]:
-            start = os.curdir if name in given else top or ""
-            path = os.path.join(start, inputs[name])
-            path = os.path.abspath(path) if name in given else path
+            path = os.path.join(os.curdir if name in texts else top or "", inputs[name])
+            path = os.path.abspath(path) if name in texts else path
             contents[name] = _content(path, name, top)
             # A project may be moved: store paths below the worktree relative to its top.
             real, root = os.path.realpath(path), os.path.realpath(top or "")
             is_below = top is not None and real.startswith(root + os.sep)
             inputs[name] = os.path.relpath(real, root) if is_below else path
-    return Given(inputs, contents)
+    return RunInputs(inputs, contents)
 
 
-def given_to(run: Session, definition: PipelineDefinition) -> Given:
+def recorded_inputs(run: Session, definition: PipelineDefinition) -> RunInputs:
     """Return the inputs of a run from its own copies; errors as `require_copies`."""
     contents = _copies(run, run.pipeline.contents, definition)
     require_copies(run, definition)
-    return Given({**definition.inputs, **run.pipeline.inputs}, contents)
+    return RunInputs({**definition.inputs, **run.pipeline.inputs}, contents)
 
 
 def require_copies(run: Session, definition: PipelineDefinition) -> None:
-    """Raise `Changed` if the run's copies of input files differ from its start."""
     copies = _copies(run, run.pipeline.contents, definition)
     # The copies come from a snapshot, which may have been fetched.
-    digests = Given({}, copies).digests
+    digests = RunInputs({}, copies).digests
     wrong = [name for name in digests if digests[name] != run.pipeline.contents[name]]
     masked = [name for name in wrong if secrets.has_masks(copies[name])]
     notes = dict.fromkeys(masked, " has masked secrets")
@@ -235,7 +207,7 @@ def require_copies(run: Session, definition: PipelineDefinition) -> None:
 def start(
     store: Checkpoints,
     definition: PipelineDefinition,
-    given: Given,
+    run_inputs: RunInputs,
     name: str,
     *,
     base: str = "HEAD",
@@ -243,10 +215,7 @@ def start(
     autonomy: str | None = None,
     timeout: int | None = None,
 ) -> Checkpoint:
-    """Record the first checkpoint of a run; raise RunExists if the key is taken.
-
-    `name` becomes part of the run id. `timeout` is in microseconds.
-    """
+    """Record the first checkpoint of a run; `timeout` is in microseconds."""
     limit = timeout or definition.timeout
     record = Pipeline(
         name=definition.name,
@@ -254,20 +223,27 @@ def start(
         autonomy=autonomy or definition.autonomy,
         deadline=times.to_text(store.clock() + limit) if limit is not None else None,
         definition=definition.digest(),
-        inputs=dict(given.inputs),
-        contents=given.digests,
+        inputs=dict(run_inputs.inputs),
+        contents=run_inputs.digests,
     )
-    return begin(store, name, base=base, state={}, pipeline=record, files=given.contents, key=key)
+    return begin(
+        store, name, base=base, state={}, pipeline=record, files=run_inputs.contents, key=key
+    )
 
 
-def require_same_start(newest: Checkpoint, definition: PipelineDefinition, given: Given) -> None:
+def require_same_start(
+    newest: Checkpoint, definition: PipelineDefinition, run_inputs: RunInputs
+) -> None:
     """Raise `Changed` if a run with a key was started with something else."""
-    before = newest.pipeline or Pipeline()
-    if before.name != definition.name:
-        changed = [f"its pipeline is {before.name or 'none'}, not {definition.name}"]
+    recorded = newest.pipeline or Pipeline()
+    if recorded.name != definition.name:
+        changed = [f"its pipeline is {recorded.name or 'none'}, not {definition.name}"]
     else:
-        changed = pipeline.changes(before.definition, definition.digest())
-        old, new = {**before.inputs, **before.contents}, {**given.inputs, **given.digests}
+        changed = pipeline.changes(recorded.definition, definition.digest())
+        old, new = (
+            {**recorded.inputs, **recorded.contents},
+            {**run_inputs.inputs, **run_inputs.digests},
+        )
         changed += attempts.differing_inputs(old, new, "input")
     if changed:
         hint = f"use another key, or continue this run: git ckpt resume {newest.run}"
@@ -277,23 +253,20 @@ def require_same_start(newest: Checkpoint, definition: PipelineDefinition, given
 def update_pipeline(
     store: Checkpoints, run: Session, definition: PipelineDefinition, *, accept: bool
 ) -> Pipeline:
-    """Return the pipeline record from now on; update the run's copies of input files.
-
-    Raises `Changed` if pipeline or inputs differ from the start, unless `accept`.
-    """
+    """Return the pipeline record from now on; raise `Changed` unless `accept`."""
     newest = run.writer.newest
-    before = newest.pipeline or Pipeline()
-    changed = pipeline.changes(before.definition, definition.digest())
+    record = newest.pipeline or Pipeline()
+    changed = pipeline.changes(record.definition, definition.digest())
     contents = _present_contents(store, newest, definition, accept=accept)
-    digests, recorded = Given({}, contents).digests, before.contents
-    known = {name: recorded[name] for name in digests if name in recorded}
-    changed += attempts.differing_inputs(known, digests, "input")
+    digests, recorded = RunInputs({}, contents).digests, record.contents
+    old_digests = {name: recorded[name] for name in digests if name in recorded}
+    changed += attempts.differing_inputs(old_digests, digests, "input")
     if accept:
         run.files.keep(contents)
-        present = Given({}, _copies(run, {**recorded, **digests}, definition)).digests
+        present = RunInputs({}, _copies(run, {**recorded, **digests}, definition)).digests
         phases = tuple(phase.name for phase in definition.phases)
         recorded = {**recorded, **digests, **present}
-        return replace(before, phases=phases, definition=definition.digest(), contents=recorded)
+        return replace(record, phases=phases, definition=definition.digest(), contents=recorded)
     if changed:
         raise Changed(run.id, changed)
     # Stored copies may be masked: replace those of the same file.
@@ -303,23 +276,23 @@ def update_pipeline(
         if not is_same or stored.get(name) != secrets.masked_copies(store.repository, data):
             del contents[name]
     run.files.keep(contents)
-    return before
+    return record
 
 
 def _present_contents(
     store: Checkpoints, newest: Checkpoint, definition: PipelineDefinition, *, accept: bool
 ) -> dict[str, bytes]:
-    before, contents = newest.pipeline or Pipeline(), {}
+    recorded, contents = newest.pipeline or Pipeline(), {}
     main = main_worktree(store.repository) or store.repository.worktree or ""
     tops = (store.repository.worktree or main, main)
     for name in definition.files:
-        path = before.inputs.get(name)
+        path = recorded.inputs.get(name)
         candidates = [os.path.join(top, path) for top in tops] if path else []
         existing = next(filter(os.path.isfile, candidates), None)
         if existing is None:
             continue  # only the run's copy is left
         # A path without a recorded content was not read here before: another tool may have set it.
-        if name in before.contents or (reason := _exclusion(store, existing)) is None:
+        if name in recorded.contents or (reason := _exclusion(store, existing)) is None:
             contents[name] = _content(existing, name, *tops)
         elif accept:
             message = f"cannot read {path}, the input {name} of {newest.run}: {reason}"
@@ -339,20 +312,20 @@ def _exclusion(store: Checkpoints, path: str) -> str | None:
     return limits.reason_to_leave(repository, store.rules.limits(), path)
 
 
-def changed_inputs(newest: Pipeline, definition: PipelineDefinition, given: Texts) -> Pipeline:
+def changed_inputs(newest: Pipeline, definition: PipelineDefinition, texts: Texts) -> Pipeline:
     """Return the pipeline record with changed inputs, which cannot be files."""
-    _require_inputs(definition, given)
-    for name in given:
+    _require_inputs(definition, texts)
+    for name in texts:
         if name in definition.files:
             hint = "change the file itself, then resume with --accept-changes"
             raise UsageError(f"cannot replace the input {name}, which is a file", hint=hint)
-    return replace(newest, inputs={**newest.inputs, **_masked(definition, given)})
+    return replace(newest, inputs={**newest.inputs, **_masked(definition, texts)})
 
 
-def _masked(definition: PipelineDefinition, given: Texts) -> dict[str, str]:
+def _masked(definition: PipelineDefinition, texts: Texts) -> dict[str, str]:
     # Paths are not masked.
     files = definition.files
-    return {name: text if name in files else secrets.masked(text) for name, text in given.items()}
+    return {name: text if name in files else secrets.masked(text) for name, text in texts.items()}
 
 
 def _copies(
@@ -363,25 +336,24 @@ def _copies(
     return {name: _content(os.path.join(place, name), name) for name in names}
 
 
-def require_options(given: Mapping[str, object], known: Collection[str]) -> None:
-    """Raise UsageError for unknown or mistyped options of a run."""
-    require_known(given, known)
-    require_text("holder", given.get("holder", ""))
+def require_options(options: Mapping[str, object], names: Collection[str]) -> None:
+    require_known(options, names)
+    require_text("holder", options.get("holder", ""))
     for name in ("autonomy", "phase"):
-        require_text(name, given.get(name), may_be_none=True)
-    require_number("timeout", given.get("timeout"), may_be_none=True)
-    if given.get("timeout") == 0:
+        require_text(name, options.get(name), may_be_none=True)
+    require_number("timeout", options.get("timeout"), may_be_none=True)
+    if options.get("timeout") == 0:
         raise UsageError("timeout: must be more than 0", hint="write a duration such as 30m")
-    require("rewind", given.get("rewind"), (Checkpoint, NoneType), "a Checkpoint")
-    require("inputs", given.get("inputs", {}), Mapping, "a map of names to values")
+    require("rewind", options.get("rewind"), (Checkpoint, NoneType), "a Checkpoint")
+    require("inputs", options.get("inputs", {}), Mapping, "a map of names to values")
 
 
-def _require_inputs(definition: PipelineDefinition, given: Texts) -> None:
-    for name, text in mapping("inputs", given).items():
+def _require_inputs(definition: PipelineDefinition, texts: Texts) -> None:
+    for name, text in mapping("inputs", texts).items():
         require_text(f"inputs[{name!r}]", text)
         if name not in definition.inputs:
-            known = ", ".join(definition.inputs) or "none"
-            hint = f"its inputs: {known}"
+            names = ", ".join(definition.inputs) or "none"
+            hint = f"its inputs: {names}"
             raise UsageError(f"the pipeline {definition.name} has no input {name!r}", hint=hint)
 
 

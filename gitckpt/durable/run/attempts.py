@@ -40,13 +40,7 @@ if TYPE_CHECKING:
 
 
 class PhaseFailed(CkptError):
-    """A phase failed; its run can be resumed.
-
-    Args:
-        errors: all errors in order, for the checkpoint; default: the message.
-        code: the exit code of the command; None without one.
-        output: the end of its output.
-    """
+    """A phase failed; its run can be resumed. `code` and `output` are of a command."""
 
     exit_code = 20
     status = "failed"
@@ -132,8 +126,6 @@ def repeating(interval: float, action: Callable[[], bool]) -> Iterator[None]:
 
 
 def renewing(hold: Hold, repository: Repository) -> contextlib.AbstractContextManager[None]:
-    """Renew a lease in a thread, until it is lost or the block ends."""
-
     def renew() -> bool:
         try:
             hold.renew()
@@ -158,7 +150,6 @@ class Autosaver:
         self.failures: list[str] = []
 
     def saving(self, interval: float) -> contextlib.AbstractContextManager[None]:
-        """Save in a thread at an interval, until the block ends."""
         step, waited = min(interval, _COMMIT_POLL), 0.0
 
         def save_if_due() -> bool:
@@ -188,15 +179,14 @@ class Autosaver:
             self._saved = _content(self._session.writer.newest)
 
     def close(self) -> None:
-        """Close the store; call it after the thread has ended."""
         if self._store is not None:
             self._store.close()
 
     def _thread_store(self) -> Checkpoints:
         # The session's store belongs to the driver's thread.
         if self._store is None:
-            here = self._session.store.repository
-            repository = Repository(here.git_dir, here.worktree, here.object_format)
+            original = self._session.store.repository
+            repository = Repository(original.git_dir, original.worktree, original.object_format)
             self._store = self._session.store.seen_from(repository, "plumbing")
         return self._store
 
@@ -226,8 +216,6 @@ def _content(checkpoint: Checkpoint) -> tuple[str, str | None]:
     return checkpoint.git_sha, checkpoint.tree
 
 
-# The next attempt at a phase, from the last one in the newest checkpoint. Pure.
-
 FAILED, BLOCKED, PARTIAL, COMPLETE = "failed", "blocked", "partial", "complete"
 
 
@@ -241,11 +229,7 @@ class NextAttempt:
 def next_attempt(
     last: Attempt | None, phase: str, inputs: Mapping[str, str], number: int = 0
 ) -> NextAttempt:
-    """Return the next attempt at a phase, after the last one of the run at any phase.
-
-    A crash uses up a recovery, not a retry. After a final failure, a block or a deferral all
-    retries are available again. `number` is that of the last attempt at this phase.
-    """
+    """Return the next attempt at a phase; a crash uses up a recovery, not a retry."""
     is_same = last is not None and last.phase == phase
     if last is None or not is_same or last.ended == COMPLETE:
         number = last.number if last is not None and is_same else number
@@ -253,13 +237,11 @@ def next_attempt(
     crashed = last.ended is None
     attempt = Attempt(phase, last.number + 1, began=last.began, inputs=inputs)
     if crashed or (last.ended == FAILED and last.retry_at is not None):
-        recoveries = last.recoveries + crashed
-        attempt = replace(attempt, failures=last.failures, recoveries=recoveries)
+        attempt = replace(attempt, failures=last.failures, recoveries=last.recoveries + crashed)
     return NextAttempt(attempt, crashed=crashed, is_first=False)
 
 
 def require_name(name: str) -> None:
-    """Raise UsageError for a phase name that labels could not tell apart."""
     if (
         not isinstance(name, str)
         or not name.strip()
@@ -273,12 +255,12 @@ def require_name(name: str) -> None:
 
 def find_phase(text: str, names: Sequence[str], run: str) -> str:
     """Return the phase with a name; ignores case, and hyphens equal spaces."""
-    known = {folded(name): name for name in reversed(names)}
-    if text in names or folded(text) in known:
-        return text if text in names else known[folded(text)]
-    close = closest(folded(text), known)
+    by_name = {folded(name): name for name in reversed(names)}
+    if text in names or folded(text) in by_name:
+        return text if text in names else by_name[folded(text)]
+    close = closest(folded(text), by_name)
     hint = f"its phases: {', '.join(names)}" if names else "it has none yet; leave out --from"
-    hint = f"did you mean {known[close]}? I{hint[1:]}" if close else hint
+    hint = f"did you mean {by_name[close]}? I{hint[1:]}" if close else hint
     raise UsageError(f"run {run} has no phase {text!r}", hint=hint)
 
 
@@ -289,10 +271,7 @@ def digest_inputs(values: Mapping[str, Any]) -> dict[str, str]:
 
 
 def to_json(value: Any, path: str = "") -> str:
-    """Return a value as JSON that reads back equal, or raise StateError.
-
-    `path` is the JSON pointer to the value, for the error.
-    """
+    """Return a value as JSON that reads back equal, or raise StateError at `path`."""
     try:
         _require_json(value, path)
     except RecursionError:
@@ -319,7 +298,6 @@ def _require_json(value: Any, path: str) -> None:
 
 
 def differing_inputs(old: Mapping[str, str], new: Mapping[str, str], kind: str) -> list[str]:
-    """Return a sentence for each changed, new or missing input."""
     sentences = []
     for name in {**old, **new}:
         if old.get(name) != new.get(name):
@@ -327,8 +305,6 @@ def differing_inputs(old: Mapping[str, str], new: Mapping[str, str], kind: str) 
             sentences.append(f"{kind} {name!r} {change}")
     return sentences
 
-
-# Conduct of a phase, retries and the result of an attempt.
 
 KEEP, RESET = "keep", "reset"
 # What a further attempt does with the files: keep them or reset them to the phase's start.
@@ -360,11 +336,11 @@ class Retries:
         for name in ("attempts", "delay", "max_delay"):
             require_number(name, getattr(self, name))
         # Check now, as in `PhaseOptions`: a later error would hide the failure of the phase.
-        for name, most in (("backoff", math.inf), ("jitter", 1)):
+        for name, maximum in (("backoff", math.inf), ("jitter", 1)):
             value = getattr(self, name)
-            if not isinstance(value, int | float) or not 0 <= value <= most:
-                what = "a number from 0 " + ("on" if most > 1 else "to 1")
-                raise arguments.refused(name, value, what)
+            if not isinstance(value, int | float) or not 0 <= value <= maximum:
+                expected = "a number from 0 " + ("on" if maximum > 1 else "to 1")
+                raise arguments.refused(name, value, expected)
         object.__setattr__(self, "on", arguments.instances("on", self.on, int, "an exit code"))
 
     @property
@@ -372,11 +348,7 @@ class Retries:
         return round(min(self.max_delay, _MAX_WAIT) * (1 + self.jitter))
 
     def wait_before(self, attempt: int, random: float) -> int:
-        """Return the wait before an attempt, in microseconds.
-
-        `attempt` counts from 1; the first retry is 2. `random` in [0, 1) selects the point in the
-        jitter range.
-        """
+        """Return the wait before an attempt in microseconds; `random` in [0, 1) is jitter."""
         if attempt < 2 or not self.delay:
             return 0
         longest = min(self.max_delay, _MAX_WAIT)
@@ -387,13 +359,12 @@ class Retries:
         return round(wait * (1 + self.jitter * (2 * random - 1)))
 
     def retries(self, code: int | None) -> bool:
-        """Return whether a failure can be retried."""
         # A timeout, for example, has no code.
         return self.attempts > 0 and (not self.on or code in self.on)
 
 
 @dataclass(frozen=True, slots=True)
-class Ended:
+class PhaseResult:
     result: Any = None  # a JSON value
     code: int | None = None  # of the command; None without one
     output: str | None = None  # the end of it
@@ -446,11 +417,10 @@ def failed_attempt(
 
 
 def error_lines(error: BaseException) -> list[str]:
-    """Return the errors of a failed attempt for its checkpoint, shortened and masked."""
     if isinstance(error, PhaseFailed):
         lines = [_shorten(line) for line in error.errors[:_MAX_ERRORS]]
-        more = len(error.errors) - len(lines)
-        lines += [f"and {more:,} more"] if more else []
+        omitted = len(error.errors) - len(lines)
+        lines += [f"and {omitted:,} more"] if omitted else []
     elif isinstance(error, KeyboardInterrupt):
         lines = ["interrupted"]
     else:
@@ -461,9 +431,9 @@ def error_lines(error: BaseException) -> list[str]:
 
 
 def _shorten(text: object) -> str:
-    whole = _storable(text)
-    cut = f"{whole[:_MAX_TEXT]}… ({len(whole):,} characters)"
-    return whole if len(whole) <= _MAX_TEXT else cut
+    full_text = _storable(text)
+    cut = f"{full_text[:_MAX_TEXT]}… ({len(full_text):,} characters)"
+    return full_text if len(full_text) <= _MAX_TEXT else cut
 
 
 def _storable(text: object) -> str:
@@ -480,8 +450,6 @@ def _masked(text: str | None) -> str | None:
 
 
 class CurrentAttempt:
-    """The attempt in progress: `last_attempt` of the session."""
-
     def __init__(self, session: Session, conduct: PhaseOptions, *, followed: bool) -> None:
         assert session.last_attempt is not None
         self._session, self._attempt = session, session.last_attempt
@@ -490,11 +458,8 @@ class CurrentAttempt:
         self._started = time.monotonic()
         self._saver = Autosaver(session, self._attempt.phase)
 
-    def carry_out(self, action: Callable[[Attempt], Ended]) -> Any:
-        """Run the action, record the outcome and return the result.
-
-        Errors of the action are raised after they are recorded.
-        """
+    def carry_out(self, action: Callable[[Attempt], PhaseResult]) -> Any:
+        """Run the action, record the outcome and return the result, or raise its error."""
         session, phase = self._session, self._attempt.phase
         try:
             interval = self._conduct.autosave / MICRO
@@ -528,8 +493,7 @@ class CurrentAttempt:
             self._state_before = copy.deepcopy(session.state)
 
     def _fail(self, error: BaseException) -> None:
-        now = self._session.store.clock()
-        attempt = failed_attempt(self._attempt, error, self._conduct, now)
+        attempt = failed_attempt(self._attempt, error, self._conduct, self._session.store.clock())
         self._record(attempt, errors=error_lines(error))
 
     def _record(
@@ -547,7 +511,7 @@ class Session:
         self._opening, self._sleep = opening, sleep
         self.id, self.path, self.store = opening.run, opening.path, opening.store
         self.hold, self.files, newest = opening.hold, opening.files, opening.newest
-        made_at = time.time() if opening.made else None
+        made_at = time.time() if opening.is_new else None
         self.attempts = Attempts(opening.store, self.id, is_new=(newest.sequence or 0) <= 1)
         self.writer = Writer(self.store, self.id, self.hold, self.files, newest, made_at=made_at)
         self.state: dict[str, Any] = dict(newest.state)  # a phase may change it
@@ -577,13 +541,12 @@ class Session:
             self._opening.close()
 
     def check(self) -> None:
-        """Raise Cancelled, DeadlineReached or LeaseLost if the run must stop."""
         self.hold.check()
         if self.hold.lease.cancelled:
             hint = f"to continue: git ckpt resume {self.id}"
             raise Cancelled(f"run {self.id} was cancelled", hint=hint)
-        left = self.seconds_left()
-        if left is not None and left <= 0:
+        seconds = self.seconds_left()
+        if seconds is not None and seconds <= 0:
             raise DeadlineReached(f"run {self.id} reached its deadline, {self.pipeline.deadline}")
 
     def wait(self, seconds: float) -> None:
@@ -591,9 +554,9 @@ class Session:
         until = self.store.clock() + seconds * MICRO
         # Use the store's clock, as a sleeping machine stops others; bound the wait by `seconds`, as
         # the clock may be set back.
-        while (left := min((until - self.store.clock()) / MICRO, seconds)) > 0:
+        while (remaining := min((until - self.store.clock()) / MICRO, seconds)) > 0:
             self.check()
-            pause = min(left, _STOP_POLL)
+            pause = min(remaining, _STOP_POLL)
             self._sleep(pause)
             seconds -= pause
 
@@ -604,13 +567,11 @@ class Session:
         return (times.from_text(deadline) - self.store.clock()) / MICRO
 
     def has_changed_files(self, attempt: Attempt) -> bool:
-        """Return whether files changed since the phase of an attempt began."""
         return self.attempts.differs_from(attempt.began or self.writer.newest.id)
 
     def record_attempt(
         self, status: str, *, capture: bool = False, followed: bool = False, **details: Any
     ) -> None:
-        """Write the checkpoint of the last attempt at a phase."""
         attempt = self.last_attempt
         label = f"{attempt.phase}-{status}" if attempt is not None else status
         details = {"trigger": PHASE, "attempt": attempt, **details}
@@ -619,7 +580,7 @@ class Session:
     def perform(
         self,
         name: str,
-        action: Callable[[Attempt], Ended],
+        action: Callable[[Attempt], PhaseResult],
         *,
         inputs: Mapping[str, str],
         conduct: PhaseOptions,
@@ -627,14 +588,12 @@ class Session:
     ) -> Any:
         """Carry out a phase as `Run.phase`, with an action that receives its attempt.
 
-        `inputs` are digests. With `followed`, another phase begins at once: a success is recorded
-        together with its start, or by `Writer.flush`.
+        With `followed`, the success is recorded with the next phase's start. `inputs` are digests.
         """
         require_name(name)
         if name in self.writer.completed:
             return self._recorded_result(name, inputs)
-        number = self.attempts.attempts_at(name)
-        coming = next_attempt(self.last_attempt, name, inputs, number)
+        coming = next_attempt(self.last_attempt, name, inputs, self.attempts.attempts_at(name))
         if coming.crashed and coming.attempt.recoveries > conduct.max_recoveries:
             self._block(coming.attempt, conduct)
         while True:
@@ -653,7 +612,6 @@ class Session:
             coming = next_attempt(self.last_attempt, name, inputs)
 
     def milestone(self, **details: Unpack[Details]) -> None:
-        """Record files and state as `Run.milestone`."""
         if self._current is None:
             message = "a milestone belongs to a phase, and no phase is in progress"
             raise UsageError(message, hint="call it from the work of a phase")
@@ -692,8 +650,8 @@ class Session:
         message = f"phase {phase!r} crashed {attempt.recoveries} times for unknown reasons; {limit}"
         self.last_attempt = replace(attempt, number=attempt.number - 1, ended=BLOCKED)
         self.record_attempt("blocked", capture=True, errors=[message])
-        again = f"git ckpt resume {self.id} --from {shell_word(phase)}"
-        raise PhaseBlocked(message, hint=f"look for the cause, then: {again}")
+        redo = f"git ckpt resume {self.id} --from {shell_word(phase)}"
+        raise PhaseBlocked(message, hint=f"look for the cause, then: {redo}")
 
     def _wait_for_retry(self, conduct: PhaseOptions) -> None:
         last = self.last_attempt

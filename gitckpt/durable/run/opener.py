@@ -8,9 +8,9 @@ import os
 from collections.abc import Iterable, Mapping
 from typing import Any, TypedDict, Unpack
 
-from gitckpt.durable.command.env_tag import EnvTag, end_leftovers
+from gitckpt.durable.command.watchdog import EnvTag, end_leftovers
 from gitckpt.durable.run import rewind
-from gitckpt.durable.run.writer import FilesLock
+from gitckpt.durable.run.writer import lock_files
 from gitckpt.git.contents import unfiltered
 from gitckpt.git.repository import Repository
 from gitckpt.git.worktree import administration
@@ -51,7 +51,7 @@ class Opening:
     files: RunFiles
     hold: Hold
     newest: Checkpoint
-    made: bool  # the worktree was just created
+    is_new: bool  # the worktree was just created
     remarks: tuple[str, ...]
     accepts_changes: bool
     leases: Checkpoints  # a store for the lease, whose renewal runs in a thread
@@ -71,10 +71,7 @@ def begin(
     files: Mapping[str, bytes] | None = None,
     key: str | None = None,
 ) -> Checkpoint:
-    """Record the first checkpoint of a run; raise RunExists if a run has the key.
-
-    `name` becomes part of the run id; `files` maps the names of input files to their content.
-    """
+    """Record the first checkpoint of a run; raise RunExists if a run has the key."""
     rules = settings.read(store.repository)
     if pipeline.name is not None:
         rules.require_correct()
@@ -101,11 +98,7 @@ def begin(
 def find_or_begin(
     store: Checkpoints, name: str, *, key: str | None, base: str, state: Mapping[str, Any]
 ) -> tuple[Checkpoint, bool]:
-    """Begin a run without a pipeline, or find the one with the key.
-
-    Returns the newest checkpoint of the run, and whether the run is new. Raises Untrusted if the
-    run was not written here: keys may be fetched, too.
-    """
+    """Begin a run without a pipeline, or find that with the key; tell if it is new."""
     require_text("name", name)
     try:
         return begin(store, name, base=base, state=state, pipeline=Pipeline(), key=key), True
@@ -113,30 +106,25 @@ def find_or_begin(
         return _require_trusted(store, error.run, trusted=False), False
 
 
-def require_known(given: Iterable[str], known: Iterable[str]) -> None:
-    """Raise UsageError for an unknown argument."""
-    unknown = sorted({*given} - {*known})
+def require_known(names: Iterable[str], known_names: Iterable[str]) -> None:
+    unknown = sorted({*names} - {*known_names})
     if unknown:
-        hint = f"the arguments are: {', '.join(sorted(known))}"
+        hint = f"the arguments are: {', '.join(sorted(known_names))}"
         raise UsageError(f"there is no argument {unknown[0]!r}", hint=hint)
 
 
 def reopen(store: Checkpoints, run: str, **how: Unpack[OpenOptions]) -> Opening:
-    """Acquire the lease of a run and open its worktree, recreated if missing.
-
-    Raises RunComplete, Untrusted, LeaseHeld, or BusyError if a leftover process cannot be ended or
-    files are still being restored.
-    """
+    """Acquire the lease of a run and open its worktree, recreated if missing."""
     require_known(how, OpenOptions.__annotations__)
-    again = how.get("again", False)
+    may_be_complete = how.get("again", False)
     newest = _require_trusted(store, run, trusted=how.get("trust", False))
-    if not again:
+    if not may_be_complete:
         release_completed(store, run)
-    require_open(store, newest, again=again)
-    here = store.repository
+    require_open(store, newest, again=may_be_complete)
+    source = store.repository
     with contextlib.ExitStack() as cleanup:
-        own = Repository(here.git_dir, here.worktree, here.object_format)
-        lease_store = store.seen_from(own, "plumbing")
+        lease_repository = Repository(source.git_dir, source.worktree, source.object_format)
+        lease_store = store.seen_from(lease_repository, "plumbing")
         cleanup.callback(lease_store.close)
         holder, length = how.get("holder", "a program"), how.get("lease", LENGTH)
         take_over = how.get("take_over", False)
@@ -144,29 +132,31 @@ def reopen(store: Checkpoints, run: str, **how: Unpack[OpenOptions]) -> Opening:
         cleanup.callback(_release, hold)
         # Read it again: the last driver may have written until now.
         newest = _require_trusted(store, run, trusted=False)
-        require_open(store, newest, again=again)
+        require_open(store, newest, again=may_be_complete)
         # The scan takes 1 ms for 100 processes.
-        tag = EnvTag(run, hold.lease.token, here.common_dir)
+        tag = EnvTag(run, hold.lease.token, source.common_dir)
         ended = [] if hold.is_first else end_leftovers(tag)
-        with FilesLock(here, hold):
+        with lock_files(source, hold):
             opened = resumption.resume(store, newest, how.get("directory"), is_driven=True)
             if opened.unfiltered:  # an agent would take unfiltered files for real content
                 raise unfiltered.failure(opened.unfiltered, f"git ckpt resume {run}")
-            repository = administration.seen_from(here, opened.path)
+            repository = administration.seen_from(source, opened.path)
             if repository is None:
                 raise WorktreeError(f"{opened.path} is no worktree", hint="run: git ckpt doctor")
-            files = run_files.of_run(here, run)
+            files = run_files.of_run(source, run)
             if newest.tree is not None:
-                files.bring_back(here, store.objects, newest.tree)
-            seen = store.seen_from(repository, how.get("adapter", "auto"))
-            cleanup.callback(seen.close)
-            caught_up = rewind.catch_up(seen, files, newest)
+                files.bring_back(source, store.objects, newest.tree)
+            run_store = store.seen_from(repository, how.get("adapter", "auto"))
+            cleanup.callback(run_store.close)
+            caught_up = rewind.catch_up(run_store, files, newest)
         cleanup.pop_all()
     accepts, remarks = how.get("accept_changes", False), (*opened.remarks, *caught_up)
     if ended:
         remarks = (f"ended processes of an earlier attempt: {', '.join(ended)}", *remarks)
-    made = opened.made
-    return Opening(run, opened.path, seen, files, hold, newest, made, remarks, accepts, lease_store)
+    is_new = opened.made
+    return Opening(
+        run, opened.path, run_store, files, hold, newest, is_new, remarks, accepts, lease_store
+    )
 
 
 def _require_trusted(store: Checkpoints, run: str, *, trusted: bool) -> Checkpoint:

@@ -32,11 +32,7 @@ PATIENCE = 0.5
 
 
 def go_back(store: Checkpoints, checkpoint: Checkpoint) -> list[str]:
-    """Restore commit, files, index and unfinished operation of a checkpoint.
-
-    Returns the ids of the safety checkpoints of the present content. Raises WorktreeError if commit
-    or files are missing, or if content that no checkpoint holds is in the way.
-    """
+    """Restore a checkpoint's commit, files and index; return safety checkpoints' ids."""
     safe: list[str] = []
     commit, branch = store.objects.head()
     checkpoint = manifest.with_commit(store.repository, checkpoint, None)[0]
@@ -56,17 +52,12 @@ def go_back(store: Checkpoints, checkpoint: Checkpoint) -> list[str]:
 
 
 def catch_up(store: Checkpoints, files: RunFiles, newest: Checkpoint) -> tuple[str, ...]:
-    """Update a worktree that is behind because the run continued elsewhere.
-
-    Returns a sentence about it, if anything changed. Raises WorktreeError as `go_back`, or once if
-    the worktree has newer checkpoints than `newest`, which is already adopted.
-    """
+    """Update a worktree whose run continued elsewhere; return remarks about it."""
     noted = ownership.behind(store.repository)
     if noted is None:
         return ()
-    before, adopted = noted
-    is_kept = store.refs.read(ref_names.CHECKPOINTS + adopted) is not None
-    if is_kept and newest.id not in noted:
+    old_id, adopted = noted
+    if store.refs.read(ref_names.CHECKPOINTS + adopted) is not None and newest.id not in noted:
         # A commit or a save was recorded in the worktree: its edits must not be replaced.
         ownership.forget_behind(store.repository)
         message = f"run {newest.run} continued elsewhere until {_short(adopted)}, "
@@ -75,7 +66,7 @@ def catch_up(store: Checkpoints, files: RunFiles, newest: Checkpoint) -> tuple[s
         hint += f"to replace it: git ckpt resume {adopted} --rewind"
         raise WorktreeError(message, hint=hint)
     safe: list[str] = []
-    if before != newest.id:
+    if old_id != newest.id:
         remove_locks(store.repository, str(newest.run))
         restore_output(store, files, newest)
         try:
@@ -86,7 +77,7 @@ def catch_up(store: Checkpoints, files: RunFiles, newest: Checkpoint) -> tuple[s
     if not safe:
         return ()
     saved = ", ".join(map(_short, safe))
-    change = f"updated its worktree from {_short(before)} to {_short(newest.id)}"
+    change = f"updated its worktree from {_short(old_id)} to {_short(newest.id)}"
     return (f"{change}; its former content is in {saved}",)
 
 
@@ -108,14 +99,7 @@ def _short(checkpoint_id: str) -> str:
 
 
 def require_restorable(store: Checkpoints, checkpoint: Checkpoint) -> None:
-    """Check in a dry run that `go_back` can succeed.
-
-    For use before HEAD moves or the rewind is recorded.
-
-    Raises:
-        WorktreeError: it cannot succeed.
-        LockHeld: the index is locked.
-    """
+    """Raise WorktreeError or LockHeld if `go_back` cannot succeed; changes nothing."""
     restorer.restore(store, checkpoint, dry_run=True)
     PrivateIndex(store.repository).require_unlocked()
 
@@ -134,31 +118,27 @@ def restore_output(store: Checkpoints, files: RunFiles, checkpoint: Checkpoint) 
 
 
 def is_redundant(
-    store: Checkpoints, safety: Checkpoint, recorded: Checkpoint, wanted: Checkpoint
+    store: Checkpoints, safety: Checkpoint, recorded: Checkpoint, target: Checkpoint
 ) -> bool:
-    """Return whether two checkpoints hold everything that a safety checkpoint holds.
-
-    `recorded` was made before the rewind, `wanted` was restored.
-    """
+    """Return whether two checkpoints hold everything that a safety checkpoint holds."""
     repository, objects = store.repository, store.objects
-    saved, before = (manifest.contents_of(each, repository, objects) for each in (safety, recorded))
+    saved, recorded_files = (
+        manifest.contents_of(each, repository, objects) for each in (safety, recorded)
+    )
     indexes = [
         comparison.merged_tree(repository, content, checkpoint.git_sha)
-        for content, checkpoint in ((saved, safety), (before, recorded))
+        for content, checkpoint in ((saved, safety), (recorded_files, recorded))
     ]
     names = ("files", "raw", "directories", "modes")
-    is_same = all(getattr(saved, name) == getattr(before, name) for name in names)
+    is_same = all(getattr(saved, name) == getattr(recorded_files, name) for name in names)
     is_plain = not (saved.operation or saved.flags or set(saved.index) - {0})
     is_same = is_same and (is_plain or safety.worktree == recorded.worktree)
-    is_same = is_same and safety.git_sha in (recorded.git_sha, wanted.git_sha)
+    is_same = is_same and safety.git_sha in (recorded.git_sha, target.git_sha)
     return is_same and indexes[0] == indexes[1]
 
 
 def remove_locks(repository: Repository, run: str) -> None:
-    """Remove stale lock files of a git that was killed with its command.
-
-    This process must hold the lease and run no command.
-    """
+    """Remove stale lock files of a git that was killed with its command."""
     # A person in the worktree may hold a lock for long, such as during an editor session: keep the
     # locks while a git process works there, or if the system cannot tell. Other processes release
     # theirs at once: a lock that does not change for `PATIENCE` is stale.
@@ -209,8 +189,8 @@ def fork(
         digests = checkpoint.pipeline.contents
         inputs = run_files.of_run(store.repository, checkpoint.run).inputs().items()
         hashes = {name: hashlib.sha256(data).hexdigest() for name, data in inputs}
-        same = {name: data for name, data in inputs if hashes[name] == digests.get(name)}
-        run_files.of_run(store.repository, str(first.run)).keep(same)
+        unchanged = {name: data for name, data in inputs if hashes[name] == digests.get(name)}
+        run_files.of_run(store.repository, str(first.run)).keep(unchanged)
     return first
 
 

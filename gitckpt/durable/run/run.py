@@ -4,18 +4,18 @@
         notes = run.phase("research", research, inputs={"question": "…"})
         run.phase("implementation", implement)
 
-A phase is a chain of checkpoints: `<phase>-started`, perhaps `<phase>-progress`, then
-`<phase>-complete` or `<phase>-failed`. A complete phase returns its recorded result.
+A complete phase returns its recorded result.
 """
 
 from __future__ import annotations
 
+import contextlib
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Self, Unpack
 
 from gitckpt.durable.run import attempts, rewind
-from gitckpt.durable.run.attempts import USUAL, Ended, PhaseOptions, Session
+from gitckpt.durable.run.attempts import USUAL, PhaseOptions, PhaseResult, Session
 from gitckpt.durable.run.opener import OpenOptions, find_or_begin, reopen, require_open
 from gitckpt.model.arguments import (
     mapping,
@@ -35,36 +35,14 @@ from gitckpt.store.runs import trust
 from gitckpt.store.store import Store, inside
 
 
-class _Turn:
-    # Another thread gets an error at once: waiting would hide that phases have an order.
-    def __init__(self, run: str) -> None:
-        self._run = run
-        self._lock = threading.RLock()  # reentrant: a phase may call methods of its run
-
-    def __enter__(self) -> None:
-        if not self._lock.acquire(blocking=False):
-            message = f"another thread uses run {self._run}: phases of a run cannot run in parallel"
-            hint = "call them from one thread, or start a run for each thread"
-            raise UsageError(message, hint=hint)
-
-    def __exit__(self, *_: object) -> None:
-        self._lock.release()
-
-
 class Run:
-    """A run that this process drives until `close`.
-
-    A context manager: leaving it normally completes the run. Threads may share `store`. While one
-    thread changes the run, such as in a phase, calls of other threads raise UsageError.
-    """
+    """A run that this process drives until `close`; a `with` block completes it."""
 
     def __init__(self, session: Session, remarks: Sequence[str] = ()) -> None:
-        self._session = session
-        self._writer = session.writer
-        self._store = Store(session.store)
-        self._remarks = remarks
+        self._session, self._writer = session, session.writer
+        self._store, self._remarks = Store(session.store), remarks
         self._pauses = False
-        self._turn = _Turn(session.id)
+        self._lock = threading.RLock()  # reentrant: a phase may call methods of its run
 
     @classmethod
     def start(
@@ -79,19 +57,8 @@ class Run:
     ) -> Self:
         """Start a run in its own worktree and drive it, or resume the one with the key.
 
-        Args:
-            name: the subject; part of the run id.
-            key: the caller's unique name, such as "nightly-2026-11-22": repeated and concurrent
-                calls share one run. An existing run keeps its `name`, `base` and `state`.
-            base: the rev that the worktree starts with.
-            state: the first state.
-            adapter: as for `Store.open`.
-
-        Raises:
-            NotFoundError: unknown rev.
-            WorktreeError: the worktree cannot be created.
-            LeaseHeld: another process drives the run with that key.
-            RunComplete: the run with that key is complete; `results` has the results of its phases.
+        An existing run keeps its `name`, `base` (a rev) and `state`. Raises NotFoundError (rev),
+        WorktreeError, LeaseHeld, or RunComplete, which has `results`.
         """
         first = mapping("state", state)
         newest, _ = find_or_begin(inside(store), name, key=key, base=base, state=first)
@@ -107,36 +74,21 @@ class Run:
         base: str = "HEAD",
         state: Mapping[str, Any] | None = None,
     ) -> tuple[Checkpoint, bool]:
-        """Start a run without driving it, or find the one with the key.
-
-        Does what `git ckpt start` does. `Store.resume` opens its worktree. Arguments and errors as
-        for `start`. Returns the newest checkpoint of the run, and whether the run is new.
-        """
-        here = inside(store)
+        """Start a run without driving it, or find that with the key; tell if it is new."""
+        checkpoints = inside(store)
         first = mapping("state", state)
-        newest, is_new = find_or_begin(here, name, key=key, base=base, state=first)
+        newest, is_new = find_or_begin(checkpoints, name, key=key, base=base, state=first)
         if not is_new:
-            require_open(here, newest)
-            here.leases.require_free(str(newest.run))
+            require_open(checkpoints, newest)
+            checkpoints.leases.require_free(str(newest.run))
         return newest, is_new
 
     @classmethod
     def resume(cls, store: Store, run: str, **how: Unpack[OpenOptions]) -> Self:
         """Continue a run in its worktree, which is recreated if missing.
 
-        Args:
-            how: `accept_changes=True` accepts changed inputs; `again=True` continues a complete
-                run; `directory` is the place of a new worktree; `take_over=True` takes the run from
-                a stalled driver; `trust=True` adopts a run that was not written here; `holder`
-                names the driver; `lease` is its length without renewal, in microseconds, ten
-                minutes at most; `adapter` is as for `Store.open`.
-
-        Raises:
-            NotFoundError: unknown run.
-            RunComplete: the run is complete; `results` has the results of its phases.
-            Untrusted: the run was not written here; see `candidates`.
-            LeaseHeld: a live process drives it.
-            WorktreeError: its worktree cannot be opened.
+        `lease` is in microseconds, `directory` is for a new worktree. Raises NotFoundError,
+        RunComplete (has `results`), Untrusted, LeaseHeld or WorktreeError.
         """
         opening = reopen(inside(store), run, **how)
         return cls(Session(opening), opening.remarks)
@@ -151,15 +103,7 @@ class Run:
     ) -> Self:
         """Start and drive a run from a checkpoint; the old run stays unchanged.
 
-        Args:
-            checkpoint: a checkpoint or its full id; it need not belong to a run.
-            name: the subject of the new run; default: that of the old one.
-            how: as for `resume`.
-
-        Raises:
-            NotFoundError, InvalidCheckpoint: as `Store.read`.
-            Untrusted: the checkpoint was not written here and is not trusted.
-            WorktreeError: the worktree cannot be created.
+        Raises as `Store.read`, or Untrusted or WorktreeError.
         """
         first = cls.begin_fork(store, checkpoint, name, trust=how.get("trust", False))
         return cls.resume(store, str(first.run), **how)
@@ -173,20 +117,17 @@ class Run:
         *,
         trust: bool = False,
     ) -> Checkpoint:
-        """Start a run from a checkpoint without driving it; return its first checkpoint.
-
-        `resume` or `Pipelines.resume` continues it. Arguments and errors as for `fork`.
-        """
-        here = inside(store)
+        """Start a run from a checkpoint without driving it; return its first checkpoint."""
+        checkpoints = inside(store)
         if not isinstance(checkpoint, Checkpoint):
             checkpoint = store.read(checkpoint)
-        return rewind.fork(here, checkpoint, name, trusted=trust)
+        return rewind.fork(checkpoints, checkpoint, name, trusted=trust)
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        with self._turn:
+        with self._take_turn():
             try:
                 if kind is None and not self._pauses:
                     self.finish()
@@ -197,17 +138,17 @@ class Run:
 
     def close(self) -> None:
         """Release the lease; an incomplete run can be resumed."""
-        with self._turn:
+        with self._take_turn():
             self._session.close()
 
     def pause(self) -> None:
         """Leave the run incomplete at the end of the `with` block."""
-        with self._turn:
+        with self._take_turn():
             self._pauses = True
 
     def finish(self) -> None:
         """Complete the run."""
-        with self._turn:
+        with self._take_turn():
             self._writer.write(ref_names.RUN_COMPLETE, self.state, trigger=PHASE)
 
     @property
@@ -226,6 +167,11 @@ class Run:
         return self._store
 
     @property
+    def remarks(self) -> Sequence[str]:
+        """Return notes about the opened worktree, one sentence each."""
+        return self._remarks
+
+    @property
     def state(self) -> dict[str, Any]:
         """Return the state for the next checkpoints; a phase may change it."""
         return self._session.state
@@ -233,7 +179,7 @@ class Run:
     @state.setter
     def state(self, state: dict[str, Any]) -> None:
         require("state", state, dict, "a dict of names to values")
-        with self._turn:
+        with self._take_turn():
             self._session.state = state
 
     @property
@@ -256,11 +202,6 @@ class Run:
         """Return the checkpoints that could not be written yet, with the reasons."""
         return self._writer.unwritten
 
-    @property
-    def remarks(self) -> Sequence[str]:
-        """Return notes about the opened worktree, one sentence each."""
-        return self._remarks
-
     def phase(
         self,
         name: str,
@@ -269,30 +210,21 @@ class Run:
         inputs: Mapping[str, Any] | None = None,
         conduct: PhaseOptions = USUAL,
     ) -> Any:
-        """Carry out a phase unless it is complete; return the result of `work`.
+        """Carry out a phase unless it is complete; return the JSON value of `work`.
 
-        Args:
-            work: called with the inputs by name; works in `path`, may change `state` and returns a
-                JSON value. The value is stored for later starts, with secrets masked.
-            inputs: JSON values that identify the phase.
-
-        Raises:
-            Changed: the phase is complete but had other inputs.
-            PhaseBlocked: it crashed too often.
-            LeaseLost: another process drives the run now.
-            UsageError: `work` is asynchronous or another thread uses the run; nothing was done.
-            Exception: raised by `work`, after it was recorded.
+        Raises Changed (the phase is complete with other inputs), PhaseBlocked (it crashed too
+        often), LeaseLost, or what `work` raises, after it was recorded.
         """
 
-        def action(_: Attempt) -> Ended:
+        def action(_: Attempt) -> PhaseResult:
             result = work(**values)
             if hasattr(type(result), "__await__"):  # not visible before the call
                 if hasattr(result, "close"):
                     result.close()  # avoids the warning about a coroutine that was never awaited
                 raise must_not_be_async("work", work)
-            return Ended(result)
+            return PhaseResult(result)
 
-        with self._turn:
+        with self._take_turn():
             require_callable("work", work)
             require("conduct", conduct, PhaseOptions, "a PhaseOptions")
             values = mapping("inputs", inputs)
@@ -307,19 +239,15 @@ class Run:
         progress: Progress | None = None,
         errors: Sequence[str] | None = None,
     ) -> None:
-        """Record files and state within a phase; raise an error if the run must stop.
-
-        After a crash or failure, the next attempt starts with this state, and with these files if
-        the phase resets its files. `message` is one line of at most 1,000 characters.
-        """
-        with self._turn:
+        """Record files and state within a phase; raise an error if the run must stop."""
+        with self._take_turn():
             self._session.milestone(
                 trigger=trigger, message=message, progress=progress, errors=errors
             )
 
     def skip(self, name: str, result: Any = None, *, message: str | None = None) -> None:
         """Record that a phase is not needed; `message` is the reason, in one line."""
-        with self._turn:
+        with self._take_turn():
             attempts.require_name(name)
             number = self._session.attempts.attempts_at(name) + 1
             value = attempts.to_json(result)
@@ -327,17 +255,12 @@ class Run:
             self._session.record_attempt("skipped", message=message)
 
     def redo(self, name: str, *, record: bool = False) -> None:
-        """Mark a phase and those completed after it as incomplete; keep files and state.
-
-        With `record`, record it at once; else the next start of the phase does. The name then
-        ignores case, and hyphens and underscores equal spaces.
-        """
-        with self._turn:
+        """Mark a phase and those after it as incomplete; `record` does it on disk at once."""
+        with self._take_turn():
             require_text("name", name)
             session = self._session
             if record:
-                phases = session.attempts.phases(self.completed)
-                name = attempts.find_phase(name, phases, self.id)
+                name = attempts.find_phase(name, session.attempts.phases(self.completed), self.id)
             self._writer.reopen(name)
             last = self.last_attempt
             if last is not None and last.phase == name:
@@ -349,7 +272,7 @@ class Run:
 
     def restart(self, name: str) -> None:
         """Redo a phase with the files and state of its beginning."""
-        with self._turn:
+        with self._take_turn():
             require_text("name", name)
             began = self._session.attempts.began_first(name)
             if began is not None:
@@ -360,16 +283,10 @@ class Run:
     def rewind(self, checkpoint: Checkpoint | str) -> None:
         """Return to an earlier checkpoint of this run: files, state and completed phases.
 
-        Records newer content first.
-
-        Raises:
-            NotFoundError, InvalidCheckpoint: as `Store.read`.
-            UsageError: it belongs to another run or to none; nothing was changed.
-            WorktreeError: it has no files or something is in the way, and nothing was changed; or
-                restoring failed.
-            CkptError: the newer content could not be recorded; no file was changed.
+        Records newer content first. Raises as `Store.read`, or UsageError, WorktreeError or
+        CkptError.
         """
-        with self._turn:
+        with self._take_turn():
             target = checkpoint
             if not isinstance(target, Checkpoint):
                 target = self._session.store.read(target)
@@ -404,6 +321,18 @@ class Run:
         """Wait a number of seconds; raise an error as `check` if the run must stop."""
         self._session.wait(seconds)
 
+    @contextlib.contextmanager
+    def _take_turn(self) -> Iterator[None]:
+        # Another thread gets an error at once: waiting would hide that phases have an order.
+        if not self._lock.acquire(blocking=False):
+            message = f"another thread uses run {self.id}: phases of a run cannot run in parallel"
+            hint = "call them from one thread, or start a run for each thread"
+            raise UsageError(message, hint=hint)
+        try:
+            yield
+        finally:
+            self._lock.release()
+
     def _record_rewind(self, completed: Mapping[str, str], **details: Any) -> None:
         pipeline = replace(self._writer.pipeline, completed=dict(completed))
         details["attempt"] = self.last_attempt or Attempt("rewind", ended=attempts.COMPLETE)
@@ -417,6 +346,5 @@ def session_of(run: Run) -> Session:
 
 
 def incomplete_record(run: Run) -> CkptError:
-    """Return the error for a run whose last checkpoints could not be written."""
     message = f"cannot write all checkpoints of run {run.id}: {run.unwritten[-1]}"
     return CkptError(message, hint=f"fix that, then: git ckpt resume {run.id}")

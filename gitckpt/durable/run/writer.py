@@ -6,7 +6,7 @@ import contextlib
 import copy
 import os
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, Unpack
 
 from gitckpt.durable.command import process_tree
@@ -32,35 +32,25 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from gitckpt.store.records.draft import Details
 
-
 # Seconds to wait for another holder: a git whose driver was killed ends soon.
 PATIENCE = 5.0
 
 _NAMED = 3
 
 
-class FilesLock:
-    """Excludes other processes from the files of a run. A context manager.
-
-    Raises BusyError, which names the processes that hold the lock, or LeaseLost.
-    """
-
-    def __init__(self, repository: Repository, hold: Hold) -> None:
-        name = ref_names.FILES_LOCK.format(hold.lease.run)
-        self._path = os.path.join(repository.make_private_dir(), name)
-        self._lock, self._hold = Lock(self._path, PATIENCE, is_inherited=True), hold
-
-    def __enter__(self) -> None:
-        if not self._lock.acquire() and self._lock.is_taken:  # ignore a file system without locks
-            raise _busy(self._hold.lease.run, self._path)
-        try:
-            self._hold.check()
-        except BaseException:
-            self._lock.release(delete=True)
-            raise
-
-    def __exit__(self, *_: object) -> None:
-        self._lock.release(delete=True)
+@contextlib.contextmanager
+def lock_files(repository: Repository, hold: Hold) -> Iterator[None]:
+    """Exclude others from a run's files, or raise BusyError or LeaseLost."""
+    run = hold.lease.run
+    path = os.path.join(repository.make_private_dir(), ref_names.FILES_LOCK.format(run))
+    lock = Lock(path, PATIENCE, is_inherited=True)
+    if not lock.acquire() and lock.is_taken:  # ignore a file system without locks
+        raise _busy(run, path)
+    try:
+        hold.check()
+        yield
+    finally:
+        lock.release(delete=True)
 
 
 def _busy(run: str, path: str) -> BusyError:
@@ -89,8 +79,6 @@ class _Pending(NamedTuple):
 
 
 class Writer:
-    """Writes the checkpoints of a run."""
-
     def __init__(
         self,
         store: Checkpoints,
@@ -123,17 +111,7 @@ class Writer:
         followed: bool = False,
         **details: Unpack[Details],
     ) -> None:
-        """Record a checkpoint after the pending ones.
-
-        Args:
-            capture: whether files may have changed since the last checkpoint.
-            followed: wait for the next checkpoint and share its transaction; else call `flush`.
-            details: further keys of the document.
-
-        Raises:
-            LeaseLost: another process drives the run.
-            StateError, UsageError: the checkpoint can never be written.
-        """
+        """Record a checkpoint after the pending ones; if `followed`, with the next one."""
         details["run"] = self._run
         details.setdefault("id", self._store.new_id())
         details.setdefault("pipeline", self.pipeline)
@@ -196,10 +174,7 @@ class Writer:
         self._is_note_cleared = True
 
     def withdraw(self) -> None:
-        """Drop the last unwritten checkpoint, which announces an aborted action.
-
-        Otherwise it would be written as soon as there is disk space.
-        """
+        """Drop the last unwritten checkpoint, which announces an aborted action."""
         checkpoint_id = self._pending[-1].details["id"]
         with contextlib.suppress(NotFoundError):
             self._store.read(checkpoint_id)
@@ -220,14 +195,13 @@ class Writer:
             self.completed = {name: self.completed[name] for name in names[: names.index(phase)]}
 
     def go_back(self, checkpoint: Checkpoint) -> None:
-        """Restore the files of an earlier checkpoint, after a safety checkpoint."""
         self.remove_locks()
-        with FilesLock(self._store.repository, self._hold):
+        with lock_files(self._store.repository, self._hold):
             rewind.restore_output(self._store, self._files, checkpoint)
             recorded = self.newest if self._has_written else None
             for safety in rewind.go_back(self._store, checkpoint):
-                made = self._store.read(safety)
-                if recorded and rewind.is_redundant(self._store, made, recorded, checkpoint):
+                saved = self._store.read(safety)
+                if recorded and rewind.is_redundant(self._store, saved, recorded, checkpoint):
                     self._store.remove([safety])
         self._has_written = False
 
@@ -256,38 +230,35 @@ class Writer:
         self.completed = completed_after(self.completed, label, "")
 
     def _can_pair(self) -> bool:
-        """Return whether the first two checkpoints can share a transaction."""
         if len(self._pending) < 2 or self._pending[1].capture:
             return False
         # A checkpoint that was tried before may exist already: look it up by itself.
-        ids = {pending.details["id"] for pending in self._pending[:2]}
-        return self._tried.isdisjoint(ids)
+        return self._tried.isdisjoint({pending.details["id"] for pending in self._pending[:2]})
 
     def _record_first(self, *, is_pair: bool) -> None:
-        first, *others = self._pending[: 1 + is_pair]
-        self._tried.update(pending.details["id"] for pending in (first, *others))
+        first, *successors = self._pending[: 1 + is_pair]
+        self._tried.update(pending.details["id"] for pending in (first, *successors))
         then = None
-        for second in others:
+        for second in successors:
             then = Successor(second.label, self._with_steps(second), second.details)
         how: Any = {"guard": self._hold, "keeps": _STEP_KEYS, "then": then, **first.details}
         state = self._with_steps(first)
         if first.capture or not self._has_written:
             self._refresh_index()
-            made = self._store.save(first.label, state, beside=self._files.added, **how)
+            newest = self._store.save(first.label, state, beside=self._files.added, **how)
         else:
-            made = self._store.record(first.label, state, worktree=self.newest.worktree, **how)
-        self._adopt(
-            [made, *([then.checkpoint] if then is not None and then.checkpoint is not None else [])]
-        )
+            newest = self._store.record(first.label, state, worktree=self.newest.worktree, **how)
+        later = then.checkpoint if then is not None else None
+        self._adopt([newest] if later is None else [newest, later])
 
     def _with_steps(self, pending: _Pending) -> Mapping[str, Any]:
         rewinds = pending.details.get("rewound_to")
         return pending.state if rewinds else {**pending.state, **self._step_state}
 
-    def _adopt(self, written: Sequence[Checkpoint]) -> None:
-        del self._pending[: len(written)]
-        self._tried.difference_update(checkpoint.id for checkpoint in written)
-        self.newest = newest = written[-1]
+    def _adopt(self, checkpoints: Sequence[Checkpoint]) -> None:
+        del self._pending[: len(checkpoints)]
+        self._tried.difference_update(checkpoint.id for checkpoint in checkpoints)
+        self.newest = newest = checkpoints[-1]
         self._step_state = {key: newest.state[key] for key in _STEP_KEYS if key in newest.state}
         self._has_written = True
         if newest.pipeline is not None and not self._pending:
@@ -295,7 +266,6 @@ class Writer:
             self.completed = dict(newest.pipeline.completed)
 
     def _adopt_written(self) -> bool:
-        """Adopt the first pending checkpoint if it was written before an error."""
         checkpoint_id = self._pending[0].details["id"]
         if checkpoint_id not in self._tried:
             return False

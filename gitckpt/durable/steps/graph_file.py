@@ -50,10 +50,7 @@ def _is_in_worktree(path: str) -> bool:
 
 
 def write(repository: Repository, pattern: str, state: Mapping[str, Any]) -> str:
-    """Write the state of a run to its mirror file and return the file's path.
-
-    `repository` is opened in the worktree; `pattern` has passed `problem`.
-    """
+    """Write the state of a run to its mirror file and return the file's path."""
     track = state.get("track_id")
     # Check the final path: with a track name inserted, it may differ from its pattern.
     name = pattern.replace(TRACK, track) if isinstance(track, str) else ""
@@ -98,8 +95,6 @@ def _require_own_file(path: str, name: str, track: str) -> None:
     raise CkptError(problem, hint="move it away, or change mirror in gitckpt.toml")
 
 
-# Step graphs by name.
-
 SUPERPOWERS = "superpowers"  # the default graph
 _GRAPH_KEYS = ("description", "mirror", "steps", "aliases", "max_fix_cycles", "max_iterations")
 _STEP_KEYS: tuple[str, ...] = ("name", "on_pass", "on_fail", "agent", "optional")
@@ -116,7 +111,6 @@ def read(path: str, name: str) -> Graph:
 
 
 def read_head(repository: Repository, name: str) -> Graph:
-    """Return a step graph from the file in HEAD, as `read` does."""
     return _select(name, settings.head_text(repository), f"HEAD:{settings.FILE}")
 
 
@@ -144,7 +138,6 @@ def preset_text() -> str:
 
 
 def parse(text: str, path: str) -> dict[str, Graph]:
-    """Return the step graphs in a TOML text; `path` is its name in messages."""
     if STEPS not in text:
         return {}  # mistakes in other parts of the file are reported by their readers
     return ConfigFile(text, path).read_tables(STEPS, "steps", _graph)
@@ -161,9 +154,8 @@ def _graph(name: str, table: Table) -> Graph:
         return replace(preset(), mirror=mirror)  # with the preset's steps
     tables = table.tables("steps", "step")
     if not tables:
-        hint = f"add [[steps.{name}.steps]] with a name"
-        table.complain(f"{table.label} has no steps", "steps", hint=hint)
-    names = [each.name(_RESERVED) for each in tables]
+        table.complain(f"{table.label} has no steps", "steps", hint=f"add [[steps.{name}.steps]]")
+    names = [step_table.name(_RESERVED) for step_table in tables]
     by_name = zip(names, tables, strict=True)
     required = [name for name, inner in by_name if inner.values.get("optional") is not True]
     steps = tuple(
@@ -211,26 +203,25 @@ def _step(table: Table, names: Sequence[str], following: str) -> StepDefinition:
 def _check_names(
     graph: Table, tables: Sequence[Table], names: Sequence[str], aliases: dict[str, str]
 ) -> None:
-    reserved = {folded(word): word for word in (COMPLETE, NOT_STARTED)}
-    taken = dict(reserved)
+    reserved = {folded(reserved_name): reserved_name for reserved_name in (COMPLETE, NOT_STARTED)}
+    uses = dict(reserved)
     for table, name in zip(tables, names, strict=True):
         key = folded(name)
-        if name and key in taken and key not in reserved:
-            table.complain(f"the step name {name!r} cannot be told from {taken[key]!r}", "name")
-        taken.setdefault(key, name)
+        if name and key in uses and key not in reserved:
+            table.complain(f"the step name {name!r} cannot be told from {uses[key]!r}", "name")
+        uses.setdefault(key, name)
     for alias, target in aliases.items():
         key = folded(alias)
-        if key in taken:
-            problem = f"the alias {alias!r} cannot be told from {taken[key]!r}"
+        if key in uses:
+            problem = f"the alias {alias!r} cannot be told from {uses[key]!r}"
             graph.complain(problem, "aliases", alias)
-        taken.setdefault(key, alias)
+        uses.setdefault(key, alias)
         if target not in names and target != COMPLETE:
             problem = f"the alias {alias!r} names {target!r}, which is not a step"
             graph.complain(problem, "aliases", alias)
 
 
 def _check_ends(graph: Table, tables: Sequence[Table], steps: Sequence[StepDefinition]) -> None:
-    """Report circles, unreachable steps, and fix cycles without on_fail."""
     by_name = {step.name: step for step in steps}
     if steps and all(step.optional for step in steps):
         graph.complain(f"every step of {graph.label} is optional", "steps")
@@ -241,7 +232,7 @@ def _check_ends(graph: Table, tables: Sequence[Table], steps: Sequence[StepDefin
         while path[-1] in by_name and by_name[path[-1]].on_pass not in path:
             path.append(by_name[path[-1]].on_pass)
         closes = path[-1] in by_name and by_name[path[-1]].on_pass == step.name
-        if closes and step.name == next(each.name for each in steps if each.name in path):
+        if closes and step.name == next(member.name for member in steps if member.name in path):
             problem = f"steps pass in a circle: {' → '.join([*path, step.name])}"
             table.complain(problem, "on_pass", hint=f"one must lead to {COMPLETE}")
         if step.name and step.name not in entered and not step.optional:

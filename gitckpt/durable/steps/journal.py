@@ -74,16 +74,13 @@ def read(store: Checkpoints, place: ReportPlace) -> Checkpoint:
     raise NotFoundError(f"no run has the track {place.track}", hint=hint)
 
 
-def graph_of(store: Checkpoints, state: Mapping[str, Any], wanted: str | None = None) -> Graph:
-    """Return the steps of a run; those in HEAD if `gitckpt.toml` cannot be read.
-
-    `wanted` is the graph that the caller names; it must agree with that of the state.
-    """
+def graph_of(store: Checkpoints, state: Mapping[str, Any], requested: str | None = None) -> Graph:
+    """Return the steps of a run; those in HEAD if `gitckpt.toml` cannot be read."""
     recorded = _graph_name(state)
-    if recorded is not None and wanted not in (None, recorded):
-        problem = f"the run has the steps of {recorded}, not those of {wanted}"
+    if recorded is not None and requested not in (None, recorded):
+        problem = f"the run has the steps of {recorded}, not those of {requested}"
         raise UsageError(problem, hint="leave out --graph, or start another run")
-    name = recorded or wanted or graph_file.SUPERPOWERS
+    name = recorded or requested or graph_file.SUPERPOWERS
     top = store.repository.worktree or administration.main_worktree(store.repository) or ""
     try:
         return graph_file.read(os.path.join(top, settings.FILE), name)
@@ -109,69 +106,55 @@ def _home_repository(store: Checkpoints, run: str) -> Repository | None:
 def report(
     store: Checkpoints,
     place: ReportPlace,
-    said: StepReport,
+    step_report: StepReport,
     *,
     graph: str | None = None,
     files: bool = False,
     checkpoint_id: str | None = None,
 ) -> Reported:
-    """Record a report durably.
-
-    Concurrent reports are applied one after the other; none is lost. A run with its own worktree is
-    opened from there.
-
-    Args:
-        graph: the name of the steps of a run that has none yet.
-        checkpoint_id: a fresh UUIDv4. A repeated call with the same id, as after a crash, records
-            nothing.
-    """
+    """Record a report durably; one with a recorded `checkpoint_id` records nothing."""
     if checkpoint_id is not None:
-        before = _find_recorded(store, place, said, checkpoint_id)
-        if before is not None:
-            return before
-        said = replace(said, checkpoint_id=checkpoint_id)
-    if place.run is not None and not _starts_run(store, place, said):
-        return _extend(store, place, said, graph, files=files)
+        recorded = _find_recorded(store, place, step_report, checkpoint_id)
+        if recorded is not None:
+            return recorded
+        step_report = replace(step_report, checkpoint_id=checkpoint_id)
+    if place.run is not None and not _starts_run(store, place, step_report):
+        return _extend(store, place, step_report, graph, files=files)
     assert place.track is not None
     with Lock(os.path.join(store.repository.make_private_dir(), _LOCK), _PATIENCE):
         # Another process may have started the run.
         place = replace(place, run=run_about(store, place.track))
-        if place.run is not None and not _starts_run(store, place, said):
-            return _extend(store, place, said, graph, files=files)
+        if place.run is not None and not _starts_run(store, place, step_report):
+            return _extend(store, place, step_report, graph, files=files)
         steps = graph_of(store, {}, graph)
-        made = _write(store, replace(place, run=None), steps, said, files=files)
-    return Reported(made, steps, is_new=True)
+        checkpoint = _write(store, replace(place, run=None), steps, step_report, files=files)
+    return Reported(checkpoint, steps, is_new=True)
 
 
 def _find_recorded(
-    store: Checkpoints, place: ReportPlace, said: StepReport, checkpoint_id: str
+    store: Checkpoints, place: ReportPlace, step_report: StepReport, checkpoint_id: str
 ) -> Reported | None:
-    """Return the earlier result for a checkpoint id; None if the id is new."""
     if not ids.is_id(checkpoint_id):
-        problem = f"{checkpoint_id!r:.60} is not a UUID version 4"
-        raise UsageError(problem, hint="make one: uuidgen --random")
+        raise UsageError(f"{checkpoint_id!r:.60} is no UUIDv4", hint="run: uuidgen --random")
     if store.refs.read(ref_names.CHECKPOINTS + checkpoint_id) is None:
         return None
-    made = store.read_own(checkpoint_id)
-    steps = graph_of(store, made.state)
-    label = f"{steps.step(said.step).name}-{record.LABELS[said.action]}"
-    is_same = made.trigger == STEP and made.label == label
-    is_same = is_same and (made.run == place.run or place.by_track)
-    if made.run is None or not is_same:
-        problem = f"checkpoint {checkpoint_id} belongs to another report: {made.label}"
+    checkpoint = store.read_own(checkpoint_id)
+    steps = graph_of(store, checkpoint.state)
+    label = f"{steps.step(step_report.step).name}-{record.LABELS[step_report.action]}"
+    is_same = checkpoint.trigger == STEP and checkpoint.label == label
+    is_same = is_same and (checkpoint.run == place.run or place.by_track)
+    if checkpoint.run is None or not is_same:
+        problem = f"checkpoint {checkpoint_id} belongs to another report: {checkpoint.label}"
         raise UsageError(problem, hint="give each report an id of its own")
     # The first call may have been killed before it moved the run's head or wrote the mirror.
-    store.heads.move_up(made.run)
-    home_repository = _home_repository(store, made.run) or store.repository
-    _write_mirror(store, home_repository, steps, made.run)
-    return Reported(made, steps, is_new=False)
+    store.heads.move_up(checkpoint.run)
+    home_repository = _home_repository(store, checkpoint.run) or store.repository
+    _write_mirror(store, home_repository, steps, checkpoint.run)
+    return Reported(checkpoint, steps, is_new=False)
 
 
 def _write_mirror(store: Checkpoints, repository: Repository, graph: Graph, run: str) -> None:
-    """Write the mirror file, if the graph has one.
-
-    The report is recorded by then, so a failure is announced and not raised.
-    """
+    """Write the mirror file, if the graph has one; only announce a failure."""
     if graph.mirror is None or repository.worktree is None:
         return
     try:
@@ -183,7 +166,12 @@ def _write_mirror(store: Checkpoints, repository: Repository, graph: Graph, run:
 
 
 def _extend(
-    store: Checkpoints, place: ReportPlace, said: StepReport, graph: str | None, *, files: bool
+    store: Checkpoints,
+    place: ReportPlace,
+    step_report: StepReport,
+    graph: str | None,
+    *,
+    files: bool,
 ) -> Reported:
     run = str(place.run)
     newest = store.heads.read(run)
@@ -195,22 +183,21 @@ def _extend(
         if files:
             hint = f"make it again: git ckpt resume {run} --no-run"
             raise UsageError(f"the worktree of run {run} is gone", hint=hint)
-        made = _write(store, place, steps, said, base=newest.git_sha)
+        checkpoint = _write(store, place, steps, step_report, base=newest.git_sha)
     elif worktree is None or os.path.samefile(worktree.git_dir, store.repository.git_dir):
-        made = _write(store, place, steps, said, files=files)
+        checkpoint = _write(store, place, steps, step_report, files=files)
     else:
         with store.seen_from(worktree, "plumbing") as inside:
-            made = _write(inside, place, steps, said, files=files)
-    return Reported(made, steps, is_new=False)
+            checkpoint = _write(inside, place, steps, step_report, files=files)
+    return Reported(checkpoint, steps, is_new=False)
 
 
 def _write(
-    store: Checkpoints, place: ReportPlace, graph: Graph, said: StepReport, **how: Any
+    store: Checkpoints, place: ReportPlace, graph: Graph, step_report: StepReport, **how: Any
 ) -> Checkpoint:
-    """Write to a run, or the first checkpoint of one; `how` is for `Store.record`."""
     run, track = place.run, place.track
-    step = graph.step(said.step).name
-    at = times.to_text(store.clock())
+    step = graph.step(step_report.step).name
+    timestamp = times.to_text(store.clock())
 
     def change(state: dict[str, Any]) -> dict[str, Any]:
         if track is not None and TRACK not in state:
@@ -218,37 +205,37 @@ def _write(
         name = _graph_name(state) or graph.name
         if name != graph.name:
             raise UsageError(f"the run has the steps of {name} now", hint="run the command again")
-        after = machine.applied(graph, state, said, at)
+        new_state = machine.applied(graph, state, step_report, timestamp)
         if graph.name != graph_file.SUPERPOWERS:
             # First: in TOML a key cannot follow the tables of its table.
-            after[machine.LOOP] = {"graph": graph.name} | after[machine.LOOP]
-        return after
+            new_state[machine.LOOP] = {"graph": graph.name} | new_state[machine.LOOP]
+        return new_state
 
-    notes = " ".join((said.notes or "").split())
-    message = ": ".join(filter(None, ["reset" if said.action == RESET else "", notes]))
+    notes = " ".join((step_report.notes or "").split())
+    message = ": ".join(filter(None, ["reset" if step_report.action == RESET else "", notes]))
     message = message if len(message) <= _MESSAGE else f"{message[:_MESSAGE]}…"
     guard = store.leases.bound(run) if run is not None else None
     start = track if run is None else None
     values: dict[str, Any] = {"run": run, "start": start, "guard": guard, "change": change}
-    values |= {"trigger": STEP, "agent": said.agent, "message": message or None}
+    values |= {"trigger": STEP, "agent": step_report.agent, "message": message or None}
     values["progress_of"] = lambda state: record.progress_of(machine.record_of(graph, state, step))
-    values["errors"] = [str(said.notes)] if said.action == FAIL else []
-    if said.checkpoint_id is not None:
-        values["id"] = said.checkpoint_id
-    label = f"{step}-{record.LABELS[said.action]}"
+    values["errors"] = [str(step_report.notes)] if step_report.action == FAIL else []
+    if step_report.checkpoint_id is not None:
+        values["id"] = step_report.checkpoint_id
+    label = f"{step}-{record.LABELS[step_report.action]}"
     if how.pop("files", False):
         # An agent waits for this call: a capture that takes too long is left out.
-        made = store.save(label, limits=store.rules.limits().automatic(), **values)
+        checkpoint = store.save(label, limits=store.rules.limits().automatic(), **values)
     else:
-        made = store.record(label, **how, **values)
-    _write_mirror(store, store.repository, graph, str(made.run))
-    return made
+        checkpoint = store.record(label, **how, **values)
+    _write_mirror(store, store.repository, graph, str(checkpoint.run))
+    return checkpoint
 
 
-def _starts_run(store: Checkpoints, place: ReportPlace, said: StepReport) -> bool:
+def _starts_run(store: Checkpoints, place: ReportPlace, step_report: StepReport) -> bool:
     if place.run is None:
         return True
-    return place.by_track and said.action == START and _is_over(store, place.run)
+    return place.by_track and step_report.action == START and _is_over(store, place.run)
 
 
 def _graph_name(state: Mapping[str, Any]) -> str | None:
@@ -267,8 +254,7 @@ def _is_over(store: Checkpoints, run: str) -> bool:
 def run_about(store: Checkpoints, track: str) -> str | None:
     """Return the newest open run of a track, or else the newest one; or None."""
     if not track.strip() or not track.isprintable():
-        hint = "write it on one line: --track add-login"
-        raise UsageError(f"{track!r} is not a track name", hint=hint)
+        raise UsageError(f"{track!r} is not a track name", hint="such as --track add-login")
     slug = ids.slug(track)
     newest = None
     for run in sorted(store.index.runs(), reverse=True):
@@ -280,9 +266,6 @@ def run_about(store: Checkpoints, track: str) -> str | None:
             if not _is_over(store, run):
                 return run
     return newest
-
-
-# History: all reports of a run, read from its checkpoints.
 
 
 @dataclass(frozen=True, slots=True)

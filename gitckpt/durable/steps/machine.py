@@ -1,9 +1,7 @@
-"""The state machine of the steps. Pure functions from states to states.
+"""The state machine of the steps: pure functions from states to states.
 
-The state has the layout of superpowers' `metadata.json`: `loop_state` with `current_step`,
-`step_status`, `step_started_at`, `fix_cycle_count`, `max_fix_cycles` and `checkpoints` (step →
-record), and beside it `blockers`. gitckpt adds `loop_state.graph` (if it is not the default
-graph) and `loop_state.iterations`.
+The state has the layout of superpowers' `metadata.json`. gitckpt adds `loop_state.graph` (if it
+is not the default graph) and `loop_state.iterations`.
 """
 
 from __future__ import annotations
@@ -37,7 +35,7 @@ class OutOfOrder(UsageError):
 class StepPosition:
     step: str  # COMPLETE if nothing is left to do
     status: str  # one of STATUSES
-    known: bool = True  # the graph has the step; foreign state files may name any
+    is_known: bool = True  # the graph has the step; foreign state files may name any
     reasons: tuple[str, ...] = ()  # descriptions of the active blockers
 
 
@@ -45,23 +43,19 @@ _FRESH = {"status": records.NOT_STARTED, "started_at": None, "completed_at": Non
 
 
 def position(graph: Graph, state: StateTable) -> StepPosition:
-    """Return the step that a run is at.
-
-    A foreign state may name a step that passed, or failed with `on_fail`: the run is then at the
-    step that follows.
-    """
+    """Return the step that a run is at; after a passed or failed one, what follows it."""
     loop = loop_of(state)
     current = loop.get("current_step")
     step = graph.find(current) or _step_of_status(graph, state, current)
     status = records.status_of(loop.get("step_status")) or records.NOT_STARTED
     if step is None:
-        return StepPosition(str(current), status, known=False)
+        return StepPosition(str(current), status, is_known=False)
     if step is END:
         return StepPosition(COMPLETE, records.PASSED)
     if records.BLOCKED in (status, records.status_of(current)):
         active = active_blockers(state)
-        own = [blocker for blocker in active if graph.find(blocker.get("blocked_step")) is step]
-        reasons = tuple(str(blocker.get("description", "")) for blocker in own or active)
+        step_blockers = [item for item in active if graph.find(item.get("blocked_step")) is step]
+        reasons = tuple(str(blocker.get("description", "")) for blocker in step_blockers or active)
         status = records.BLOCKED if active else records.NOT_STARTED
         return StepPosition(step.name, status, reasons=reasons)
     following = None
@@ -74,18 +68,18 @@ def position(graph: Graph, state: StateTable) -> StepPosition:
     return StepPosition(following, records.PASSED if following == COMPLETE else records.NOT_STARTED)
 
 
-def _step_of_status(graph: Graph, state: StateTable, word: object) -> StepDefinition | None:
+def _step_of_status(graph: Graph, state: StateTable, text: object) -> StepDefinition | None:
     # Some tools write a status such as BLOCKED instead of a step name.
-    status = records.status_of(word)
+    status = records.status_of(text)
     if status == records.BLOCKED:
         active = active_blockers(state)
         return (graph.find(active[-1].get("blocked_step")) if active else None) or graph.first
-    return graph.first if word is None or status == records.NOT_STARTED else None
+    return graph.first if text is None or status == records.NOT_STARTED else None
 
 
 def active_blockers(state: StateTable) -> list[StateTable]:
     blockers = [blocker for blocker in _blockers(state) if isinstance(blocker, Mapping)]
-    return [each for each in blockers if str(each.get("status", "")).upper() == records.ACTIVE]
+    return [item for item in blockers if str(item.get("status", "")).upper() == records.ACTIVE]
 
 
 def loop_of(state: StateTable) -> StateTable:
@@ -94,24 +88,24 @@ def loop_of(state: StateTable) -> StateTable:
 
 def record_of(graph: Graph, state: StateTable, step: str) -> StateTable:
     """Return the record of a step, stored under its name or an alias; {} without one."""
-    known = _table(loop_of(state), "checkpoints", "loop_state.")
-    return _table(known, _record_key(graph, known, step), "loop_state.checkpoints.")
+    step_records = _table(loop_of(state), "checkpoints", "loop_state.")
+    return _table(step_records, _record_key(graph, step_records, step), "loop_state.checkpoints.")
 
 
-def applied(graph: Graph, state: StateTable, report: StepReport, at: str) -> dict[str, Any]:
+def applied(graph: Graph, state: StateTable, report: StepReport, timestamp: str) -> dict[str, Any]:
     """Return the state after a report at a time; the input state is not changed."""
     step = graph.step(report.step)
     if step is END and report.action != records.PASS:
         hint = "see where the run is: git ckpt step show"
         raise UsageError(f"{COMPLETE} is the end of the steps, not a step", hint=hint)
     records.require_sound(report, step)
-    here = position(graph, state)
-    moves = _check_order(here, step, record_of(graph, state, step.name), report)
-    update = _StateUpdate(graph, state, at)
+    current = position(graph, state)
+    moves = _check_order(current, step, record_of(graph, state, step.name), report)
+    update = _StateUpdate(graph, state, timestamp)
     if step is END:
         update.enter(END)
     elif report.action == records.RESET:
-        update.reset(step, report, here)
+        update.reset(step, report, current)
     elif report.action in (records.START, records.PROGRESS):
         update.begin(step, report, moves=moves)
     else:
@@ -120,49 +114,55 @@ def applied(graph: Graph, state: StateTable, report: StepReport, at: str) -> dic
 
 
 def _check_order(
-    here: StepPosition, step: StepDefinition, record: StateTable, report: StepReport
+    current: StepPosition, step: StepDefinition, record: StateTable, report: StepReport
 ) -> bool:
     """Return whether a report moves the machine or only adds to a record."""
     if report.action == records.RESET:
         return True
-    is_here = step.name == here.step
-    if step.optional and step.on_pass == here.step and here.status == records.NOT_STARTED:
+    is_here = step.name == current.step
+    if step.optional and step.on_pass == current.step and current.status == records.NOT_STARTED:
         is_here = True
     is_late = _is_running(record) and report.action != records.START
     if report.force:
         return is_here or report.action == records.START
-    is_late_elsewhere = is_late and step.name != here.step
-    if here.status == records.BLOCKED and report.action != records.BLOCK and not is_late_elsewhere:
-        raise blocked(here)
+    is_late_elsewhere = is_late and step.name != current.step
+    if (
+        current.status == records.BLOCKED
+        and report.action != records.BLOCK
+        and not is_late_elsewhere
+    ):
+        raise blocked_error(current)
     if is_here or is_late:
         return is_here
     reset = f"git ckpt step reset {shell_word(step.name)}"
-    if here.step == COMPLETE:
+    if current.step == COMPLETE:
         hint = f"to do it again: {reset}; to record it: --force"
         raise OutOfOrder(f"the run is complete, and not at {step.name}", hint=hint)
-    hint = f"next is: git ckpt step start {shell_word(here.step)}"
+    hint = f"next is: git ckpt step start {shell_word(current.step)}"
     hint += f"; to go back or ahead: {reset}, or --force"
-    raise OutOfOrder(f"the run is at {here.step} ({here.status}), not at {step.name}", hint=hint)
+    raise OutOfOrder(
+        f"the run is at {current.step} ({current.status}), not at {step.name}", hint=hint
+    )
 
 
 def _is_running(record: StateTable) -> bool:
     return records.status_of(record.get("status")) == records.IN_PROGRESS
 
 
-def blocked(here: StepPosition) -> StepsBlocked:
-    reasons = f": {'; '.join(here.reasons)}" if here.reasons else ""
-    hint = f"settle it, then: git ckpt step reset {shell_word(here.step)}"
-    return StepsBlocked(f"the run is blocked at {here.step}{reasons}", hint=hint)
+def blocked_error(current: StepPosition) -> StepsBlocked:
+    reasons = f": {'; '.join(current.reasons)}" if current.reasons else ""
+    hint = f"settle it, then: git ckpt step reset {shell_word(current.step)}"
+    return StepsBlocked(f"the run is blocked at {current.step}{reasons}", hint=hint)
 
 
 class _StateUpdate:
-    def __init__(self, graph: Graph, state: StateTable, at: str) -> None:
-        self._graph, self._at = graph, at
-        before = loop_of(state)
+    def __init__(self, graph: Graph, state: StateTable, timestamp: str) -> None:
+        self._graph, self._at = graph, timestamp
+        old_loop = loop_of(state)
         first = dict.fromkeys(("current_step", "step_status", "step_started_at"))
         counts = {"fix_cycle_count": 0, "max_fix_cycles": graph.max_fix_cycles, "iterations": 0}
-        self._records = dict(_table(before, "checkpoints", "loop_state."))
-        loop = {**first, **counts, **before, "checkpoints": self._records}
+        self._records = dict(_table(old_loop, "checkpoints", "loop_state."))
+        loop = {**first, **counts, **old_loop, "checkpoints": self._records}
         self._loop = _tables_last(loop, "checkpoints")
         self._blockers = list(_blockers(state))
         self.state = _tables_last({**state, BLOCKERS: self._blockers, LOOP: self._loop}, LOOP)
@@ -201,8 +201,8 @@ class _StateUpdate:
         elif moves:
             self.enter(self._graph.after(step, {**self._records, step.name: self._record(step)}))
 
-    def reset(self, step: StepDefinition, report: StepReport, here: StepPosition) -> None:
-        settled = {step.name} | ({here.step} if here.status == records.BLOCKED else set())
+    def reset(self, step: StepDefinition, report: StepReport, current: StepPosition) -> None:
+        settled = {step.name} | ({current.step} if current.status == records.BLOCKED else set())
         resolution = {"resolved_at": self._at, "resolution": report.notes or ""}
         active = active_blockers(self.state)
         for i, blocker in enumerate(self._blockers):
@@ -222,13 +222,13 @@ class _StateUpdate:
             self._set_position(COMPLETE, records.PASSED, None)
             return
         # What the last attempt reported stays in the history only.
-        before = self._record(step)
+        old_record = self._record(step)
         record: dict[str, Any] = {**_FRESH, "agent": None}
         if step.version_key is not None and by_failure:
-            number = before.get(step.version_key, 1 if before else 0)
+            number = old_record.get(step.version_key, 1 if old_record else 0)
             record[step.version_key] = (number if type(number) is int else 0) + 1
-        elif step.version_key is not None and step.version_key in before:
-            record[step.version_key] = before[step.version_key]
+        elif step.version_key is not None and step.version_key in old_record:
+            record[step.version_key] = old_record[step.version_key]
         if step.only_if is not None:
             record["required"] = True
         self._put(step, record | {"last_updated": self._at})
@@ -241,8 +241,8 @@ class _StateUpdate:
             self._set_position(step.name, records.FAILED, self._loop.get("step_started_at"))
             return
         if step.counts_cycles:
-            count, most = self._number("fix_cycle_count"), self._loop["max_fix_cycles"]
-            if count >= (most if type(most) is int else self._graph.max_fix_cycles):
+            count, limit = self._number("fix_cycle_count"), self._loop["max_fix_cycles"]
+            if count >= (limit if type(limit) is int else self._graph.max_fix_cycles):
                 cycles = f"{count} fix {'cycle' if count == 1 else 'cycles'}"
                 self._block(step, f"it failed after {cycles}: {notes}", moves=True)
                 return
@@ -270,8 +270,8 @@ class _StateUpdate:
         self._loop |= {"current_step": step, "step_status": status, "step_started_at": since}
 
     def _merge(self, record: StateTable, step: StepDefinition, report: StepReport) -> None:
-        merged = records.merged(_order_keys(record), step, report, self._at)
-        self._put(step, _order_keys(merged))
+        new_record = records.merge_report(_order_keys(record), step, report, self._at)
+        self._put(step, _order_keys(new_record))
 
     def _record(self, step: StepDefinition) -> dict[str, Any]:
         key = _record_key(self._graph, self._records, step.name)
@@ -286,8 +286,8 @@ _COMMON = ("status", *_TIMES, "agent", "output_files", "notes", "last_updated")
 
 
 def _order_keys(record: StateTable) -> dict[str, Any]:
-    whole = {key: record.get(key) for key in (*_COMMON, "progress")} | dict(record)
-    return _tables_last(whole, "progress", "tasks")
+    ordered = {key: record.get(key) for key in (*_COMMON, "progress")} | dict(record)
+    return _tables_last(ordered, "progress", "tasks")
 
 
 def _tables_last(table: StateTable, *last: str) -> dict[str, Any]:
@@ -296,11 +296,11 @@ def _tables_last(table: StateTable, *last: str) -> dict[str, Any]:
     return {key: table[key] for key in keys}
 
 
-def _record_key(graph: Graph, known: StateTable, step: str) -> str:
+def _record_key(graph: Graph, step_records: StateTable, step: str) -> str:
     # Other tools may store a record under an alias.
-    if step in known:
+    if step in step_records:
         return step
-    names = {key: found.name for key in known if (found := graph.find(key)) is not None}
+    names = {key: entry.name for key in step_records if (entry := graph.find(key)) is not None}
     return next((key for key, name in names.items() if name == step), step)
 
 
@@ -310,8 +310,7 @@ _SHOW_STATE = "see its content: git ckpt show RUN --state"
 def _table(table: StateTable, key: str, parent: str = "") -> StateTable:
     value = table.get(key)
     if value is not None and not isinstance(value, Mapping):
-        problem = f"{parent}{key} in the state of the run is not a table"
-        raise UsageError(problem, hint=_SHOW_STATE)
+        raise UsageError(f"{parent}{key} in the state of the run is not a table", hint=_SHOW_STATE)
     return value or {}
 
 
@@ -321,8 +320,6 @@ def _blockers(state: StateTable) -> list[Any]:
         raise UsageError("blockers in the state of the run is not a list", hint=_SHOW_STATE)
     return value or []
 
-
-# The next step and, if it has tasks, the first open task of the plan.
 
 PLAN = "plan.md"
 _TRACKS = os.path.join("conductor", "tracks")
@@ -350,70 +347,67 @@ def next_of(
     path: str | None = None,
     resume_from: str | None = None,
 ) -> NextStep:
-    """Return the step and task that a run continues with; arguments as `Steps.next`.
-
-    `top` is the worktree that may contain the plan.
-    """
-    here = position(graph, state)
-    if here.status == records.BLOCKED:
-        raise blocked(here)
-    remarks = list(_position_remarks(graph, here, state))
+    """Return the step and task that a run continues with; `top` is its worktree."""
+    current = position(graph, state)
+    if current.status == records.BLOCKED:
+        raise blocked_error(current)
+    remarks = list(_position_remarks(graph, current, state))
     number = (records.task_id(resume_from) or resume_from) if resume_from is not None else None
-    step = graph.find(here.step)
+    step = graph.find(current.step)
     if step is None or not step.has_tasks:
         if number is not None:
             hint = "see where it is: git ckpt step show"
-            raise OutOfOrder(f"the run is at {here.step}, which has no tasks", hint=hint)
-        return NextStep(here.step, here.status, remarks=tuple(remarks))
-    plan = _find_plan(graph, state, here.step, top, path)
+            raise OutOfOrder(f"the run is at {current.step}, which has no tasks", hint=hint)
+        return NextStep(current.step, current.status, remarks=tuple(remarks))
+    plan = _find_plan(graph, state, current.step, top, path)
     if plan is None:
         if number is None:
             remarks.append("there is no plan to take the task from; name it: --plan FILE")
-        return NextStep(here.step, here.status, number or None, remarks=tuple(remarks))
-    shown, tasks = plan
+        return NextStep(current.step, current.status, number or None, remarks=tuple(remarks))
+    plan_name, tasks = plan
     task: PlanTask | None
     if number is not None:
-        task = _find_task(tasks, number, shown)
+        task = _find_task(tasks, number, plan_name)
         if task.is_done:
-            remarks.append(f"task {task.name} is done, by {shown}")
+            remarks.append(f"task {task.name} is done, by {plan_name}")
     else:
         task = records.first_open(tasks)
-        remarks += _disagreements(record_of(graph, state, here.step), tasks, task, shown)
+        remarks += _disagreements(record_of(graph, state, current.step), tasks, task, plan_name)
     if task is None:
-        done = f"all tasks of {shown} are done: git ckpt step pass {shell_word(here.step)}"
-        remarks.append(done if tasks else f"{shown} has no tasks")
-        return NextStep(here.step, here.status, plan=shown, remarks=tuple(remarks))
+        text = f"all tasks of {plan_name} are done: git ckpt step pass {shell_word(current.step)}"
+        remarks.append(text if tasks else f"{plan_name} has no tasks")
+        return NextStep(current.step, current.status, plan=plan_name, remarks=tuple(remarks))
     if task.mark == records.STUCK:
-        remarks.append(f"task {task.name} is marked as blocked in {shown}, line {task.line}")
-    return NextStep(here.step, here.status, task.name, task.title, shown, tuple(remarks))
+        remarks.append(f"task {task.name} is marked as blocked in {plan_name}, line {task.line}")
+    return NextStep(current.step, current.status, task.name, task.title, plan_name, tuple(remarks))
 
 
-def _position_remarks(graph: Graph, here: StepPosition, state: StateTable) -> Iterator[str]:
-    if not here.known:
+def _position_remarks(graph: Graph, current: StepPosition, state: StateTable) -> Iterator[str]:
+    if not current.is_known:
         hint = "to go on: git ckpt step reset STEP"
-        yield f"the run is at {here.step}, which is not a step of {graph.name}; {hint}"
+        yield f"the run is at {current.step}, which is not a step of {graph.name}; {hint}"
     for blocker in active_blockers(state):
         place = blocker.get("blocked_step", "no step")
         yield f"not settled yet: {blocker.get('description', '')} (at {place})"
-    if here.status == records.FAILED:
-        notes = record_of(graph, state, here.step).get("notes")
-        yield f"{here.step} failed: {notes}" if notes else f"{here.step} failed"
+    if current.status == records.FAILED:
+        notes = record_of(graph, state, current.step).get("notes")
+        yield f"{current.step} failed: {notes}" if notes else f"{current.step} failed"
 
 
 def _disagreements(
-    record: StateTable, tasks: Sequence[PlanTask], first: PlanTask | None, shown: str
+    record: StateTable, tasks: Sequence[PlanTask], first: PlanTask | None, plan_name: str
 ) -> Iterator[str]:
     # The plan is right where it and the records differ.
     last = record.get("last_task")
     number = records.task_id(last) if isinstance(last, str) else None
-    here = f"it goes on with {first.name}" if first is not None else "nothing is left to do"
+    next_text = f"it goes on with {first.name}" if first is not None else "nothing is left to do"
     planned = {task.id: task for task in tasks if task.id is not None}
     if number is not None and number not in planned:
-        yield f"last_task is {number}, which {shown} does not have; {here}"
+        yield f"last_task is {number}, which {plan_name} does not have; {next_text}"
     elif number is not None and not planned[number].is_done:
-        yield f"last_task is {number}, which {shown} has open; {here}"
+        yield f"last_task is {number}, which {plan_name} has open; {next_text}"
     elif number is not None and records.open_after(tasks, number) != first and first is not None:
-        yield f"last_task is {number}, but {shown} has {first.name} open before it; {here}"
+        yield f"last_task is {number}, but {plan_name} has {first.name} open before it; {next_text}"
     tasks_table = record.get("tasks")
     reported = tasks_table.items() if isinstance(tasks_table, Mapping) else ()
     statuses = {
@@ -424,9 +418,9 @@ def _disagreements(
     for name, task in planned.items():
         status = statuses.get(name)
         if status == records.PASSED and not task.is_done and name != number:
-            yield f"task {name} is reported as {status}, and {shown} has it open"
+            yield f"task {name} is reported as {status}, and {plan_name} has it open"
         elif status is not None and status != records.PASSED and task.is_done:
-            yield f"task {name} is reported as {status}, and {shown} has it done"
+            yield f"task {name} is reported as {status}, and {plan_name} has it done"
 
 
 def _find_plan(
@@ -446,7 +440,7 @@ def _find_plan(
 
 
 def _candidates(graph: Graph, state: StateTable, step: str) -> Iterator[str]:
-    for name in dict.fromkeys((step, *(each.name for each in graph.steps))):
+    for name in dict.fromkeys((step, *(graph_step.name for graph_step in graph.steps))):
         files = record_of(graph, state, name).get("output_files")
         for file in files if isinstance(files, list) else ():
             if isinstance(file, str) and "\0" not in file and os.path.basename(file) == PLAN:
@@ -457,12 +451,12 @@ def _candidates(graph: Graph, state: StateTable, step: str) -> Iterator[str]:
         yield os.path.join(_TRACKS, track, PLAN)
 
 
-def _find_task(tasks: Sequence[PlanTask], number: str, shown: str) -> PlanTask:
+def _find_task(tasks: Sequence[PlanTask], number: str, plan_name: str) -> PlanTask:
     for task in tasks:
         if number in (task.id, task.title):
             return task
     names = ", ".join(task.name for task in tasks[:20]) or "none"
-    raise NotFoundError(f"{shown} has no task {number!r}", hint=f"its tasks: {names}")
+    raise NotFoundError(f"{plan_name} has no task {number!r}", hint=f"its tasks: {names}")
 
 
 def _read_plan(path: str) -> str:

@@ -1,8 +1,6 @@
 """Step reports, step records and the tasks of a plan. Pure functions.
 
-A record has the keys of superpowers (`status`, `started_at`, `completed_at`, `agent`,
-`progress`, `output_files`, `notes`, `last_updated`, and those of single steps). Unknown keys are
-kept.
+A record has the keys of superpowers; unknown keys are kept.
 """
 
 from __future__ import annotations
@@ -45,8 +43,8 @@ def status_of(value: object) -> str | None:
     """Return the status that a word means, one of `STATUSES`, or None."""
     if not isinstance(value, str):
         return None
-    word = re.sub(r"[\s-]+", "_", value.strip()).upper()
-    return word if word in STATUSES else _BY_SPELLING.get(word)
+    spelling = re.sub(r"[\s-]+", "_", value.strip()).upper()
+    return spelling if spelling in STATUSES else _BY_SPELLING.get(spelling)
 
 
 def task_id(text: str) -> str | None:
@@ -54,8 +52,6 @@ def task_id(text: str) -> str | None:
     match = _TASK.match(text.strip())
     return next(group.lower() for group in match.groups() if group) if match else None
 
-
-# Reports and records.
 
 START, PROGRESS, RESET = "start", "progress", "reset"
 PASS, FAIL, BLOCK, SKIP = "pass", "fail", "block", "skip"
@@ -116,18 +112,17 @@ class StepReport:
 
 
 def require_sound(report: StepReport, step: StepDefinition) -> None:
-    """Raise UsageError if a report is incomplete or contradicts itself."""
     action, verdict = report.action, report.verdict
     if action in (FAIL, BLOCK) and not (report.notes or "").strip():
-        what = "what went wrong" if action == FAIL else "what has to be settled"
+        detail = "what went wrong" if action == FAIL else "what has to be settled"
         problem = f"{step.name} cannot {action} without notes"
-        raise UsageError(problem, hint=f'say {what}: --notes "…"')
+        raise UsageError(problem, hint=f'say {detail}: --notes "…"')
     if verdict not in (None, VERDICT_PASS, VERDICT_FAIL):
         hint = "a verdict is PASS or FAIL; others go into --set"
         raise UsageError(f"{verdict!r} is not a verdict", hint=hint)
-    wanted = {PASS: VERDICT_PASS, FAIL: VERDICT_FAIL}.get(action)
-    if verdict is not None and wanted not in (None, verdict):
-        hint = f"leave it out, or say {wanted}"
+    expected = {PASS: VERDICT_PASS, FAIL: VERDICT_FAIL}.get(action)
+    if verdict is not None and expected not in (None, verdict):
+        hint = f"leave it out, or say {expected}"
         raise UsageError(f"the verdict {verdict} contradicts {action}", hint=hint)
     if report.task_status is not None and report.task_status not in STATUSES:
         hint = f"a status is one of {', '.join(STATUSES)}"
@@ -140,7 +135,9 @@ def require_sound(report: StepReport, step: StepDefinition) -> None:
             raise UsageError(f"{key!r} cannot be set", hint=hint)
 
 
-def merged(record: StateTable, step: StepDefinition, report: StepReport, at: str) -> dict[str, Any]:
+def merge_report(
+    record: StateTable, step: StepDefinition, report: StepReport, timestamp: str
+) -> dict[str, Any]:
     """Return the record of a step after a report at a time; its status is unchanged."""
     new = {**record, **report.values}
     new["agent"] = report.agent or new.get("agent") or step.agent or "unknown"
@@ -159,11 +156,11 @@ def merged(record: StateTable, step: StepDefinition, report: StepReport, at: str
     if report.commit is not None:
         _add_commit(new, step, report)
     if report.task is not None:
-        _add_task(new, report.task, report, at)
+        _add_task(new, report.task, report, timestamp)
         if new.get("tasks") and not record.get("tasks"):
             _keep_counts(new, record, report)
     _count(new, step)
-    new["last_updated"] = at
+    new["last_updated"] = timestamp
     return new
 
 
@@ -195,21 +192,21 @@ def _add_commit(record: dict[str, Any], step: StepDefinition, report: StepReport
     record["commits"] = commits
 
 
-def _add_task(record: dict[str, Any], text: str, report: StepReport, at: str) -> None:
+def _add_task(record: dict[str, Any], text: str, report: StepReport, timestamp: str) -> None:
     # Free text without a number is a task only if the report says more about it.
     number = task_id(text)
     if number is None and report.task_status is None and report.worker is None:
         return
     name = number or text
     tasks = _as_dict(record.get("tasks"))
-    new = {"status": NOT_STARTED, "started_at": at, "completed_at": None}
-    before = tasks.get(name)
-    task = dict(before) if isinstance(before, Mapping) else new
+    new = {"status": NOT_STARTED, "started_at": timestamp, "completed_at": None}
+    old_task = tasks.get(name)
+    task = dict(old_task) if isinstance(old_task, Mapping) else new
     task["status"] = report.task_status or IN_PROGRESS
-    task["completed_at"] = None if task["status"] in (NOT_STARTED, IN_PROGRESS) else at
+    task["completed_at"] = None if task["status"] in (NOT_STARTED, IN_PROGRESS) else timestamp
     values = {"worker": report.worker, "notes": report.notes, "commit": report.commit}
     task |= {key: value for key, value in values.items() if value is not None}
-    record["tasks"] = tasks | {name: task | {"last_updated": at}}
+    record["tasks"] = tasks | {name: task | {"last_updated": timestamp}}
     if task["status"] == PASSED:
         record["last_task"] = f"Task {number}" if number else name
 
@@ -218,11 +215,11 @@ def _keep_counts(new: dict[str, Any], record: StateTable, report: StepReport) ->
     """Keep counts reported before the first named task, which `tasks` lacks."""
     values = _as_dict(record.get("progress"))
     keys = ("tasks_completed", "tasks_total")
-    done, total = (_as_count(values.get(key)) or _as_count(record.get(key)) for key in keys)
+    completed, total = (_as_count(values.get(key)) or _as_count(record.get(key)) for key in keys)
     if report.tasks_completed is not None:  # with this one, if it is done
-        done = report.tasks_completed - (report.task_status == PASSED)
-    if done and done > 0:
-        new[BEFORE] = done
+        completed = report.tasks_completed - (report.task_status == PASSED)
+    if completed and completed > 0:
+        new[BEFORE] = completed
     if total and report.tasks_total is None:
         new["progress"]["tasks_total"] = total
 
@@ -232,11 +229,11 @@ def _count(record: dict[str, Any], step: StepDefinition) -> None:
     tasks, progress = _as_dict(record.get("tasks")), record["progress"]
     if tasks:
         statuses = [_as_dict(task).get("status") for task in tasks.values()]
-        done = (_as_count(record.get(BEFORE)) or 0) + statuses.count(PASSED)
+        completed = (_as_count(record.get(BEFORE)) or 0) + statuses.count(PASSED)
         total = _as_count(progress.get("tasks_total")) or 0
-        total = max(total, len(tasks), min(done, total) if total else done)
+        total = max(total, len(tasks), min(completed, total) if total else completed)
         # A task that was counted before may be reported again.
-        progress |= {"tasks_total": total, "tasks_completed": min(done, total)}
+        progress |= {"tasks_total": total, "tasks_completed": min(completed, total)}
     if step.has_tasks:
         counts = ("tasks_completed", "tasks_total")
         record |= {key: progress[key] for key in counts if key in progress}
@@ -274,11 +271,7 @@ class PlanTask:
 
 
 def tasks(text: str) -> list[PlanTask]:
-    """Return the tasks of a plan, in order.
-
-    A task is an item with brackets; an unnumbered item indented below it is part of it. A heading
-    `### Task 2.3: …` is a task, too: unnumbered items are its steps, and it is done when all are.
-    """
+    """Return the tasks of a plan: items with brackets, and headings `### Task 2.3: …`."""
     entries: list[PlanTask] = []
     indent, heading, fence = -1, -1, ""
     for number, line in enumerate(text.splitlines(), 1):
@@ -311,8 +304,8 @@ def first_open(plan: Sequence[PlanTask]) -> PlanTask | None:
 
 
 def open_after(plan: Sequence[PlanTask], last: str) -> PlanTask | None:
-    at = next((i for i, task in enumerate(plan) if task.id == last), len(plan))
-    return first_open(plan[at + 1 :])
+    index = next((i for i, task in enumerate(plan) if task.id == last), len(plan))
+    return first_open(plan[index + 1 :])
 
 
 def _parse_task(text: str, mark: str, line: int) -> PlanTask:
@@ -331,7 +324,7 @@ def _split_comments(text: str) -> tuple[str, list[str]]:
     return "".join([*parts, text[end:]]), comments
 
 
-def _join_marks(before: str, mark: str) -> str:
-    if before in ("", mark):
+def _join_marks(first_mark: str, mark: str) -> str:
+    if first_mark in ("", mark):
         return mark
-    return STUCK if STUCK in (before, mark) else STARTED
+    return STUCK if STUCK in (first_mark, mark) else STARTED

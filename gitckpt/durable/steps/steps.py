@@ -17,12 +17,10 @@ from gitckpt.model.checkpoint import Checkpoint, Progress
 from gitckpt.model.values import replace
 from gitckpt.store.store import Store, inside
 
-# The data of `git ckpt step show`.
-
 _PROGRESS = ("current_phase", "total_phases", "current_task", "tasks_completed", "tasks_total")
 
 
-def shown(graph: Graph, state: Mapping[str, Any]) -> list[str]:
+def visible_steps(graph: Graph, state: Mapping[str, Any]) -> list[str]:
     """Return the names of required, unknown, and completed optional steps."""
     current = machine.position(graph, state).step
     names = []
@@ -30,23 +28,25 @@ def shown(graph: Graph, state: Mapping[str, Any]) -> list[str]:
         is_required = not (step.optional or step.only_if)
         if is_required or step.name == current or machine.record_of(graph, state, step.name):
             names.append(step.name)
-    others = machine.loop_of(state).get("checkpoints") or {}
-    return names + [name for name in others if graph.find(name) is None]
+    recorded = machine.loop_of(state).get("checkpoints") or {}
+    return names + [name for name in recorded if graph.find(name) is None]
 
 
-def status_of(here: StepPosition, name: str, record: Mapping[str, Any]) -> str:
-    return str(record.get("status") or (here.status if name == here.step else report.NOT_STARTED))
+def status_of(current: StepPosition, name: str, record: Mapping[str, Any]) -> str:
+    return str(
+        record.get("status") or (current.status if name == current.step else report.NOT_STARTED)
+    )
 
 
 def document(graph: Graph, newest: Checkpoint, events: list[StepEvent] | None) -> dict[str, Any]:
     state = newest.state
-    here, loop = machine.position(graph, state), machine.loop_of(state)
+    current, loop = machine.position(graph, state), machine.loop_of(state)
     steps = []
-    for name in dict.fromkeys((*(step.name for step in graph.steps), *shown(graph, state))):
+    for name in dict.fromkeys((*(step.name for step in graph.steps), *visible_steps(graph, state))):
         record = dict(machine.record_of(graph, state, name))
-        steps.append({"step": name, "status": status_of(here, name, record), "record": record})
+        steps.append({"step": name, "status": status_of(current, name, record), "record": record})
     content: dict[str, Any] = {"run": newest.run, "graph": graph.name}
-    content |= {"step": here.step, "status": here.status}
+    content |= {"step": current.step, "status": current.status}
     content["fix_cycle_count"] = loop.get("fix_cycle_count", 0)
     content["max_fix_cycles"] = loop.get("max_fix_cycles", graph.max_fix_cycles)
     content |= {"iterations": loop.get("iterations", 0), "max_iterations": graph.max_iterations}
@@ -60,19 +60,11 @@ def document(graph: Graph, newest: Checkpoint, events: list[StepEvent] | None) -
     return content
 
 
-# The public API.
-
-
 class Steps:
     """The steps of a run, for agents and scripts that gitckpt did not start.
 
-    Each report is one checkpoint. The run is `run` (an id or a prefix), that of CKPT_RUN, that of
-    the worktree of `store`, or that of the track; the first report starts a run for a track without
-    one. Until then, `newest`, `graph`, `show`, `history` and `next` raise NotFoundError.
-
-    Raises:
-        UsageError: no run is named, or an argument is invalid.
-        NotFoundError, AmbiguousError: no run matches, or several do.
+    The run is `run` (an id or a prefix), that of CKPT_RUN, of the worktree, or of the track. The
+    first report starts one for a new track; until then, other methods raise NotFoundError.
     """
 
     def __init__(self, store: Store, *, run: str | None = None, track: str | None = None) -> None:
@@ -84,9 +76,9 @@ class Steps:
     @staticmethod
     def run_about(store: Store, track: str) -> str | None:
         """Return the newest open run of a track, or else the newest one; or None."""
-        here = inside(store)
+        checkpoints = inside(store)
         require_text("track", track)
-        return journal.run_about(here, track)
+        return journal.run_about(checkpoints, track)
 
     def report(
         self,
@@ -96,19 +88,10 @@ class Steps:
         files: bool = False,
         checkpoint_id: str | None = None,
     ) -> Reported:
-        """Record a report of a step.
+        """Record a report of a step; a repeated `checkpoint_id` records nothing.
 
-        Args:
-            said: its `commit` may be any rev; its `outputs` are relative to the current directory.
-            graph: the steps of a new run, `[steps.NAME]` in `gitckpt.toml`; default: superpowers.
-            files: whether to capture the files.
-            checkpoint_id: makes the call idempotent: a repeated call records nothing.
-
-        Raises:
-            UsageError: an argument is invalid, or the report is incomplete or contradicts itself.
-            OutOfOrder, StepsBlocked: the run is at another step, or blocked.
-            NotFoundError: unknown step, rev or graph.
-            LeaseLost: another process drives the run now.
+        `graph` names the steps of a new run. Raises UsageError, NotFoundError (step, rev or graph),
+        OutOfOrder, StepsBlocked or LeaseLost.
         """
         require("said", said, StepReport, "a StepReport")
         require_text("graph", graph, may_be_none=True)
@@ -126,9 +109,9 @@ class Steps:
         if said.verdict is not None:
             said = replace(said, verdict=said.verdict.strip().upper())
         how: Any = {"graph": graph, "files": files, "checkpoint_id": checkpoint_id}
-        done = journal.report(self._store, self._place, said, **how)
-        self._place = replace(self._place, run=done.checkpoint.run)
-        return done
+        result = journal.report(self._store, self._place, said, **how)
+        self._place = replace(self._place, run=result.checkpoint.run)
+        return result
 
     @property
     def run(self) -> str | None:
@@ -140,7 +123,7 @@ class Steps:
         return journal.read(self._store, self._place)
 
     def graph(self) -> Graph:
-        """Return the steps of the run; raise UsageError if their file has mistakes."""
+        """Return the steps of the run."""
         return journal.graph_of(self._store, self.newest().state)
 
     def show(self, *, with_history: bool = False) -> dict[str, Any]:
@@ -156,12 +139,8 @@ class Steps:
     def next(self, *, plan: str | None = None, resume_from: str | None = None) -> NextStep:
         """Return the step and task that the run continues with.
 
-        Args:
-            plan: the path of the plan; default: a reported `plan.md`, the one at the top or the
-                track's.
-            resume_from: the number of a task that overrides plan and records.
-
-        Raises StepsBlocked, NotFoundError (file or task) or UsageError (the step has no tasks).
+        `resume_from` is a task that overrides plan and records. Raises StepsBlocked, NotFoundError
+        (file or task) or UsageError (the step has no tasks).
         """
         require_text("plan", plan, may_be_none=True)
         require_text("resume_from", resume_from, may_be_none=True)

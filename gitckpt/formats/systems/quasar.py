@@ -178,7 +178,7 @@ def write(checkpoint: Checkpoint, losses: list[str]) -> bytes:
     if state.phase == cycle.ERROR:
         losses.append("the phase error, which quasar refuses: the phase that failed is written")
         state = replace(state, phase=cycle.resumes_in(state), failed_in="", problem="")
-    for key, value in state.more().items():
+    for key, value in state.extra_table().items():
         if key == "beads" and not any(state.beads.values()):
             continue  # quasar created these issues
         if value and key not in ("phase", "findings", "all_findings"):

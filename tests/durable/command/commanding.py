@@ -10,9 +10,8 @@ from pathlib import Path
 import pytest
 
 from gitckpt.durable.command import supervisor
-from gitckpt.durable.command.env_tag import EnvTag
-from gitckpt.durable.command.execution import Ending, Timeouts, run_command
-from gitckpt.durable.command.watchdog import Watchdog
+from gitckpt.durable.command.execution import CommandResult, Timeouts, run_command
+from gitckpt.durable.command.watchdog import EnvTag, Watchdog
 
 SYSTEMS = {
     "orphans are adopted": "",
@@ -60,7 +59,7 @@ class Runner:
         silence: float | None = None,
         left: float | None = None,
         grace: float = 5.0,
-    ) -> Ending:
+    ) -> CommandResult:
         """See `run_command`; `silence` is an idle timeout that begins with the first output, which may take long where much goes on."""
         patience = Timeouts(timeout, idle_timeout, left, grace)
         show = self.shown.append if output is None else output

@@ -16,7 +16,7 @@ import pytest
 
 from gitckpt import CkptError, WorktreeError
 from gitckpt.durable.command import execution as command_module
-from gitckpt.durable.command.execution import EXIT, TAIL_BYTES, Ending, Tail, last_line
+from gitckpt.durable.command.execution import EXIT, TAIL_BYTES, CommandResult, Tail, last_line
 from gitckpt.durable.command.watchdog import Watchdog
 from tests.durable.command.commanding import Runner, comes, ends, pretend, tag
 
@@ -36,7 +36,7 @@ def run(tmp_path: Path) -> Iterator[Runner]:
         yield Runner(directory, watchdog)
 
 
-def seen(outcome: Ending) -> tuple[int, str, str]:
+def seen(outcome: CommandResult) -> tuple[int, str, str]:
     return outcome.code, outcome.ended_by, outcome.tail
 
 

@@ -16,10 +16,10 @@ from pathlib import Path
 import pytest
 
 from gitckpt import BusyError, CkptError
-from gitckpt.durable.command import env_tag, process_tree, supervisor
+from gitckpt.durable.command import process_tree, supervisor
+from gitckpt.durable.command import watchdog as env_tag
 from gitckpt.durable.command import watchdog as watchdog_module
-from gitckpt.durable.command.env_tag import EnvTag, end_leftovers
-from gitckpt.durable.command.watchdog import Watchdog
+from gitckpt.durable.command.watchdog import EnvTag, Watchdog, end_leftovers
 from tests.durable.command.commanding import SYSTEMS, Runner, comes, ends, marked, pretend, runs
 
 pytestmark = pytest.mark.long
@@ -30,7 +30,7 @@ import os, sys
 sys.path.insert(0, {str(ROOT)!r})
 from pathlib import Path
 from tests.durable.command.commanding import Runner
-from gitckpt.durable.command.env_tag import EnvTag, end_leftovers
+from gitckpt.durable.command.watchdog import EnvTag; from gitckpt.durable.command.watchdog import end_leftovers
 from gitckpt.durable.command.watchdog import Watchdog
 directory, command, rounds = sys.argv[1:]
 run = Runner(Path(directory), Watchdog(EnvTag("a-run", 1, directory)))
@@ -412,7 +412,7 @@ def test_whoever_resumes_from_within_an_earlier_attempt_is_not_ended(
     script = f"""
 import sys
 sys.path.insert(0, {str(ROOT)!r})
-from gitckpt.durable.command.env_tag import EnvTag, end_leftovers
+from gitckpt.durable.command.watchdog import EnvTag; from gitckpt.durable.command.watchdog import end_leftovers
 print(end_leftovers(EnvTag({tag.run!r}, 2, {tag.directory!r})))
 """
     line = f"{shlex.quote(sys.executable)} -c {shlex.quote(script)}; echo on"

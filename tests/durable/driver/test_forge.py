@@ -18,7 +18,7 @@ import pytest
 from gitckpt import PhaseFailed, Pipeline, Store, UsageError
 from gitckpt.durable.driver import driver
 from gitckpt.durable.phases import options as plan
-from gitckpt.durable.pipeline import file as pipelines
+from gitckpt.durable.pipeline import definition as pipelines
 from gitckpt.store.retention.maintenance import cleanup_runs
 from gitckpt.store.store import inside
 from tests.conftest import Checkout, Clock
@@ -320,7 +320,7 @@ class TestFailures:
         assert project.runs() == []
 
     def test_no_plan_at_all(self, project: Stage) -> None:
-        hint = "hint: name it: git ckpt run PLAN.md, or -i plan=PLAN.md"
+        hint = "hint: name it: git ckpt run PLAN, or -i plan=PLAN"
         assert project.ckpt("run", "plan-to-pr") == (2, "", f"error: there is no plan\n{hint}\n")
         assert project.runs() == []
 

@@ -15,8 +15,8 @@ import pytest
 from gitckpt import UsageError
 from gitckpt.durable.driver.driver import OPTIONS, skipped
 from gitckpt.durable.pipeline import definition as pipeline
-from gitckpt.durable.pipeline.file import preset
-from gitckpt.durable.pipeline.launch import Given
+from gitckpt.durable.pipeline.definition import preset
+from gitckpt.durable.pipeline.launch import RunInputs
 from tests.durable.stage import Outcome, Stage, Talk, normal, stage
 
 __all__ = ["stage"]
@@ -532,13 +532,13 @@ class TestShortcuts:
         ],
     )
     def test_which_requirements_have_criteria(self, hierarchy: object, count: int) -> None:
-        given = Given(
+        given = RunInputs(
             {"hierarchy_path": "h.json"}, {"hierarchy_path": json.dumps(hierarchy).encode()}
         )
         assert list(skipped(preset("rlm-act", OPTIONS), given)) == PHASES[:count]
 
     def test_other_pipelines_have_no_such_shortcuts(self) -> None:
-        given = Given({"plan": "p.md", "plan_path": "p.md"}, {"plan_path": b"# plan"})
+        given = RunInputs({"plan": "p.md", "plan_path": "p.md"}, {"plan_path": b"# plan"})
         assert skipped(preset("plan-to-pr", OPTIONS), given) == {}
 
 

@@ -10,7 +10,7 @@ import pytest
 from gitckpt import ConfigError, NotFoundError, Retries, UsageError
 from gitckpt.durable.driver import driver
 from gitckpt.durable.pipeline import definition as pipeline
-from gitckpt.durable.pipeline import file as pipelines
+from gitckpt.durable.pipeline import definition as pipelines
 from gitckpt.durable.pipeline.definition import PhaseDefinition, PipelineDefinition
 from gitckpt.model import phase
 from gitckpt.model.times import MICRO

@@ -13,9 +13,8 @@ import pytest
 
 from gitckpt import ConfigError, NotFoundError
 from gitckpt.durable.driver import driver
-from gitckpt.durable.pipeline import file as pipelines
-from gitckpt.durable.pipeline.definition import PhaseDefinition
-from gitckpt.durable.pipeline.file import parse
+from gitckpt.durable.pipeline import definition as pipelines
+from gitckpt.durable.pipeline.definition import PhaseDefinition, parse
 from tests.conftest import Checkout
 
 STEPS = driver.OPTIONS

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from gitckpt import CkptError, Observer, PhaseOptions, Pipelines, Query, Run, Store
-from gitckpt.durable.run.attempts import Ended, Session
+from gitckpt.durable.run.attempts import PhaseResult, Session
 from gitckpt.durable.run.run import session_of
 from gitckpt.git.refs import Refs, Update
 from gitckpt.store.store import inside
@@ -128,7 +128,7 @@ def test_a_git_that_is_killed_leaves_nothing_undone(
     with Run.start(store, "Add login!", adapter="plumbing") as run:
         session_of(run).perform(
             "one",
-            lambda _: Ended(write(run, "one")),
+            lambda _: PhaseResult(write(run, "one")),
             inputs={},
             conduct=PhaseOptions(),
             followed=True,
@@ -137,7 +137,7 @@ def test_a_git_that_is_killed_leaves_nothing_undone(
         inside(run.store).refs.close()
         git.die_after(done)
         session_of(run).perform(
-            "two", lambda _: Ended(write(run, "two")), inputs={}, conduct=PhaseOptions()
+            "two", lambda _: PhaseResult(write(run, "two")), inputs={}, conduct=PhaseOptions()
         )
         assert git.has_died
     assert labels(store, run.id) == [*THREE[:5], "run-complete"]
@@ -148,7 +148,7 @@ def test_a_git_that_is_killed_leaves_nothing_undone(
 def test_one_whose_successor_never_comes_is_recorded_at_the_end(store: Store) -> None:
     with Run.start(store, "Add login!", adapter="plumbing") as run:
         session_of(run).perform(
-            "one", lambda _: Ended(), inputs={}, conduct=PhaseOptions(), followed=True
+            "one", lambda _: PhaseResult(), inputs={}, conduct=PhaseOptions(), followed=True
         )
         run.pause()
     assert labels(store, run.id) == THREE[:3]

@@ -501,7 +501,7 @@ def test_states_of_others(current: str, status: str | None, here: tuple[str, str
 
 def test_a_step_that_the_graph_does_not_have_can_be_left() -> None:
     loop = Loop({"loop_state": {"current_step": "ENRICH", "step_status": "IN_PROGRESS"}})
-    assert not loop.position.known
+    assert not loop.position.is_known
     with pytest.raises(OutOfOrder):
         loop("start", "PLAN")
     assert loop("reset", "PLAN").here == ("PLAN", "NOT_STARTED")

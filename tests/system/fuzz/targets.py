@@ -14,7 +14,7 @@ from gitckpt.cli.parser.commands import COMMANDS
 from gitckpt.durable.agent.call import report_reader
 from gitckpt.durable.agent.clients import FORMATS
 from gitckpt.durable.phases.review import state
-from gitckpt.durable.pipeline import file
+from gitckpt.durable.pipeline import definition
 from gitckpt.durable.steps import graph_file
 from gitckpt.formats.systems import quasar
 from gitckpt.git.notes import Notes
@@ -253,7 +253,7 @@ def read_config(data: bytes) -> None:
     """The text of `gitckpt.toml`: pipelines, and graphs of steps."""
     text = data.decode("utf-8", "surrogateescape")
     with contextlib.suppress(CkptError):
-        for each in file.parse(text, "gitckpt.toml", STEPS).values():
+        for each in definition.parse(text, "gitckpt.toml", STEPS).values():
             each.digest()
     with contextlib.suppress(CkptError):
         graph_file.parse(text, "gitckpt.toml")

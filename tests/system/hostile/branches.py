@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 from gitckpt.durable.agent.clients import BUILT_IN
-from gitckpt.durable.pipeline.file import PRESETS
+from gitckpt.durable.pipeline.definition import PRESETS
 from tests.conftest import Checkout
 
 DELETING = """\

@@ -10,7 +10,7 @@ import uuid
 from pathlib import Path
 
 from gitckpt.durable.driver.driver import OPTIONS
-from gitckpt.durable.pipeline import file
+from gitckpt.durable.pipeline import definition as file
 from gitckpt.git.objects.encoding import DIRECTORY, encode_tree
 from tests.conftest import Checkout
 

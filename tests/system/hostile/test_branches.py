@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from gitckpt import Limits, Policy, Store
-from gitckpt.durable.pipeline.file import PRESETS
+from gitckpt.durable.pipeline.definition import PRESETS
 from gitckpt.git.repository import discover
 from gitckpt.hook import main as hook
 from gitckpt.store.config import settings

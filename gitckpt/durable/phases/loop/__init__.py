@@ -2,5 +2,4 @@
 
 Doors:
     loop: `Loop`, the loop of one attempt.
-    prompt: the prompt of the agent.
 """

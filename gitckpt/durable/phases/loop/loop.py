@@ -1,7 +1,6 @@
 """The autonomous loop; its memory is the table `loop` of the state.
 
-Each iteration records two milestones: one after the agent's call, one after its result was checked.
-After a kill, the loop resumes in the same iteration.
+Each iteration records two milestones, after the agent's call and after the check of its result.
 """
 
 from __future__ import annotations
@@ -12,26 +11,139 @@ import os
 import shlex
 import shutil
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from string import Template
 from typing import Any
 
 from gitckpt.durable.agent import call
 from gitckpt.durable.agent.call import Agent, Answer
 from gitckpt.durable.agent.clients import words
-from gitckpt.durable.command.execution import DEADLINE, EXIT, Ending, Timeouts, last_line
-from gitckpt.durable.phases import agent as agents
+from gitckpt.durable.command.execution import DEADLINE, EXIT, CommandResult, Timeouts, last_line
 from gitckpt.durable.phases import command, options
-from gitckpt.durable.phases.beads import BD
-from gitckpt.durable.phases.loop import prompt
-from gitckpt.durable.phases.loop.prompt import Documents
+from gitckpt.durable.phases import command as agents
 from gitckpt.durable.pipeline.launch import RESUMED, Context
-from gitckpt.durable.run.attempts import AgentUnusable, DeadlineReached, Ended, PhaseFailed
+from gitckpt.durable.run.attempts import AgentUnusable, DeadlineReached, PhaseFailed, PhaseResult
+from gitckpt.git.files import private_dirs
+from gitckpt.git.worktree import administration
 from gitckpt.model import times
 from gitckpt.model.checkpoint import LOOP, Progress
-from gitckpt.model.errors import UsageError
+from gitckpt.model.errors import UsageError, WorktreeError
 from gitckpt.model.values import dataclass
 from gitckpt.store import secrets
+from gitckpt.store.runs import run_files
 
-# Options of the loop.
+# The placeholders that a template may contain after a `$`.
+NAMES = ("plan", "epic", "issues", "tests", "tracking", "failure")
+
+_TEMPLATE = os.path.join(os.path.dirname(__file__), "prompt.md")
+
+_TRACKING = """
+## Beads tracking
+
+```
+bd ready                              # issues that nothing blocks
+bd show <id>                          # one issue
+bd update <id> --status=in_progress   # begin with it
+bd close <id>                         # it is done
+bd sync                               # bring the issues into git
+```
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Assignment:
+    plan: str
+    epic: str  # the parent issue; "": none
+    issues: Sequence[str]  # one for each phase of the plan, in order
+    tests: str  # the test command
+
+
+def default() -> str:
+    with open(_TEMPLATE, encoding="utf-8") as file:
+        return file.read()
+
+
+def build(template: str, task: Assignment, failure: str, revision: str = "", note: str = "") -> str:
+    """Fill in a template, and return the prompt; by default, the failure ends it."""
+    failed = ""
+    if failure:
+        failed = "\n## The tests failed\n\nMake them pass. This is their last output:\n\n"
+        failed += f"```\n{failure.strip()}\n```\n"
+    if revision:
+        failed = f"\n## To be revised\n\n{revision.strip()}\n{failed}"
+    if note:
+        failed = f"\n## Resumed\n\n{note}\n{failed}"
+    lines = "".join(f"- Phase {number}: `{issue}`\n" for number, issue in enumerate(task.issues, 1))
+    values = {"plan": task.plan, "failure": failed}
+    values["epic"] = f"\n**Epic**: `{task.epic}`\n" if task.epic else ""
+    values["issues"] = f"\n**Phase Issues**:\n{lines}" if lines else ""
+    values["tests"] = f"`{task.tests}`" if task.tests else "`pytest` or `make test`"
+    values["tracking"] = _TRACKING if task.issues or task.epic else ""
+    require_usable(template)
+    pattern = Template(template)
+    text = pattern.substitute(values)
+    return (text if "failure" in pattern.get_identifiers() else text + failed).rstrip() + "\n"
+
+
+def require_usable(template: str) -> None:
+    pattern = Template(template)
+    unknown = [name for name in pattern.get_identifiers() if name not in NAMES]
+    if pattern.is_valid() and not unknown:
+        return
+    problem = f"${unknown[0]} is unknown" if unknown else "it has a single $"
+    names = ", ".join(f"${name}" for name in NAMES)
+    hint = f"use {names}; write $$ for $"
+    raise PhaseFailed(f"cannot use the template of the prompt: {problem}", hint=hint)
+
+
+class Documents:
+    """Finds plan and template in the worktree or among the input files of the run."""
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        # Candidate paths of the plan; the first that exists counts.
+        self.plans = [line.strip() for line in context.option("plan").splitlines() if line.strip()]
+
+    def plan(self, memory: dict[str, Any]) -> str:
+        """Return the path of the plan, copied to the worktree for the agent to update."""
+        run = self._context.run
+        for path in self.plans:
+            place = os.path.join(run.path, path)
+            copies = [(name, self._context.copy_of(name)) for name in self._context.names_of(path)]
+            name, copy = next((pair for pair in copies if os.path.isfile(pair[1])), ("", ""))
+            # The plan may be uncommitted or changed since; accepting another one replaces it.
+            # `memory` has the digest of the plan that was copied.
+            digest = run.pipeline.contents[name] if name else memory["plan"]
+            if digest != memory["plan"] and not os.path.isabs(path):
+                self._put(copy, place)
+                memory["plan"] = digest
+            if os.path.isfile(place):
+                return path
+            if copy:
+                return copy
+        hint = "create it, and commit it where the run begins"
+        raise PhaseFailed(f"Plan not found: {', '.join(self.plans)}", hint=hint)
+
+    def template(self) -> str:
+        path = self._context.option("prompt")
+        if not path:
+            return default()
+        data = self._context.content(path, "the template of the prompt")
+        return data.decode("utf-8", "replace").replace("\r\n", "\n")
+
+    def _put(self, copy: str, path: str) -> None:
+        with open(copy, "rb") as file:
+            data = file.read()
+        if os.path.isfile(path):
+            with open(path, "rb") as file:
+                if file.read() == data:
+                    return
+        run_files.make_directory(os.path.dirname(path))
+        try:
+            with private_dirs.holding(os.path.dirname(path)):
+                administration.write_file(self._context.run.store.repository, path, data)
+        except OSError as error:
+            raise WorktreeError(f"cannot write {path}: {error.strerror}") from None
+
 
 MAX_ITERATIONS = 100
 PAUSE, AGENT_TIMEOUT, TEST_TIMEOUT, TRACKER_TIMEOUT = 10.0, 3600.0, 300.0, 30.0  # seconds
@@ -41,12 +153,10 @@ CONVERSATIONS = (NEW, CONTINUE)  # whether each call starts a conversation or co
 
 
 @dataclass(frozen=True, slots=True)
-class LoopOptions:
-    """The options of the loop. Durations are in seconds."""
-
+class LoopOptions:  # durations are in seconds
     issues: tuple[str, ...] = ()  # must be closed
     epic: str = ""  # the parent issue; "": none
-    done: str = ""  # command whose exit code 0 says that the work is done; "": none
+    done_command: str = ""  # command whose exit code 0 says that the work is done; "": none
     tests: str = ""  # test command; "": pytest or make
     max_iterations: int = MAX_ITERATIONS
     pause: float = PAUSE  # between two calls
@@ -61,11 +171,11 @@ class LoopOptions:
 def read(option: Callable[[str], str]) -> LoopOptions:
     """Parse the options of a loop; `option` returns the text of one, or ""."""
     issues = tuple(option("issues").replace(",", " ").split())
-    epic, done, idle = option("epic"), option("done"), option("idle_timeout")
+    epic, done_command, idle = option("epic"), option("done"), option("idle_timeout")
     for issue in filter(None, (*issues, epic)):
         options.require_issue(issue)
     until_tests_pass = options.agreed("until_tests_pass", option("until_tests_pass"))
-    if not issues and not done and not until_tests_pass:
+    if not issues and not done_command and not until_tests_pass:
         hint = "git ckpt loop: --issue ID, --done COMMAND or --until-tests-pass; git ckpt run "
         hint += "and resume: --input issues=ID, done=COMMAND or until_tests_pass=yes"
         raise UsageError("the loop has no condition to end", hint=hint)
@@ -75,7 +185,7 @@ def read(option: Callable[[str], str]) -> LoopOptions:
         raise UsageError(f"conversation is {conversation!r:.60}", hint=hint)
     iterations = options.count("max_iterations", option("max_iterations"), MAX_ITERATIONS)
     return LoopOptions(
-        *(issues, epic, done, option("tests")),
+        *(issues, epic, done_command, option("tests")),
         max_iterations=iterations or MAX_ITERATIONS,  # 0: the default, as everywhere in rlm-act
         pause=options.pause("pause", option("pause"), PAUSE),
         agent_timeout=options.limit("agent_timeout", option("agent_timeout"), AGENT_TIMEOUT),
@@ -86,13 +196,11 @@ def read(option: Callable[[str], str]) -> LoopOptions:
     )
 
 
-# Status of the issues, from beads or from a command.
-
 # Statuses of a closed issue: beads has the first, older versions and users have the others.
 CLOSED = ("closed", "done", "complete", "tombstone")
 
 # Runs a shell command. Very long output is cut.
-Call = Callable[[str], Ending]
+Call = Callable[[str], CommandResult]
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,13 +215,9 @@ class IssueStatus:
 
 
 def beads(
-    issues: Sequence[str], show: Callable[[Sequence[str]], tuple[Ending, bytes]]
+    issues: Sequence[str], show: Callable[[Sequence[str]], tuple[CommandResult, bytes]]
 ) -> IssueStatus:
-    """Ask beads for the status of issues (`bd show ID… --json`).
-
-    Since version 0.47 only JSON is reliable: an array of issues, or a single one in older versions.
-    A missing issue is reported on standard error only, so every id is checked.
-    """
+    """Ask beads for the status of issues; checks every id, as `bd` omits missing ones."""
     outcome, output = show(issues)
     if outcome.ended_by != EXIT:
         return IssueStatus((), tuple(issues), "bd timed out")
@@ -151,8 +255,6 @@ def issue_command(line: str, call: Call) -> IssueStatus:
     return IssueStatus((), (), f"{line}: {how}{last_line(outcome.tail)}")
 
 
-# Tests of the project.
-
 _PYTEST = "pytest -v --tb=short"
 _MAKE = "make test"
 NONE = (
@@ -186,14 +288,14 @@ def choose(path: str, env: Mapping[str, str]) -> str:
 def _has_target(makefile: Iterable[str]) -> bool:
     # No regular expression: one took minutes for a line of 500 KB.
     for line in makefile:
-        targets, colon, rest = line.partition(":")
+        targets, colon, value = line.partition(":")
         is_rule = bool(colon) and not line[0].isspace() and not {"=", "#"}.intersection(targets)
-        if is_rule and not rest.lstrip(":").startswith("=") and "test" in targets.split():
+        if is_rule and not value.lstrip(":").startswith("=") and "test" in targets.split():
             return True
     return False
 
 
-def run(line: str, call: Callable[[str], Ending], seconds: float) -> TestResult:
+def run(line: str, call: Callable[[str], CommandResult], seconds: float) -> TestResult:
     """Run the tests; without a command (`line` is "") they fail."""
     if not line:
         return TestResult(passed=False, output=NONE)
@@ -205,8 +307,6 @@ def run(line: str, call: Callable[[str], Ending], seconds: float) -> TestResult:
     return TestResult(outcome.code == 0, secrets.masked(outcome.tail))
 
 
-# The loop: call the agent, check whether the work is done, test, repeat.
-
 # The next step: call the agent, check its result, or nothing.
 ASK, LOOK, DONE = "ask", "look", "done"
 
@@ -215,8 +315,6 @@ _DENIED = 3
 
 
 class Loop:
-    """The loop of one attempt; its memory is in the state of the run."""
-
     def __init__(self, context: Context) -> None:
         self._context = context
         self._run = context.run
@@ -231,7 +329,7 @@ class Loop:
         self._has_asked = False
         self._memory = self._load_memory()
 
-    def go(self) -> Ended:
+    def go(self) -> PhaseResult:
         """Work until everything is done. Without a plan there is nothing to do."""
         memory = self._memory
         if not self._documents.plans:
@@ -260,7 +358,7 @@ class Loop:
         result = {key: memory[key] for key in ("iterations", "cost_usd")}
         result |= {"tests_passed": memory["tests"] == "passed", "output": memory["said"]}
         result["issues_closed"] = memory["closed_issues"]
-        return Ended(result=result, output=memory["said"])
+        return PhaseResult(result=result, output=memory["said"])
 
     def _load_memory(self) -> dict[str, Any]:
         phase, state = self._context.phase.name, self._run.state
@@ -291,16 +389,15 @@ class Loop:
         number = memory["iterations"] + 1
         is_first, self._has_asked = not self._has_asked, True
         self._show(f"iteration {number} of {memory['allowed']}")
-        plan = self._documents.plan(memory)
-        task = prompt.Assignment(plan, options.epic, options.issues, options.tests)
+        task = Assignment(self._documents.plan(memory), options.epic, options.issues, options.tests)
         failure = memory["tests_output"] if memory["tests"] == "failed" else ""
         notes = (self._env["CKPT_REVISION"], self._resumption_note() if is_first else "")
-        text = prompt.build(self._documents.template(), task, failure, *notes)
+        text = build(self._documents.template(), task, failure, *notes)
         budget = options.max_budget - memory["cost_usd"] if options.max_budget else None
-        context, left = self._context, self._run.seconds_left()
+        context, seconds = self._context, self._run.seconds_left()
         agent = Agent(self._client, self._run.path, self._env, context.watchdog, self._files)
         session = memory["session"] if options.conversation == CONTINUE else None
-        patience = Timeouts(options.agent_timeout, options.idle_timeout, left)
+        patience = Timeouts(options.agent_timeout, options.idle_timeout, seconds)
         how: dict[str, Any] = {"session": session, "patience": patience, "budget": budget}
         answer = agent.ask(text, context.output, context.look, **how)
         if answer.ended_by == DEADLINE:
@@ -325,7 +422,7 @@ class Loop:
             return False
         self._show(answer.problem)
         if failure.kind == call.FATAL:
-            raise agents.unusable(answer, self._run.id)
+            raise agents.unusable_error(answer, self._run.id)
         if failure.kind == call.TRANSIENT:
             memory["lost"] = memory.get("lost", 0) + 1
             if memory["lost"] > agents.MOST_LOST:
@@ -356,14 +453,13 @@ class Loop:
             raise AgentUnusable(f"{self._client.name} was denied a permission {denials}", hint=hint)
 
     def _resumption_note(self) -> str:
-        """Return a note for the agent about an earlier attempt; "" in the first one."""
         if self._env.get(RESUMED) != "1":
             return ""
         has_changes = self._run.has_changed_files(self._context.attempt)
-        left = "Its changes are in the worktree" if has_changes else "It changed no file"
+        changes = "Its changes are in the worktree" if has_changes else "It changed no file"
         number = self._context.attempt.number
-        before = f"This is attempt {number}: an earlier one was interrupted."
-        return f"{before} {left}. Look before you continue."
+        notice = f"This is attempt {number}: an earlier one was interrupted."
+        return f"{notice} {changes}. Look before you continue."
 
     def _note(self, number: int, answer: Answer) -> None:
         memory = self._memory
@@ -388,7 +484,7 @@ class Loop:
     def _look(self) -> None:
         memory, options = self._memory, self._options
         status = IssueStatus((), (), memory["problem"])
-        if options.issues or options.done:
+        if options.issues or options.done_command:
             status = self._issue_status()
         memory.update(open_issues=list(status.open), closed_issues=list(status.closed), next=ASK)
         number = memory["iterations"]
@@ -425,14 +521,14 @@ class Loop:
         status = IssueStatus((), ())
         if self._options.issues:
             status = beads(self._options.issues, self._beads)
-        if self._options.done and status.is_done:
+        if self._options.done_command and status.is_done:
             ask = functools.partial(command.run, self._context, seconds=TRACKER_TIMEOUT)
-            done = issue_command(self._options.done, ask)
-            status = IssueStatus(status.closed, status.open, done.problem)
+            result = issue_command(self._options.done_command, ask)
+            status = IssueStatus(status.closed, status.open, result.problem)
         return status
 
-    def _beads(self, issues: Sequence[str]) -> tuple[Ending, bytes]:
-        line = f"{BD} show {' '.join(map(shlex.quote, issues))} --json"
+    def _beads(self, issues: Sequence[str]) -> tuple[CommandResult, bytes]:
+        line = f"{options.BD} show {' '.join(map(shlex.quote, issues))} --json"
         place = os.path.join("agent", "issues.json")
         return command.ask(self._context, line, TRACKER_TIMEOUT, place)
 
@@ -444,18 +540,19 @@ class Loop:
             message = f"a budget needs the price of {name}, which is unknown"
             hint = "set input and output in USD per million tokens in gitckpt.toml: "
             raise PhaseFailed(message, hint=f"{hint}[agents.{name}.price]")
-        if self._options.issues and not shutil.which(BD, path=self._env.get("PATH", os.defpath)):
-            hint = "install beads, or use another tracker: --done COMMAND"
-            raise PhaseFailed("bd is not installed", hint=hint)
+        if self._options.issues and not shutil.which(
+            options.BD, path=self._env.get("PATH", os.defpath)
+        ):
+            raise PhaseFailed("bd is not installed", hint="install beads, or use --done COMMAND")
 
     def _fail(self, text: str) -> None:
         self._memory["failures"] = [*self._memory["failures"], text][-_KEPT_FAILURES:]
 
     def _milestone(self, message: str, errors: Sequence[str] = ()) -> None:
         total = len(self._options.issues) or None
-        done = len(self._memory["closed_issues"]) if total else None
+        closed = len(self._memory["closed_issues"]) if total else None
         task = f"iteration {self._memory['iterations']}"
-        progress = Progress(current_task=task, tasks_completed=done, tasks_total=total)
+        progress = Progress(current_task=task, tasks_completed=closed, tasks_total=total)
         self._run.milestone(trigger=LOOP, message=message, progress=progress, errors=errors)
 
     def _show(self, text: str) -> None:

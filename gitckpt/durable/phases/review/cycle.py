@@ -4,8 +4,7 @@
                      ↑                                    │                       │      ↓
                      └───────── resolving_issues ←────────┴───────────────────────┘   approved
 
-The step of a phase needs nothing but that table, so a review can stop and resume anywhere. An
-answer is recorded before it is processed: only an answer lost in a crash is asked for again.
+An answer is recorded before it is processed: only one lost in a crash is asked for again.
 """
 
 from __future__ import annotations
@@ -15,9 +14,16 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, ClassVar, Protocol
 
-from gitckpt.durable.phases.review import prompts
 from gitckpt.durable.phases.review import state as review
-from gitckpt.durable.phases.review.state import CycleState, ReviewFinding, ReviewReport, storable
+from gitckpt.durable.phases.review.state import (
+    CycleState,
+    ReviewFinding,
+    ReviewReport,
+    cut,
+    storable,
+    trim,
+    unresolved,
+)
 from gitckpt.durable.run.attempts import Cancelled, DeadlineReached, PhaseFailed
 from gitckpt.git import process
 from gitckpt.git.command import DURABLE
@@ -27,7 +33,125 @@ from gitckpt.model.checkpoint import Progress
 from gitckpt.model.values import dataclass, field, replace
 from gitckpt.store import secrets
 
-# Detect that coder and reviewer make no progress.
+_FORMAT = """\
+Report each problem as a block of its own, with an empty line after it:
+
+ISSUE:
+SEVERITY: critical, major or minor
+DESCRIPTION: what is wrong, where, and what to do about it
+
+If nothing has to be changed, write this line instead:
+
+APPROVED: why
+
+Then describe the work as a whole:
+
+REPORT:
+SATISFACTION: high, medium or low
+RISK: high, medium or low
+NEEDS_HUMAN_REVIEW: yes or no
+SUMMARY: one line
+"""
+
+_INSTRUCTIONS = """\
+REVIEW INSTRUCTIONS:
+1. Read the files themselves to verify the changes; do not rely on the summary above.
+2. Look at correctness, security, error handling, quality of the code, and edge cases.
+3. Look at what linters and tests of this project say; what they complain of is an issue.
+4. End with either APPROVED: or one or more ISSUE: blocks.
+"""
+
+_PRIOR = """\
+[PRIOR FINDINGS]
+These were found in earlier cycles. For each of them, report its status as a block of its own, with
+an empty line after it:
+
+VERIFICATION:
+FINDING_ID: the id
+STATUS: fixed, still_present or regressed
+COMMENT: why
+
+"""
+
+# Maximum characters of the coder's answer, of remaining and of new linter output, and of the
+# coder's previous answer after the task was changed.
+_ANSWER, _LEFT_OVER, _LINT, _BEFORE = 3000, 2000, 3000, 2000
+
+
+def coder_prompt(state: CycleState) -> str:
+    if state.refactored:
+        return _refactor(state)
+    task = f"{_task(state)}\n\n"
+    if state.cycle <= 1:
+        return f"{task}Implement this task. Read the existing code first, then make the changes.\n"
+    open_findings = unresolved(state.all_findings)
+    if open_findings:
+        return (
+            f"{task}Your last implementation has these issues:\n\n{_numbered(open_findings)}\n"
+            "Fix them. Read the files concerned first: they are the current state.\n"
+        )
+    answer = cut(trim(state.review_output), _ANSWER)
+    return (
+        f"{task}The reviewer did not approve of your last implementation, and said:\n\n{answer}\n\n"
+        "Do what is asked there. Read the files concerned first: they are the current state.\n"
+    )
+
+
+def lint_fix_prompt(state: CycleState) -> str:
+    return (
+        f"{_task(state)}\n\nThe linter complains about your work; fix this before the review.\n\n"
+        f"LINT OUTPUT:\n{cut(state.lint_output, _LINT)}\n\n"
+        "Fix all of it. Read the files concerned first.\n"
+    )
+
+
+def reviewer_prompt(state: CycleState) -> str:
+    answer = cut(state.coder_output, _ANSWER)
+    parts = [f"{_task(state)}\n\nThe coder has finished, and says:\n\n{answer}\n"]
+    if state.lint_output:
+        complaints = cut(state.lint_output, _LEFT_OVER)
+        parts.append(f"NOTE: the coder did not fix these complaints of the linter:\n{complaints}\n")
+    if state.all_findings:
+        parts.append(_PRIOR + _prior(state.all_findings))
+    return "\n".join([*parts, _INSTRUCTIONS, _FORMAT])
+
+
+def _refactor(state: CycleState) -> str:
+    old_task, new_task = state.original_description, state.refactor_description
+    parts = [
+        f"Task {state.task_bead_id}\n\n[REFACTOR: THE TASK WAS CHANGED]\n",
+        f"The task was changed while you were working. It was:\n---\n{old_task}\n---\n",
+        f"It is now:\n---\n{new_task}\n---\n",
+        "The new task is what counts. Keep what is good of the work done so far.\n",
+    ]
+    if state.coder_output:
+        answer = cut(state.coder_output, _BEFORE)
+        parts.append(f"[PREVIOUS WORK]\nYour last answer was:\n{answer}\n")
+    open_findings = unresolved(state.all_findings)
+    if open_findings:
+        parts.append(f"The reviewer found:\n\n{_numbered(open_findings)}")
+    return "\n".join(parts)
+
+
+def _task(state: CycleState) -> str:
+    name = f"Task {state.task_bead_id}" if state.task_bead_id else "Task"
+    return f"{name}: {state.task_title}"
+
+
+def _numbered(findings: tuple[ReviewFinding, ...]) -> str:
+    lines = [f"[{finding.severity}] {finding.description}\n" for finding in findings]
+    return "".join(f"{number}. {line}" for number, line in enumerate(lines, 1))
+
+
+def _prior(findings: tuple[ReviewFinding, ...]) -> str:
+    # A finding can recur in several cycles; its latest version counts.
+    last = {finding.id: finding for finding in findings}
+    return "".join(
+        f"{number}. [{finding.severity}] id={finding.id} cycle={finding.cycle} "
+        f"status={finding.status}\n   {cut(finding.description, _BEFORE)}\n"
+        for number, finding in enumerate(last.values(), 1)
+    )
+
 
 _FIRST_CYCLE = 2  # the first one in which this can be detected
 _THRESHOLD = 0.6
@@ -40,7 +164,7 @@ _SAME = 0.8  # two descriptions with this likeness are taken as equal
 
 
 @dataclass(frozen=True, slots=True)
-class Signs:
+class StruggleSigns:
     repeats: int = 0  # consecutive cycles in which the same filter failed
     overlap: float = 0.0  # fraction of the findings that resemble earlier ones, 0 to 1
     burn: float = 0.0  # cost of a cycle as a multiple of its even share of the budget
@@ -64,12 +188,11 @@ class Signs:
         return ", ".join(parts)
 
 
-def signs(state: CycleState) -> Signs:
-    """Return the signs after a failed cycle; none before `_FIRST_CYCLE`."""
+def signs(state: CycleState) -> StruggleSigns:
     if state.cycle < _FIRST_CYCLE:
-        return Signs()
-    earlier = [finding for finding in state.all_findings if finding.cycle < state.cycle]
-    return Signs(repeats(state.filter_history), overlap(state.findings, earlier), burn(state))
+        return StruggleSigns()
+    prior = [finding for finding in state.all_findings if finding.cycle < state.cycle]
+    return StruggleSigns(repeats(state.filter_history), overlap(state.findings, prior), burn(state))
 
 
 def struggle_reason(state: CycleState) -> str:
@@ -78,15 +201,15 @@ def struggle_reason(state: CycleState) -> str:
 
 
 def repeats(history: Sequence[str]) -> int:
-    same = itertools.takewhile(lambda name: name == history[-1] != "", reversed(history))
-    return len(list(same))
+    failures = itertools.takewhile(lambda name: name == history[-1] != "", reversed(history))
+    return len(list(failures))
 
 
 def overlap(current: Sequence[ReviewFinding], earlier: Iterable[ReviewFinding]) -> float:
-    known = [finding.description for finding in earlier]
+    old_texts = [finding.description for finding in earlier]
     texts = [finding.description for finding in current]
-    similar = sum(any(likeness(text, other) >= _SAME for other in known) for text in texts)
-    return similar / len(texts) if texts else 0.0
+    count = sum(any(likeness(text, old_text) >= _SAME for old_text in old_texts) for text in texts)
+    return count / len(texts) if texts else 0.0
 
 
 def burn(state: CycleState) -> float:
@@ -96,13 +219,15 @@ def burn(state: CycleState) -> float:
     return (state.total_cost_usd / state.cycle) / (state.max_budget_usd / state.max_cycles)
 
 
-def likeness(one: str, other: str) -> float:
+def likeness(first: str, second: str) -> float:
     """Return the Jaccard similarity of the words of two texts, ignoring case, 0 to 1."""
-    words, others = set(one.lower().split()), set(other.lower().split())
-    return len(words & others) / len(words | others) if words | others else 1.0
+    first_words, second_words = set(first.lower().split()), set(second.lower().split())
+    return (
+        len(first_words & second_words) / len(first_words | second_words)
+        if first_words | second_words
+        else 1.0
+    )
 
-
-# Inputs and result of a review.
 
 # Tells an agent the budget of its answer, in US dollars. The agent may ignore it.
 BUDGET_VARIABLE = "CKPT_BUDGET_USD"
@@ -132,24 +257,10 @@ class Journal(Protocol):
     @property
     def id(self) -> str: ...
 
-    def milestone(
-        self,
-        *,
-        trigger: str = "review",
-        message: str | None = None,
-        progress: Progress | None = None,
-        errors: Sequence[str] = (),
-    ) -> object: ...
+    @property
+    def milestone(self) -> Callable[..., object]: ...  # as `Session.milestone`
 
     def check(self) -> None: ...
-
-
-class CommitAccess(Protocol):
-    def head(self) -> str: ...
-
-    def commit(self, task: str, cycle: int, title: str, suffix: str = "") -> str: ...
-
-    def relation(self, recorded: str) -> str: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,8 +320,6 @@ class Diverged(ReviewFailed):
     """HEAD does not follow the commit of the recorded work."""
 
 
-# Commits of the worktree, one per cycle.
-
 SAME, ANCESTOR, DIVERGED, UNKNOWN = "same", "ancestor", "diverged", "unknown"
 
 _SUBJECT, _MAX_LINES = 72, 5
@@ -220,43 +329,34 @@ _NO_IDENTITY += ["no email was given", "no name was given"]
 
 
 class Commits:
-    """The commits of a worktree, made with the user's hooks."""
-
     def __init__(self, path: str, env: Mapping[str, str] | None = None) -> None:
         self._prefix = [process.git_executable(), *DURABLE, "-C", path]
         self._env = process.environment(env)
 
     def head(self) -> str:
-        done = self._git("rev-parse", "--quiet", "--verify", "HEAD^{commit}")
-        if done.code not in (0, 1):
-            raise GitError(["rev-parse"], done.code, done.complaint)
-        return done.out.decode("ascii").strip()
+        result = self._git("rev-parse", "--quiet", "--verify", "HEAD^{commit}")
+        if result.code not in (0, 1):
+            raise GitError(["rev-parse"], result.code, result.complaint)
+        return result.out.decode("ascii").strip()
 
     def commit(self, task: str, cycle: int, title: str, suffix: str = "") -> str:
-        """Commit all changes that are not ignored, if there are any, and return HEAD.
-
-        The subject is `<task>/cycle-<n>: <title><suffix>`, with the first line of the title.
-        """
+        """Commit all changes that are not ignored, if there are any, and return HEAD."""
         work = f"the work of cycle {cycle}"
-        done = self._git("add", "--all")
-        if done.code != 0:
-            errors = [line for line in done.complaint.splitlines() if line.startswith(_ERRORS)]
-            error = errors[0].partition(": ")[2] if errors else _last_lines(done)
-            raise CommitRefused(f"cannot stage {work}: {error}", output=done.complaint)
+        result = self._git("add", "--all")
+        if result.code != 0:
+            errors = [line for line in result.complaint.splitlines() if line.startswith(_ERRORS)]
+            error = errors[0].partition(": ")[2] if errors else _last_lines(result)
+            raise CommitRefused(f"cannot stage {work}: {error}", output=result.complaint)
         if self._git("diff", "--cached", "--quiet").code != 0:
             task, title = review.first_line(task, _SUBJECT), review.first_line(title, _SUBJECT)
             subject = f"{task}/cycle-{cycle}: {title}{suffix}"
-            done = self._git("commit", "--quiet", "--message", subject)
-            if done.code != 0:
-                raise _explain_refusal(work, done)
+            result = self._git("commit", "--quiet", "--message", subject)
+            if result.code != 0:
+                raise _explain_refusal(work, result)
         return self.head()
 
     def relation(self, recorded: str) -> str:
-        """Return how a recorded commit relates to HEAD.
-
-        SAME; ANCESTOR, if HEAD is ahead of it; DIVERGED; or UNKNOWN, if there is no such commit.
-        The oid of an unborn branch is "".
-        """
+        """Return SAME, ANCESTOR (HEAD is ahead), DIVERGED or UNKNOWN (no such commit)."""
         head = self.head()
         if recorded == head:
             return SAME
@@ -271,24 +371,22 @@ class Commits:
         return process.run([*self._prefix, *args], env=self._env)
 
 
-def _explain_refusal(work: str, done: Completed) -> CommitRefused:
-    output = done.complaint
+def _explain_refusal(work: str, result: Completed) -> CommitRefused:
+    output = result.complaint
     if any(words in output.lower() for words in _NO_IDENTITY):
         hint = "git config --global user.name NAME; git config --global user.email ADDRESS"
         message = f"cannot commit {work}: git has no author name and email"
         return CommitRefused(message, output=output, hint=hint)
     hint = "fix what the hook reports, then resume the run: the coder is not asked again"
-    message = f"cannot commit {work}: {_last_lines(done)}"
-    return CommitRefused(message, code=done.code, output=output, hint=hint)
+    message = f"cannot commit {work}: {_last_lines(result)}"
+    return CommitRefused(message, code=result.code, output=output, hint=hint)
 
 
-def _last_lines(done: Completed) -> str:
-    text = done.complaint + done.out.decode("utf-8", "replace")  # hooks may print to either
+def _last_lines(result: Completed) -> str:
+    text = result.complaint + result.out.decode("utf-8", "replace")  # hooks may print to either
     lines = [line.strip() for line in text.splitlines() if line.strip()]
-    return "; ".join(lines[-_MAX_LINES:]) or f"exit code {done.code}"
+    return "; ".join(lines[-_MAX_LINES:]) or f"exit code {result.code}"
 
-
-# The state machine.
 
 CODER, REVIEWER = "coder", "reviewer"
 
@@ -299,11 +397,7 @@ _CYCLE, _FIX = "cycle", "lint fix"
 class Review:
     """The review of one task, from its first or its recorded cycle to approval.
 
-    Args:
-        coder: does the work, in one conversation.
-        reviewer: judges it, in a new conversation each time.
-        file: adds new findings to a tracker, after each cycle that was not approved.
-        refactor: returns the changed task; None or the same text if it did not change.
+    `file` adds findings to a tracker; `refactor` returns the changed task, or None.
     """
 
     def __init__(
@@ -311,7 +405,7 @@ class Review:
         journal: Journal,
         coder: AskableAgent,
         reviewer: AskableAgent,
-        commits: CommitAccess,
+        commits: Commits,
         options: ReviewOptions,
         *,
         tell: Callable[[str], None],
@@ -358,8 +452,8 @@ class Review:
             self._tell(f"approved already, in cycle {state.cycle}")
             return
         notice = self._require_base(state)
-        after = f", after: {state.problem}" if state.problem else ""
-        self._tell(f"resumed from checkpoint: cycle {state.cycle}, {phase}{after}")
+        cause = f", after: {state.problem}" if state.problem else ""
+        self._tell(f"resumed from checkpoint: cycle {state.cycle}, {phase}{cause}")
         if notice:
             self._tell(notice)
         self._state = replace(
@@ -400,9 +494,9 @@ class Review:
             hint = "split the task or describe it better; resuming the run tries another cycle"
             raise Struggling(f"struggling: {state.struggle}", hint=hint)
         if state.cycle >= state.max_cycles:
-            more = f"git ckpt resume {self._journal.id} --input max_cycles=N"
+            resume = f"git ckpt resume {self._journal.id} --input max_cycles=N"
             message = f"not approved after {state.cycle} cycles, which is the limit"
-            hint = f"look at the findings; to allow more cycles: {more}"
+            hint = f"look at the findings; to allow more cycles: {resume}"
             raise MaxCyclesReached(message, hint=hint)
         empty = dict.fromkeys(("lint_output", "filter_output", "filter_check_name"), "")
         cycle = state.cycle + 1
@@ -410,7 +504,7 @@ class Review:
         self._enter(review.CODING, cycle=cycle, lint_fixes=0, verifications=(), **empty)
 
     def _code(self) -> None:
-        answer = self._ask(CODER, prompts.coder(self._state))
+        answer = self._ask(CODER, coder_prompt(self._state))
         changes = {"coder_output": review.cut(answer, review.LONGEST), "uncommitted": _CYCLE}
         changes |= dict.fromkeys(("original_description", "refactor_description"), "")
         self._enter(review.CODE_COMPLETE, refactored=False, **changes)
@@ -425,7 +519,7 @@ class Review:
         self._require_budget()
         state, command = self._state, self._options.lint
         if state.lint_output and command is not None:
-            self._ask(CODER, prompts.lint_fix(state))
+            self._ask(CODER, lint_fix_prompt(state))
             fixes = state.lint_fixes + 1
             self._enter(review.LINTING, lint_output="", lint_fixes=fixes, uncommitted=_FIX)
             return
@@ -437,8 +531,8 @@ class Review:
         is_last = state.lint_fixes >= self._options.lint_retries
         complaint = "still complains; the reviewer will be told" if is_last else "complains"
         self._tell(f"cycle {state.cycle}: the linter {complaint}")
-        kept = review.cut(f"$ {command}\n{_shown_output(output, code)}", review.LONGEST)
-        self._enter(self._after_linting() if is_last else review.LINTING, lint_output=kept)
+        lint_output = review.cut(f"$ {command}\n{_shown_output(output, code)}", review.LONGEST)
+        self._enter(self._after_linting() if is_last else review.LINTING, lint_output=lint_output)
 
     def _after_linting(self) -> str:
         return review.FILTERING if self._options.filters else review.REVIEWING
@@ -451,18 +545,18 @@ class Review:
                 self._tell(f"cycle {cycle}: the filter {name} fails")
                 description = f"{_mark(name)} {review.cut(output, _MAX_FILTER_OUTPUT)}"
                 finding = ReviewFinding(review.CRITICAL, description, cycle)
-                kept = review.cut(output, review.LONGEST)
-                self._settle((finding,), filter_check_name=name, filter_output=kept)
+                filter_output = review.cut(output, review.LONGEST)
+                self._settle((finding,), filter_check_name=name, filter_output=filter_output)
                 return
             findings = list(self._state.all_findings)
-            for i, known in enumerate(findings):
-                if known.description.startswith(_mark(name)):
-                    findings[i] = replace(known, status=review.FIXED)
+            for i, old_finding in enumerate(findings):
+                if old_finding.description.startswith(_mark(name)):
+                    findings[i] = replace(old_finding, status=review.FIXED)
             self._state = replace(self._state, all_findings=tuple(findings))
         self._enter(review.REVIEWING, filter_output="", filter_check_name="")
 
     def _review(self) -> None:
-        answer = self._ask(REVIEWER, prompts.reviewer(self._state))
+        answer = self._ask(REVIEWER, reviewer_prompt(self._state))
         self._enter(review.REVIEW_COMPLETE, review_output=review.ending(answer, review.LONGEST))
 
     def _judge(self) -> None:
@@ -470,12 +564,12 @@ class Review:
         cycle, report = state.cycle, review.report(answer)
         findings = tuple(replace(finding, cycle=cycle) for finding in review.findings(answer))
         checks = review.verifications(answer)
-        known = review.verified(state.all_findings, checks)
-        self._state = replace(state, verifications=checks, all_findings=known, report=report)
+        old_findings = review.verified(state.all_findings, checks)
+        self._state = replace(state, verifications=checks, all_findings=old_findings, report=report)
         if review.is_approved(answer):
             self._seal()
             self._tell(f"cycle {cycle}: approved")
-            self._enter(review.APPROVED, findings=findings, all_findings=(*known, *findings))
+            self._enter(review.APPROVED, findings=findings, all_findings=(*old_findings, *findings))
             return
         noun = "finding" if len(findings) == 1 else "findings"
         self._tell(f"cycle {cycle}: not approved, {len(findings)} {noun}")
@@ -499,13 +593,12 @@ class Review:
     def _take_refactoring(self) -> None:
         state = self._state
         task = storable(self._refactor() or "")
-        if review.trimmed(task) and task != state.task_title:
+        if review.trim(task) and task != state.task_title:
             self._tell("the task was changed; the coder gets it in the next cycle")
             state = replace(state, refactored=True, original_description=state.task_title)
             self._state = replace(state, refactor_description=task, task_title=task)
 
     def _ask(self, role: str, prompt: str) -> str:
-        """Ask an agent; record cost and conversation even if it failed."""
         state = self._state
         self._tell(f"cycle {state.cycle}: the {role} is at work")
         prompt = prompt.replace("\0", "\ufffd")  # a command argument cannot contain NUL
@@ -531,12 +624,12 @@ class Review:
             hint = f"allow more: git ckpt resume {self._journal.id} --input max_budget=USD"
             raise BudgetExceeded(f"the budget is used up: {used}", hint=hint)
 
-    def _commit(self, what: str = "") -> None:
+    def _commit(self, kind: str = "") -> None:
         # Without `uncommitted`, this commits changes that were made outside of the review.
         state = self._state
-        what = state.uncommitted or what
-        if what:
-            suffix = " (lint fix)" if what == _FIX else ""
+        kind = state.uncommitted or kind
+        if kind:
+            suffix = " (lint fix)" if kind == _FIX else ""
             sha = self._commits.commit(state.task_bead_id, state.cycle, state.task_title, suffix)
             self._state = replace(state, last_cycle_sha=sha, uncommitted="")
 
@@ -581,7 +674,7 @@ class Review:
 
 
 def _shown_output(output: str, code: int) -> str:
-    return review.trimmed(secrets.masked(storable(output))) or f"exit code {code}, no output"
+    return review.trim(secrets.masked(storable(output))) or f"exit code {code}, no output"
 
 
 def _mark(name: str) -> str:

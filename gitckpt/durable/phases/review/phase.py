@@ -2,40 +2,98 @@
 
 from __future__ import annotations
 
+import json
 import os
+import shlex
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from gitckpt.durable.agent.call import Agent, Answer
 from gitckpt.durable.agent.clients import Client, words
-from gitckpt.durable.command.execution import DEADLINE, EXIT, Ending, Timeouts
+from gitckpt.durable.command.execution import DEADLINE, EXIT, CommandResult, Timeouts, last_line
 from gitckpt.durable.phases import command, options
-from gitckpt.durable.phases.agent import Tell, patiently, require_installed
-from gitckpt.durable.phases.beads import Beads, TrackerFailed
+from gitckpt.durable.phases.command import ShowLine, ask_patiently, require_installed
 from gitckpt.durable.phases.review import state as review_state
 from gitckpt.durable.phases.review.cycle import Commits, Reply, Review, ReviewOptions
 from gitckpt.durable.phases.review.state import CycleState, ReviewFinding
 from gitckpt.durable.pipeline.launch import Context
-from gitckpt.durable.run.attempts import DeadlineReached, Ended
+from gitckpt.durable.run.attempts import DeadlineReached, PhaseResult
 from gitckpt.model.errors import UsageError
 from gitckpt.model.values import dataclass, replace
 from gitckpt.store.runs import run_files
+
+_LONGEST_TITLE = 72
+
+# Runs a shell command; returns how it ended and its standard output.
+AskBeads = Callable[[str], tuple[CommandResult, bytes]]
+
+
+class TrackerFailed(Exception):
+    """An error of the tracker; `hangs` means that it timed out, so do not wait again."""
+
+    def __init__(self, problem: str, *, hangs: bool = False) -> None:
+        super().__init__(problem)
+        self.hangs = hangs
+
+
+class Beads:
+    """The child issues of an issue that have a label. Methods raise `TrackerFailed`."""
+
+    def __init__(self, parent: str, label: str, call: AskBeads) -> None:
+        self._parent, self._label, self._call = parent, label, call
+
+    def existing(self) -> Mapping[str, str]:
+        """Return the ids of existing issues by the first word of their title."""
+        answer = self._ask(f"list --label {shlex.quote(self._label)}")
+        issues: list[Any] = answer if isinstance(answer, list) else []
+        existing = {}
+        for issue in filter(lambda issue: isinstance(issue, dict), issues):
+            title, bead = issue.get("title"), issue.get("id")
+            if isinstance(title, str) and isinstance(bead, str) and options.is_issue(bead):
+                existing[title.partition(":")[0]] = bead
+        return existing
+
+    def create(self, key: str, title: str, description: str) -> str:
+        """Create an issue and return its id. `word` identifies the issue; it has no colon."""
+        line = " ".join(title.replace("\0", " ").split())
+        short = line if len(line) <= _LONGEST_TITLE else f"{line[: _LONGEST_TITLE - 1]}…"
+        arguments = [f"{key}: {short}", "--parent", self._parent, "--type", "task"]
+        arguments += ["--labels", self._label]
+        arguments.append("--description=" + description.replace("\0", " "))
+        answer = self._ask(f"create {' '.join(map(shlex.quote, arguments))}")
+        issue = answer[0] if isinstance(answer, list) and answer else answer
+        bead = issue.get("id") if isinstance(issue, dict) else None
+        if not isinstance(bead, str) or not options.is_issue(bead):
+            raise TrackerFailed(f"bd does not report the id of the issue for {key}")
+        return bead
+
+    def _ask(self, words: str) -> Any:
+        outcome, output = self._call(f"{options.BD} {words} --json")
+        command = words.partition(" ")[0]
+        if outcome.ended_by != EXIT:
+            raise TrackerFailed(f"bd {command} timed out", hangs=True)
+        if outcome.code:
+            raise TrackerFailed(f"bd {command}: exit code {outcome.code}{last_line(outcome.tail)}")
+        try:
+            return json.loads(output) if output.strip() else None
+        except (ValueError, RecursionError):
+            raise TrackerFailed(f"bd {command} prints no JSON") from None
+
 
 # Timeouts of an answer, of the linter or a filter, and of the tracker, in seconds.
 AGENT_TIMEOUT, CHECK_TIMEOUT, TRACKER_TIMEOUT = 3600.0, 600.0, 30.0
 
 _LONGEST_DESCRIPTION = 3000  # characters of a finding's description in the tracker
 _FORCE = "force"
-_REFACTORING = "refactoring"  # a file of the run with the changed task
+_NEW_TASK = "refactoring"  # a file of the run with the changed task
 
 
-def carry_out(context: Context) -> Ended:
+def carry_out(context: Context) -> PhaseResult:
     options = read(context.option)
     timeout = _agent_timeout(context.option)
     run = context.run
     if options.force and _FORCE in run.pipeline.inputs:  # it counts for one attempt only
-        inputs = {**run.pipeline.inputs, _FORCE: ""}
-        run.writer.pipeline = replace(run.pipeline, inputs=inputs)
+        run.writer.pipeline = replace(run.pipeline, inputs={**run.pipeline.inputs, _FORCE: ""})
 
     def tell(text: str) -> None:
         context.output(f"[review] {words(text)}\n".encode())
@@ -46,7 +104,7 @@ def carry_out(context: Context) -> Ended:
             return outcome.code or 1, f"{outcome.tail}\nended: timed out after {CHECK_TIMEOUT:g}s"
         return outcome.code, outcome.tail
 
-    def ask_tracker(line: str) -> tuple[Ending, bytes]:
+    def ask_tracker(line: str) -> tuple[CommandResult, bytes]:
         return command.ask(context, line, TRACKER_TIMEOUT, "beads.json")
 
     coder, reviewer = (
@@ -62,7 +120,7 @@ def carry_out(context: Context) -> Ended:
     findings = [{key: getattr(finding, key) for key in keys} for finding in verdict.findings]
     result = {key: getattr(verdict, key) for key in ("approved", "cycles", "total_cost_usd")}
     commits_made = list(run.state["review"]["cycle_commits"])
-    return Ended({**result, "findings": findings, "commits": commits_made})
+    return PhaseResult({**result, "findings": findings, "commits": commits_made})
 
 
 def read(option: Callable[[str], str]) -> ReviewOptions:
@@ -74,8 +132,7 @@ def read(option: Callable[[str], str]) -> ReviewOptions:
     for line in filter(None, map(str.strip, option("filters").splitlines())):
         name, equals, command = line.partition("=")
         if not equals or not name.strip() or not command.strip():
-            hint = "write NAME=COMMAND, such as tests='make test'"
-            raise UsageError(f"{line!r:.100} is no filter", hint=hint)
+            raise UsageError(f"{line!r:.100} is no filter", hint="write NAME=COMMAND")
         filters[name.strip()] = command.strip()
     if option("epic"):
         options.require_issue(option("epic"))
@@ -95,16 +152,13 @@ def read(option: Callable[[str], str]) -> ReviewOptions:
 
 
 def refactor(directory: str, task: str) -> None:
-    """Change the task of a run; the coder gets it in the next cycle."""
     run_files.make_directory(directory)
-    run_files.replace_file(os.path.join(directory, _REFACTORING), task.encode("utf-8", "replace"))
+    run_files.replace_file(os.path.join(directory, _NEW_TASK), task.encode("utf-8", "replace"))
 
 
 def _changed_task(directory: str) -> str | None:
     try:
-        with open(
-            os.path.join(directory, _REFACTORING), encoding="utf-8", errors="replace"
-        ) as file:
+        with open(os.path.join(directory, _NEW_TASK), encoding="utf-8", errors="replace") as file:
             return file.read()
     except OSError:
         return None
@@ -115,7 +169,7 @@ class Filing:
     """Creates an issue for each finding, as quasar does; errors are only reported."""
 
     beads: Beads
-    tell: Tell
+    tell: ShowLine
 
     def file(self, state: CycleState) -> CycleState:
         # Findings of filters get no issue: the filter itself shows whether they are fixed.
@@ -161,7 +215,7 @@ class _Agent:
     client: Client
     role: str
     timeout: float
-    tell: Tell
+    tell: ShowLine
 
     def ask(self, prompt: str, session: str | None, env: Mapping[str, str]) -> Reply:
         context, run = self.context, self.context.run
@@ -172,17 +226,17 @@ class _Agent:
 
         def call() -> Answer:
             patience = Timeouts(self.timeout, None, run.seconds_left())
-            how: dict[str, Any] = {"patience": patience, "budget": self._left()}
+            how: dict[str, Any] = {"patience": patience, "budget": self._remaining_budget()}
             return agent.ask(prompt, context.output, context.look, session=session, **how)
 
-        answer = patiently(run, call, self.tell, self.role)
+        answer = ask_patiently(run, call, self.tell, self.role)
         if answer.ended_by == DEADLINE:
             message = f"the run reached its deadline while the {self.role} worked"
             raise DeadlineReached(message, output=answer.tail)
         report, problem = answer.report, answer.problem
         return Reply(not problem, problem, report.text, report.cost_usd, report.session)
 
-    def _left(self) -> float | None:
+    def _remaining_budget(self) -> float | None:
         """Return the rest of the budget in US dollars; None without a budget."""
         state = self.context.run.state.get("review")
         table = state if isinstance(state, dict) else {}

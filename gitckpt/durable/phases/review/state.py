@@ -1,7 +1,6 @@
 """The state of a review, as a value and as a table of the run's state.
 
-The table begins with the 19 keys, the findings and all findings of quasar's checkpoint, under its
-names. What quasar leaves out, but a resumed review needs, is in the table `more`.
+The table begins with the keys of quasar's checkpoint; `more` holds what quasar leaves out.
 """
 
 from __future__ import annotations
@@ -15,8 +14,6 @@ from gitckpt.model.errors import InvalidCheckpoint, NewerCheckpoint
 from gitckpt.model.table import TableReader
 from gitckpt.model.values import dataclass, field, replace
 
-# Texts of agents and commands, fit for a state and a prompt.
-
 CUT = "... [truncated]"  # marks the place where a text was cut
 LONGEST = 100_000  # characters of an answer or an output in a state
 
@@ -26,7 +23,7 @@ _SPACE = "\t\n\v\f\r \x85\xa0\u1680\u2028\u2029\u202f\u205f\u3000"
 _SPACE += "".join(map(chr, range(0x2000, 0x200B)))
 
 
-def trimmed(text: str) -> str:
+def trim(text: str) -> str:
     return text.strip(_SPACE)
 
 
@@ -46,10 +43,8 @@ def storable(text: str) -> str:
 
 
 def first_line(text: str, limit: int) -> str:
-    return trimmed(trimmed(storable(text)).replace("\0", "").partition("\n")[0])[:limit]
+    return trim(trim(storable(text)).replace("\0", "").partition("\n")[0])[:limit]
 
-
-# Findings, and their status over the cycles.
 
 FOUND, FIXED, STILL_PRESENT, REGRESSED = "found", "fixed", "still_present", "regressed"
 STATUSES = (FOUND, FIXED, STILL_PRESENT, REGRESSED)
@@ -83,15 +78,14 @@ class Verification:
 
 def finding_id(severity: str, description: str) -> str:
     """Return the id of a finding: `f-` and 12 hex digits of a hash of its words."""
-    text = f"{severity}:{trimmed(description)}"
+    text = f"{severity}:{trim(description)}"
     return f"f-{hashlib.sha256(text.encode('utf-8', 'replace')).hexdigest()[:12]}"
 
 
 def verified(findings: Iterable[ReviewFinding], checks: Sequence[Verification]) -> Findings:
-    """Return all findings, each with the status of its last verification."""
     status = {check.finding: check.status for check in checks}
-    known = [(finding, status.get(finding.id, finding.status)) for finding in findings]
-    return tuple(replace(finding, status=latest) for finding, latest in known)
+    statuses = [(finding, status.get(finding.id, finding.status)) for finding in findings]
+    return tuple(replace(finding, status=latest) for finding, latest in statuses)
 
 
 def unresolved(findings: Iterable[ReviewFinding]) -> Findings:
@@ -152,11 +146,10 @@ def is_approved(answer: str) -> bool:
 
 
 def _lines(answer: str) -> list[str]:
-    return [trimmed(line) for line in answer.split("\n")]
+    return [trim(line) for line in answer.split("\n")]
 
 
 def _blocks(answer: str, head: str, ends: Callable[[str], bool]) -> Iterator[list[str]]:
-    """Yield the lines after each `head`, up to one that ends the block."""
     block: list[str] | None = None
     for line in _lines(answer):
         if block is not None and not ends(line):
@@ -171,7 +164,7 @@ def _blocks(answer: str, head: str, ends: Callable[[str], bool]) -> Iterator[lis
 
 def _last(block: list[str], field: str) -> str:
     lines = [line for line in block if line.startswith(field)]
-    return trimmed(lines[-1].removeprefix(field)) if lines else ""
+    return trim(lines[-1].removeprefix(field)) if lines else ""
 
 
 def _finding(block: list[str]) -> ReviewFinding:
@@ -179,15 +172,13 @@ def _finding(block: list[str]) -> ReviewFinding:
     continues = False
     for line in block:
         if line.startswith(_DESCRIPTION) and not continues:
-            description, continues = [trimmed(line.removeprefix(_DESCRIPTION))], True
+            description, continues = [trim(line.removeprefix(_DESCRIPTION))], True
         elif line.startswith((_SEVERITY, _APPROVED)):
             continues = False
         elif continues:
             description.append(line)
-    return ReviewFinding(_last(block, _SEVERITY) or MAJOR, trimmed(" ".join(description)))
+    return ReviewFinding(_last(block, _SEVERITY) or MAJOR, trim(" ".join(description)))
 
-
-# The state of a review.
 
 D = TypeVar("D")
 
@@ -261,13 +252,13 @@ class CycleState:
         keys, table = ("severity", "description", "cycle"), self.head()
         for name in ("findings", "all_findings"):
             table[name] = [_values(finding, keys) for finding in getattr(self, name)]
-        return {**table, MORE: self.more()}
+        return {**table, MORE: self.extra_table()}
 
     def head(self) -> dict[str, Any]:
         """Return the 19 keys of quasar's checkpoint in its order; `created_at` is text."""
         return {"version": VERSION, **_values(self, _HEAD), "phase": PHASES.index(self.phase)}
 
-    def more(self) -> dict[str, Any]:
+    def extra_table(self) -> dict[str, Any]:
         table = {**_values(self, _MORE), "beads": dict(self.beads)}
         for name in ("findings", "all_findings"):
             table[name] = [_values(finding, ("id", "status")) for finding in getattr(self, name)]
@@ -285,12 +276,8 @@ class CycleState:
         source: str = f"state.{KEY}",
         numbers: tuple[str, ...] = PHASES,
     ) -> CycleState:
-        """Parse a table, with or without `more`.
-
-        `source` is its place, for errors. `numbers` are the phases by number, for a table without
-        the phase's name.
-        """
-        head, more = _Table(table, source), _Table(table.get(MORE, {}), f"{source}.{MORE}")
+        """Parse a table; `numbers` are the phases by number, if it has no name of a phase."""
+        head, extra = _Table(table, source), _Table(table.get(MORE, {}), f"{source}.{MORE}")
         version = head.count("version", required=True)
         if version > VERSION:
             problem, hint = f"{version} is not supported", "read it with the program that wrote it"
@@ -298,20 +285,23 @@ class CycleState:
         if version < VERSION:
             raise head.invalid("version", f"{version} is not supported")
         values = {name: read(head, name) for name, read in _HEAD.items()}
-        values |= {name: read(more, name) for name, read in _MORE.items()}
+        values |= {name: read(extra, name) for name, read in _MORE.items()}
         number = head.count("phase", required=True)
         # The name is preferred: the numbers have changed twice.
-        is_named = "phase" in more.values
+        is_named = "phase" in extra.values
         if not is_named and number >= len(numbers):
-            known = ", ".join(f"{position} {name}" for position, name in enumerate(numbers))
-            raise head.invalid("phase", f"{number} is not a phase: {known}")
-        phase = more.choice("phase", PHASES) if is_named else numbers[number]
-        failed_in = more.choice("failed_in", PHASES, default="") if phase == ERROR else ""
+            names = ", ".join(f"{position} {name}" for position, name in enumerate(numbers))
+            raise head.invalid("phase", f"{number} is not a phase: {names}")
+        phase = extra.choice("phase", PHASES) if is_named else numbers[number]
+        failed_in = extra.choice("failed_in", PHASES, default="") if phase == ERROR else ""
         cycle = values["cycle"]
         if cycle < 1 and not {phase, failed_in} & {IDLE, BEAD_CREATED}:
             raise head.invalid("cycle", f"is {cycle}, but cycles count from 1")
-        beads, all_findings = more.table("beads").all_texts(), _findings(head, more, "all_findings")
-        if "beads" not in more.values and values["child_bead_ids"]:
+        beads, all_findings = (
+            extra.table("beads").all_texts(),
+            _findings(head, extra, "all_findings"),
+        )
+        if "beads" not in extra.values and values["child_bead_ids"]:
             beads = {finding.id: "" for finding in all_findings}
         if MORE not in table:
             # quasar's own checkpoint has the commit of an unfinished cycle only as HEAD.
@@ -321,13 +311,13 @@ class CycleState:
             if phase == CODE_COMPLETE:
                 values["uncommitted"] = "cycle"
         values |= {"phase": phase, "failed_in": failed_in, "beads": beads}
-        values |= {"findings": _findings(head, more, "findings"), "all_findings": all_findings}
-        values["sessions"] = more.table("sessions").all_texts()
+        values |= {"findings": _findings(head, extra, "findings"), "all_findings": all_findings}
+        values["sessions"] = extra.table("sessions").all_texts()
         values["verifications"] = tuple(
             Verification(check.text("id"), check.choice("status", STATUSES), check.text("comment"))
-            for check in more.tables("verifications")
+            for check in extra.tables("verifications")
         )
-        if (report := more.table("report")).values:
+        if (report := extra.table("report")).values:
             texts = {name: report.text(name) for name in ("satisfaction", "risk", "summary")}
             needs_review = report.flag("needs_human_review")
             values["report"] = ReviewReport(needs_human_review=needs_review, **texts)
@@ -376,7 +366,6 @@ class _Table(TableReader):
         return float(value)
 
     def choice(self, key: str, words: Sequence[str], default: str | None = None) -> str:
-        """Return one of `words`, or the default if the key is missing."""
         value = self.text(key)
         if value == "" and default is not None:
             return default
@@ -389,7 +378,7 @@ class _Table(TableReader):
 
     def tables(self, key: str) -> list[_Table]:
         values: list[Any] = self.value(key, list, [])
-        return [_Table(value, f"{self.source}.{key}[{at}]") for at, value in enumerate(values)]
+        return [_Table(value, f"{self.source}.{key}[{i}]") for i, value in enumerate(values)]
 
 
 # Keys of the table and of `more` in their order, each with its reader.
@@ -424,15 +413,14 @@ def _values(record: object, names: Iterable[str]) -> dict[str, Any]:
     return values | lists
 
 
-def _findings(head: _Table, more: _Table, name: str) -> Findings:
-    statuses = more.tables(name)  # quasar's own tables have no status
+def _findings(head: _Table, extra: _Table, name: str) -> Findings:
+    statuses = extra.tables(name)  # quasar's own tables have no status
     findings = []
-    for at, table in enumerate(head.tables(name)):
+    for i, table in enumerate(head.tables(name)):
         severity, description = table.text("severity"), table.text("description")
         finding = ReviewFinding(severity, description, table.count("cycle"))
-        if at < len(statuses) and statuses[at].text("id") == finding.id:
-            status = statuses[at].choice("status", STATUSES, default=FOUND)
-            finding = replace(finding, status=status)
+        if i < len(statuses) and statuses[i].text("id") == finding.id:
+            finding = replace(finding, status=statuses[i].choice("status", STATUSES, default=FOUND))
         findings.append(finding)
     return tuple(findings)
 

@@ -15,10 +15,9 @@ from gitckpt import Checkpoint, Observer, Query, Run, Store
 from gitckpt.durable.agent.clients import STDIN, Claude, Client
 from gitckpt.durable.driver import driver
 from gitckpt.durable.driver.driver import CONTINUE, Driver
-from gitckpt.durable.pipeline import file as pipelines
+from gitckpt.durable.pipeline import definition as pipelines
 from gitckpt.durable.pipeline import launch
-from gitckpt.durable.pipeline.definition import PipelineDefinition
-from gitckpt.durable.pipeline.file import parse
+from gitckpt.durable.pipeline.definition import PipelineDefinition, parse
 from gitckpt.durable.run.attempts import CurrentAttempt, Session
 from gitckpt.durable.run.opener import reopen
 from gitckpt.model.checkpoint import LOOP

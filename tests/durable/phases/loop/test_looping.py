@@ -569,7 +569,7 @@ class TestDone:
         failed = fails(bench)
         assert (failed.message, failed.hint) == (
             "bd is not installed",
-            "install beads, or use another tracker: --done COMMAND",
+            "install beads, or use --done COMMAND",
         )
         assert bench.prompts == []
 

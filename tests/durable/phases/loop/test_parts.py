@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 
 from gitckpt import ConfigError, PhaseFailed, UsageError
-from gitckpt.durable.command.execution import EXIT, TIMEOUT, Ending
+from gitckpt.durable.command.execution import EXIT, TIMEOUT, CommandResult
 from gitckpt.durable.driver import driver
-from gitckpt.durable.phases.loop import loop, prompt
+from gitckpt.durable.phases.loop import loop
 from gitckpt.durable.phases.loop import loop as tracker
 from gitckpt.durable.phases.loop.loop import IssueStatus, LoopOptions
-from gitckpt.durable.pipeline.file import parse, preset
+from gitckpt.durable.pipeline.definition import parse, preset
 
 # Options
 
@@ -151,7 +151,7 @@ def test_mistakes_in_with_have_a_line(line: str, problem: tuple[int, str]) -> No
 
 # The prompt
 
-TASK = prompt.Assignment("docs/plan.md", "bd-9", ("bd-2", "bd-1"), "make test")
+TASK = loop.Assignment("docs/plan.md", "bd-9", ("bd-2", "bd-1"), "make test")
 
 WHOLE = """\
 # Task
@@ -203,23 +203,23 @@ Make them pass. This is their last output:
 
 
 def test_whole_prompt() -> None:
-    assert prompt.build(prompt.default(), TASK, "\n1 failed\n", " Use tabs.\n") == WHOLE
+    assert loop.build(loop.default(), TASK, "\n1 failed\n", " Use tabs.\n") == WHOLE
 
 
 def test_prompt_without_issues() -> None:
-    said = prompt.build(prompt.default(), prompt.Assignment("p.md", "", (), ""), "")
+    said = loop.build(loop.default(), loop.Assignment("p.md", "", (), ""), "")
     assert not {"Beads", "**", "failed"} & set(said.split())
     assert "4. Run all tests (`pytest` or `make test`)." in said
     assert said.endswith("emit /clear.\n")
 
 
 def test_template_that_names_nothing_gets_the_failure_at_its_end() -> None:
-    assert prompt.build("Go on.", TASK, "no").startswith("Go on.\n## The tests failed\n")
-    assert prompt.build("Go on.", TASK, "") == "Go on.\n"
+    assert loop.build("Go on.", TASK, "no").startswith("Go on.\n## The tests failed\n")
+    assert loop.build("Go on.", TASK, "") == "Go on.\n"
 
 
 def test_values_are_no_templates() -> None:
-    assert "cost $5 and $plan" in prompt.build("$failure", TASK, "cost $5 and $plan")
+    assert "cost $5 and $plan" in loop.build("$failure", TASK, "cost $5 and $plan")
 
 
 @pytest.mark.parametrize(
@@ -232,7 +232,7 @@ def test_values_are_no_templates() -> None:
 )
 def test_template_with_an_unknown_name(template: str, problem: str) -> None:
     with pytest.raises(PhaseFailed) as caught:
-        prompt.build(template, TASK, "")
+        loop.build(template, TASK, "")
     assert caught.value.message == f"cannot use the template of the prompt: {problem}"
     assert (
         caught.value.hint
@@ -247,7 +247,9 @@ def beads(
     said: object, *issues: str, code: int = 0, ended_by: str = EXIT, tail: str = ""
 ) -> IssueStatus:
     data = said if isinstance(said, bytes) else json.dumps(said).encode()
-    return tracker.beads(issues or ("bd-1",), lambda _: (Ending(code, ended_by, tail, 0.1), data))
+    return tracker.beads(
+        issues or ("bd-1",), lambda _: (CommandResult(code, ended_by, tail, 0.1), data)
+    )
 
 
 def issue(status: object, name: object = "bd-1") -> dict[str, object]:
@@ -342,17 +344,17 @@ def test_rlm_25_no_issues_are_no_answer() -> None:
 @pytest.mark.parametrize(
     ("outcome", "problem"),
     [
-        (Ending(0, EXIT, "2 left\n", 0.1), ""),
-        (Ending(1, EXIT, "3 left\n2 left\n\n", 0.1), "check: exit code 1: 2 left"),
+        (CommandResult(0, EXIT, "2 left\n", 0.1), ""),
+        (CommandResult(1, EXIT, "3 left\n2 left\n\n", 0.1), "check: exit code 1: 2 left"),
         (
-            Ending(128, EXIT, "fatal: no remote\nand please\ntry again\n", 0.1),
+            CommandResult(128, EXIT, "fatal: no remote\nand please\ntry again\n", 0.1),
             "check: exit code 128: fatal: no remote",
         ),
-        (Ending(-9, EXIT, "", 0.1), "check: exit code -9"),
-        (Ending(0, TIMEOUT, "2 left", 0.1), "check: timed out: 2 left"),
+        (CommandResult(-9, EXIT, "", 0.1), "check: exit code -9"),
+        (CommandResult(0, TIMEOUT, "2 left", 0.1), "check: timed out: 2 left"),
     ],
 )
-def test_a_command_that_knows(outcome: Ending, problem: str) -> None:
+def test_a_command_that_knows(outcome: CommandResult, problem: str) -> None:
     assert tracker.issue_command("check", lambda _: outcome) == IssueStatus((), (), problem)
 
 
@@ -404,17 +406,17 @@ def test_pytest_goes_before_make(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("outcome", "tested"),
     [
-        (Ending(0, EXIT, "2 passed\n", 1.0), loop.TestResult(True, "2 passed\n")),
-        (Ending(5, EXIT, "no tests ran\n", 1.0), loop.TestResult(False, "no tests ran\n")),
+        (CommandResult(0, EXIT, "2 passed\n", 1.0), loop.TestResult(True, "2 passed\n")),
+        (CommandResult(5, EXIT, "no tests ran\n", 1.0), loop.TestResult(False, "no tests ran\n")),
         (
-            Ending(0, TIMEOUT, "a..\n", 300.0),
+            CommandResult(0, TIMEOUT, "a..\n", 300.0),
             loop.TestResult(False, "a..\nTests timed out after 300 seconds"),
         ),
         (
-            Ending(-15, TIMEOUT, "", 300.0),
+            CommandResult(-15, TIMEOUT, "", 300.0),
             loop.TestResult(False, "Tests timed out after 300 seconds"),
         ),
     ],
 )
-def test_what_tests_say(outcome: Ending, tested: loop.TestResult) -> None:
+def test_what_tests_say(outcome: CommandResult, tested: loop.TestResult) -> None:
     assert loop.run("pytest", lambda _: outcome, 300) == tested

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from gitckpt import UsageError
-from gitckpt.durable.command.execution import EXIT, TIMEOUT, Ending
-from gitckpt.durable.phases.beads import Beads
+from gitckpt.durable.command.execution import EXIT, TIMEOUT, CommandResult
 from gitckpt.durable.phases.review import phase
+from gitckpt.durable.phases.review.phase import Beads
 from gitckpt.durable.phases.review.state import FIXED, CycleState, ReviewFinding
 from tests.cli.test_review import Pair, pair
 from tests.durable.phases.review.examples import MID_CYCLE
@@ -50,10 +50,10 @@ class Tracker:
     issues: dict[str, str] = field(default_factory=dict)
     lines: list[list[str]] = field(default_factory=list)
     refuses: str = "\0"
-    answers: dict[str, tuple[Ending, bytes]] = field(default_factory=dict)
+    answers: dict[str, tuple[CommandResult, bytes]] = field(default_factory=dict)
     said: list[str] = field(default_factory=list)
 
-    def call(self, line: str) -> tuple[Ending, bytes]:
+    def call(self, line: str) -> tuple[CommandResult, bytes]:
         printed = subprocess.run(
             ["sh", "-c", f"printf '%s\\0' {line}"], capture_output=True, check=True
         ).stdout
@@ -75,8 +75,8 @@ class Tracker:
         return filing.file(replace(CycleState(all_findings=findings), **state))  # type: ignore[arg-type]
 
 
-def ended(code: int, tail: str = "", by: str = EXIT) -> Ending:
-    return Ending(code, by, tail, 0.1)
+def ended(code: int, tail: str = "", by: str = EXIT) -> CommandResult:
+    return CommandResult(code, by, tail, 0.1)
 
 
 class TestOfFindings:
@@ -184,7 +184,7 @@ class TestATrackerThatFails:
         ],
     )
     def test_it_is_told_of(
-        self, answers: dict[str, tuple[Ending, bytes]], calls: int, why: str
+        self, answers: dict[str, tuple[CommandResult, bytes]], calls: int, why: str
     ) -> None:
         tracker = Tracker(answers=answers)
         state = tracker.file(ONE, TWO, child_bead_ids=("old",))

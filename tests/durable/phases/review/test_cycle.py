@@ -161,7 +161,7 @@ class TestTable:
             InvalidCheckpoint,
             match=r"state\.review\.more: phase: is 'resting', not one of idle, bead_created",
         ):
-            CycleState.from_state(table(more={**MID_CYCLE.more(), "phase": "resting"}))
+            CycleState.from_state(table(more={**MID_CYCLE.extra_table(), "phase": "resting"}))
 
     def test_a_later_version_is_refused_as_such(self) -> None:
         with pytest.raises(NewerCheckpoint, match="2 is not supported"):

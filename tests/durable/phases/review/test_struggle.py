@@ -100,5 +100,5 @@ def test_reason(said: dict[str, object], reason: str) -> None:
 
 
 def test_all_signs_together_are_one() -> None:
-    assert stall.Signs(9, 1.0, 9.0).score == pytest.approx(1.0)
-    assert stall.Signs().score == 0
+    assert stall.StruggleSigns(9, 1.0, 9.0).score == pytest.approx(1.0)
+    assert stall.StruggleSigns().score == 0
