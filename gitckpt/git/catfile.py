@@ -41,10 +41,7 @@ class CatFile:
         self._standby = Standby(lambda: git.start("cat-file", "--batch-command"))
 
     def info(self, name: str) -> tuple[str, str, int] | None:
-        """Return oid, kind and size of an object; None if missing or ambiguous.
-
-        `name` is an oid, a full ref name or `<ref>:<path>`, without line breaks.
-        """
+        """Return oid, kind and size of an oid, ref or `<ref>:<path>`; None if missing."""
         answer = next(self._answers("info", [name], unless=_MALFORMED))
         return answer[:3] if answer else None
 
@@ -54,10 +51,7 @@ class CatFile:
         return [answer[0] for answer in answers if answer]
 
     def contents(self, names: Sequence[str], most: int | None = None) -> ObjectContents:
-        """Yield oid, kind and content for each name; None if missing or damaged.
-
-        Above `most` bytes, the kind is `encoding.OVERSIZED` and the content empty.
-        """
+        """Yield oid, kind and content by name; None if missing, OVERSIZED above the limit."""
         if len(names) < _MANY:
             yield from self._one_by_one(names, most)
             return

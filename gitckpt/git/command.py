@@ -21,7 +21,6 @@ _MINIMUM = (2, 39)
 
 
 def setting_options(*settings: str) -> tuple[str, ...]:
-    """Return options for `git` that apply settings such as `core.bare=false`."""
     return tuple(word for setting in settings for word in ("-c", setting))
 
 
@@ -86,11 +85,7 @@ class Git:
         locks: bool = False,
         deadline: float | None = None,
     ) -> Completed:
-        """Run one git command and wait for it.
-
-        `locks`: git may take optional locks, that is, refresh the index on disk. `deadline`: on the
-        clock of `time.monotonic`.
-        """
+        """Run one git command; `deadline` is on the clock of `time.monotonic`."""
         child = self._child(args, env, locks=locks, own_group=deadline is not None)
         return self.finish(child, args, data=data, ok=ok, deadline=deadline)
 
@@ -102,10 +97,7 @@ class Git:
         ok: Codes = (0,),
         deadline: float | None = None,
     ) -> Completed:
-        """Run one git command whose output may be larger than memory.
-
-        `take` receives some lines at a time, without newlines. Parts of `data` must not be empty.
-        """
+        """Run a git command and pass its output to `take`, some lines at a time."""
         rest = b""
 
         def into(chunk: bytes) -> None:

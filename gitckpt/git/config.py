@@ -22,10 +22,7 @@ _OFF = ("", "false", "no", "off", "0")
 
 
 def read(repository: Repository, pattern: str) -> dict[str, list[str]]:
-    """Return the settings whose canonical name matches a regular expression.
-
-    The last value of a name counts. Settings of gitckpt in tracked files are left out.
-    """
+    """Return the settings matching a pattern, without gitckpt's own in tracked files."""
     import re
 
     settings: dict[str, list[str]] = {}
@@ -45,10 +42,7 @@ def places(repository: Repository, pattern: str) -> dict[str, str]:
 
 
 def tracked(repository: Repository) -> dict[str, list[str]]:
-    """Return the tracked files that hold settings of gitckpt, with their names.
-
-    `include.path` may lead to such a file, and a branch decides what it contains.
-    """
+    """Return the tracked files that contain settings of gitckpt, with their names."""
     files = _tracked(repository, _entries(repository))
     return {os.path.normpath(place): names for place, names in files.items()}
 
@@ -133,7 +127,6 @@ def _stamp(path: str, now: int | None = None) -> str | None:
 
 
 def user_dir() -> str:
-    """Return the directory of the user's configuration apart from ~/.gitconfig."""
     home = os.environ.get("XDG_CONFIG_HOME") or os.path.join(os.path.expanduser("~"), ".config")
     return os.path.join(home, "git")
 

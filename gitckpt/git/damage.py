@@ -1,7 +1,4 @@
-"""Find objects that git cannot read, and move their files aside.
-
-git considers an object present once a file has its name, and never writes it again.
-"""
+"""Find objects that git cannot read, and move their files aside."""
 
 from __future__ import annotations
 
@@ -28,10 +25,7 @@ Counted = Callable[[int, int], None]  # receives the number of objects read, and
 def unreadable(
     repository: Repository, oids: Sequence[str], progress: Counted | None = None
 ) -> set[str]:
-    """Return the objects that are missing, or whose content does not match the oid.
-
-    Nothing is fetched: in a partial clone, a missing object is not damaged.
-    """
+    """Return the damaged or missing objects; in a partial clone, not the missing ones."""
     lost = set()
     contents = repository.cat_file.contents(oids, _LARGE)
     for count, (oid, entry) in enumerate(zip(oids, contents, strict=True), 1):

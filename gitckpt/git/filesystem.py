@@ -9,10 +9,7 @@ from gitckpt.model.values import dataclass
 
 
 def copied_within(source: int, target: int, size: int) -> bool:
-    """Copy a file in the kernel, which may share blocks; on False, copy nothing.
-
-    In a new process it takes 4 ms less for 4 MB than a copy through memory.
-    """
+    """Copy a file in the kernel, which may share blocks; on False, copy nothing."""
     if not hasattr(os, "copy_file_range"):
         return False
     done = 0
@@ -29,7 +26,7 @@ def copied_within(source: int, target: int, size: int) -> bool:
 
 
 def names_in(directory: str) -> list[str]:
-    """Return the sorted names in a directory; none if it is missing or just vanished."""
+    """Return the sorted names in a directory; none if it is missing."""
     try:
         return sorted(os.listdir(directory))
     except (FileNotFoundError, NotADirectoryError):  # also if it is just being created
@@ -85,7 +82,6 @@ def _stat(pid: int) -> list[str]:
 
 
 def read_or_empty(path: str) -> bytes:
-    """Return the content of a file; b"" if it cannot be read."""
     try:
         with open(path, "rb") as file:
             return file.read()

@@ -1,9 +1,4 @@
-"""Flush files and directories to the disk.
-
-git flushes the files that it writes where `core.fsync` says so, and never a directory: after a
-power cut, a flushed file may lack its name. So gitckpt flushes a checkpoint's objects with their
-directories before it writes refs. The linked commit is as durable as git made it.
-"""
+"""Flush files and directories to the disk: git flushes no directory."""
 
 from __future__ import annotations
 

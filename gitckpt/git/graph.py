@@ -73,10 +73,7 @@ def fetch_missing(
 
 
 def fetch_for(repository: Repository, snapshot: str | None, commit: str) -> None:
-    """Fetch the trees and lists that are read from a snapshot before its files.
-
-    Without a `snapshot`, the commit's tree is it; the commit may be "".
-    """
+    """Fetch the trees and lists that are read from a snapshot before its files."""
     if promisor(repository) is None:
         return
     if snapshot is not None:
@@ -170,11 +167,7 @@ def lacking(
     *,
     with_history: bool = True,
 ) -> Lacking:
-    """Return what is missing or damaged beneath commits and trees, except in blobs.
-
-    One `git rev-list` tells whether all is there; only if not, Python looks for what is missing.
-    `roots` are iterated more than once.
-    """
+    """Return what is missing or damaged beneath `roots`, except in blobs."""
     if next(iter(roots), None) is None:
         return Lacking()
     promised = promisor(repository) is not None
@@ -201,8 +194,6 @@ def lacking(
 
 
 class _Walk:
-    """A walk over all objects beneath some roots, each object once."""
-
     def __init__(
         self,
         repository: Repository,
@@ -305,7 +296,6 @@ def _promised(repository: Repository, objects: Objects) -> set[str]:
 
 
 def listed_in(repository: Repository, index: str, deadline: float | None = None) -> list[str]:
-    """Return the objects that the index of a pack lists."""
     words = ("show-index", f"--object-format={repository.object_format}")
     with open(index, "rb") as file:
         done = repository.git.run(*words, data=file.read(), deadline=deadline)

@@ -1,8 +1,7 @@
 """Find and delete locks and half-written objects that a killed git leaves behind.
 
-git closes a ref's lock file long before it renames it, so an unopened lock may be in use. A lock
-counts as left where every git at work here started after it. Half-written objects block nothing:
-they count as left after a day without a change.
+git closes a ref's lock long before it renames it, so an unopened lock may be in use. A lock counts
+as left if every git at work here started after it; half-written objects do so after a day.
 """
 
 from __future__ import annotations

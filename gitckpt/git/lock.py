@@ -1,8 +1,4 @@
-"""Advisory locks (flock) between processes, released when the owner dies.
-
-They only keep writers out of each other's way: the expected value in each ref update protects the
-data.
-"""
+"""Advisory locks (flock) between processes, released when the owner dies."""
 
 from __future__ import annotations
 
@@ -20,10 +16,7 @@ _held: dict[str, int] = {}
 
 
 class Lock:
-    """A lock on a file, created if missing; `timeout` is in seconds.
-
-    `is_inherited`: child processes hold it, too. `is_taken`: another process held it.
-    """
+    """A file lock; children hold an inherited one, `is_taken` if another has it."""
 
     def __init__(self, path: str, timeout: float, *, is_inherited: bool = False) -> None:
         self._path = path

@@ -1,8 +1,7 @@
 """Read the notes of commits, and edit them as trees.
 
 `git notes add` and libgit2 lose notes when two processes write at once. Here the ref is swapped
-against the value that the edit began with. The new commit has no parent: notes are derived, and
-`git log --all` would show each commit of their history.
+against its old value. The new commit has no parent, which `git log --all` would show.
 """
 
 from __future__ import annotations
@@ -83,11 +82,7 @@ class Notes:
     def edited(
         self, tip: str, commits: Sequence[str], change: Edit, instant: int
     ) -> tuple[str, list[Item]]:
-        """Return the notes commit after a change, and the objects to write for it.
-
-        `change` returns the new lines of a commit's note; none remove it. `instant` is in
-        microseconds since the epoch. Returns `tip` itself if no note changed.
-        """
+        """Return the notes commit after a change, `tip` if none, and the objects to write."""
         self._items = []
         wanted = sorted(set(commits))
         old_root = self._root_of(tip)

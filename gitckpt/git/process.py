@@ -1,8 +1,4 @@
-"""The only module that starts processes.
-
-It uses `posix_spawn` and `poll`: importing `subprocess` would cost the hook as much as three git
-calls. `posix_spawn` cannot set a working directory; git has `-C`.
-"""
+"""The only module that starts processes: `subprocess` takes too long for the hook."""
 
 from __future__ import annotations
 
@@ -105,7 +101,6 @@ class Completed:
 
     @property
     def text(self) -> str:
-        """The output, such as an oid, as text without surrounding white space."""
         return self.out.decode("utf-8", "replace").strip()
 
 
@@ -123,10 +118,7 @@ def environment(
 
 
 class Child:
-    """A process with pipes on standard input, output and error.
-
-    Its own group spares it Ctrl-C in the terminal. `has_ended`: it was waited for.
-    """
+    """A process with pipes on its three streams; `own_group` spares it Ctrl-C."""
 
     def __init__(
         self, argv: Sequence[str], env: Mapping[str, str], *, own_group: bool = False
@@ -151,10 +143,7 @@ class Child:
             view = view[os.write(self.stdin, view) :]
 
     def read_line(self, patience: float | None = None) -> bytes:
-        """Return the next line of output without the newline; b"" at the end.
-
-        After `patience` seconds without output, close its input, so that it finishes and ends.
-        """
+        """Return the next line; b"" at the end. After `patience` seconds, close its input."""
         while (end := self._buffer.find(b"\n", self._offset)) < 0:
             if not self._fill(len(self._buffer) - self._offset + 1, patience):
                 return b""  # also for a line that is cut off
@@ -211,11 +200,7 @@ class Child:
         deadline: float | None = None,
         into: Callable[[bytes], object] | None = None,
     ) -> Completed:
-        """Write `data`, close the input, and return all output once the process has ended.
-
-        Parts of an iterable `data` must not be empty. `deadline` (time.monotonic) kills its group.
-        `into` receives standard output in chunks.
-        """
+        """Write `data`, close the input and return the output; a deadline kills the group."""
         out, err = [self._buffer[self._offset :]], [self._errors]
         parts = iter((data,) if isinstance(data, bytes) else data)
         pending = memoryview(next(parts, b""))

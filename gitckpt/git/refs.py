@@ -1,8 +1,4 @@
-"""Read refs, and write them in git's own transactions with expected values.
-
-A long-lived `git update-ref --stdin` serves many transactions; a long-lived `git cat-file` reads
-refs, fresh each time.
-"""
+"""Read refs, and write them in git's own transactions with expected values."""
 
 from __future__ import annotations
 
@@ -52,11 +48,7 @@ class LockHeld(BusyError):
 
 @dataclass(slots=True)
 class Update:
-    """One change of a ref within a transaction.
-
-    An empty `new` deletes the ref, one equal to `old` verifies it. With an empty `old`, it must not
-    exist. A symbolic ref is replaced itself.
-    """
+    """A change of a ref: an empty `new` deletes it, an empty `old` creates it."""
 
     ref: str
     new: str
@@ -85,15 +77,14 @@ class Refs:
     def update(
         self, updates: Iterable[Update], meanwhile: Callable[[], None] | None = None
     ) -> None:
-        """Apply all updates in one transaction, in this order, and flush them.
+        """Apply and flush all updates in one transaction, in this order.
 
-        With ref files, a kill or a full disk may leave only the first ones applied: callers choose
-        a safe order. If git alone is killed, a second git applies the rest. `meanwhile` flushes the
-        objects that the refs point to; nothing is applied before it returns.
+        A kill or a full disk may leave only the first ones applied: callers choose a safe order.
+        `meanwhile` flushes the objects that the refs point to, before anything is applied.
 
         Raises:
             RefMoved, LockHeld: a ref has another value, or is locked; none was changed.
-            GitError: git refused and changed none; or it failed twice with the first ones applied.
+            GitError: git changed none; or it failed twice with the first ones applied.
             CkptError: the updates were applied, but could not be flushed.
         """
         meant = list(updates)

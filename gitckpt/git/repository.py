@@ -34,11 +34,7 @@ PSEUDO_REFS = (
 
 
 class Repository:
-    """A repository as seen from one of its worktrees.
-
-    A bare repository and the inside of a git directory have no `worktree`. `common_dir` is shared
-    by all worktrees, and equals `git_dir` in the main one. All paths are absolute.
-    """
+    """A repository seen from one worktree, None if bare. All paths are absolute."""
 
     def __init__(self, git_dir: str, worktree: str | None, object_format: str = "sha1") -> None:
         self.git_dir = git_dir
@@ -139,11 +135,7 @@ class Repository:
         return "bisect" if exists("BISECT_LOG") else None
 
     def commit(self, rev: str) -> str:
-        """Return the oid of the commit that a rev names; tags are peeled.
-
-        Raises:
-            NotFoundError: it names no commit.
-        """
+        """Return the oid of the commit that a rev names, or raise `NotFoundError`."""
         from gitckpt.model.arguments import require_text  # lazy: most callers need no commit
 
         require_text("rev", rev)
@@ -214,10 +206,7 @@ def open_repository(
 def discover(
     path: str = ".", *, meanwhile: Callable[[], object] | None = None, by_variables: bool = True
 ) -> Repository:
-    """Return the repository that a directory is in, found as git finds it.
-
-    `meanwhile` is called while git runs. `by_variables` respects `GIT_DIR` and the like.
-    """
+    """Return the repository that a directory is in; call `meanwhile` while git runs."""
     if not os.path.isdir(path):
         raise RepositoryError(f"no such directory: {path}")
     ask = [git_executable(), "-C", path, "rev-parse", "--path-format=absolute"]

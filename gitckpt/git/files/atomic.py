@@ -20,8 +20,8 @@ _LEFT = 600.0
 def write(path: str, data: bytes, *, scratch: str = "") -> None:
     """Replace and flush a file that other programs read; keep its permissions.
 
-    A link is replaced itself. A kill leaves a scratch file `.<name>.<pid>.<digits>`, which the next
-    `write` removes. `scratch` is its prefix, unless on another file system or mount.
+    A link is replaced itself. `scratch` is the prefix of the scratch file, unless on another
+    mount; the next `write` removes one that a kill leaves.
     """
     directory, name = os.path.split(os.path.abspath(path))
     beside = os.path.join(directory, f".{os.fsdecode(os.fsencode(name)[:_NAME])}")
@@ -50,11 +50,7 @@ def write(path: str, data: bytes, *, scratch: str = "") -> None:
 def write_own(
     path: str, data: bytes, *, flushed: bool, opener: Opener | None = None, scratch: str = ""
 ) -> None:
-    """Replace a file of gitckpt's own.
-
-    A kill leaves a scratch file `<name>.<pid>.<digits>`, which maintenance removes, or the next
-    call with the same prefix `scratch`. `flushed`: derived files do not need it.
-    """
+    """Replace a file of gitckpt's own; derived files need not be flushed."""
     if scratch:
         _sweep(scratch)
     _put(path, f"{scratch or path}.{_token()}", data, opener, flushed=flushed)

@@ -1,8 +1,4 @@
-"""Use gitckpt's own directories without following links. Imported by the hook.
-
-A branch may track a symbolic link `.ckpt`, and files would be written to its target. So each
-directory on the way is opened without following links, and its owner is checked.
-"""
+"""Use gitckpt's own directories without following links. Imported by the hook."""
 
 from __future__ import annotations
 
@@ -32,11 +28,10 @@ _SECRET = ("runs", RUNS)  # directories with copied inputs: private whatever the
 
 
 class OpenDir:
-    """A directory held open while its path is used; a context manager.
+    """Hold a directory open while its path is used, and check that it is not replaced.
 
-    `top` is the user's own directory, whose owner git has checked; `names` are the components below
-    it. Raises `WorktreeError` if one is a link, no directory, or has a foreign owner; on exit, also
-    if the directory was replaced.
+    Raises `WorktreeError` if a component of `names`, below the user's directory `top`, is a
+    link, no directory, or has a foreign owner.
     """
 
     def __init__(self, top: str, names: Sequence[str], *, make: bool = False) -> None:
@@ -128,7 +123,6 @@ def way(path: str) -> tuple[str, list[str]] | None:
 
 
 def holding(path: str) -> OpenDir:
-    """Return a context that holds an existing directory; a user's may be a link."""
     return OpenDir(*(way(path) or (path, ())))
 
 
@@ -153,7 +147,6 @@ def make(path: str) -> None:
 
 
 def ignore(directory: str) -> None:
-    """Make gitckpt's directory in a worktree ignore itself by a `.gitignore`."""
     with OpenDir(os.path.dirname(directory), [os.path.basename(directory)]):
         path = os.path.join(directory, ".gitignore")
         if os.path.lexists(path):
@@ -167,10 +160,7 @@ def ignore(directory: str) -> None:
 
 
 def create(path: str, flags: int) -> int:
-    """Open a private file with the mode of its directory; an opener for `open`.
-
-    Links are not followed, and a pipe in its place does not block.
-    """
+    """Open a private file with its directory's mode; do not follow links or block."""
     flags |= os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
     if not flags & os.O_CREAT:
         return os.open(path, flags)
@@ -202,11 +192,7 @@ def append(path: str, data: bytes, *, flushed: bool = False) -> None:
 
 
 def ensure(path: str) -> None:
-    """Create an empty file like `create`, or set its mode without opening it.
-
-    Closing a file drops all POSIX locks of the process on it, also those of SQLite
-    (https://sqlite.org/howtocorrupt.html, section 2.2).
-    """
+    """Create an empty file, or set its mode unopened: closing drops locks of SQLite."""
     try:
         os.close(create(path, os.O_RDWR | os.O_CREAT | os.O_EXCL))
         return
@@ -220,16 +206,11 @@ def ensure(path: str) -> None:
 
 
 def own_file(path: str, flags: int) -> int:
-    """Open like `create` a file of the user's: the umask decides on the mode."""
     return os.open(path, flags | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666)
 
 
 def remove(path: str) -> None:
-    """Delete a directory with its contents, unless something is mounted there.
-
-    Read-only directories are deleted, too; no link is followed. A fetched tree may be deeper than
-    Python's recursion limit: subdirectories move up level by level. EBUSY names a mount point.
-    """
+    """Delete a directory with its contents, unless something is mounted there (EBUSY)."""
     from gitckpt.git.files import mounts  # the hook does not need it
 
     if mounted := mounts.below(path):
@@ -312,7 +293,6 @@ def _open_up(name: str, fd: int | None, mount: str) -> None:
 
 
 def content(path: str, most: int) -> bytes:
-    """Return the content of a worktree file that gitckpt obeys, such as the settings."""
     if os.path.islink(path):
         raise _stranger(path, "a symbolic link")
     from gitckpt.git.files import regular  # the hook does not need it

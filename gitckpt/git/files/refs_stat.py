@@ -1,8 +1,7 @@
 """Read refs from files, and detect changes of refs and files by `stat`.
 
-git writes a ref through a lock beside it, which changes the times of the directory, and replaces
-packed refs as a whole. It relies on the same for its own cache (`stat_validity` in
-refs/packed-backend.c). With reftables, each change adds a name to the table list.
+git writes a ref through a lock beside it, which changes the times of the directory, and relies on
+the same for its own cache (`stat_validity` in refs/packed-backend.c).
 """
 
 from __future__ import annotations
@@ -37,7 +36,6 @@ def require_no_pipes(repository: Repository) -> None:
 
 
 def require_no_pipe(repository: Repository, ref: str) -> None:
-    """Raise `CkptError` if a ref, or the file at a path, is a pipe."""
     path = os.path.join(repository.common_dir, ref)
     try:
         status = os.lstat(path)
@@ -147,10 +145,7 @@ def _stamp(path: str) -> str | None:
 
 
 def stamp(status: os.stat_result, now: int | None) -> str | None:
-    """Return a fingerprint of a file; None if a further change could go unnoticed.
-
-    `now` is in nanoseconds since the epoch; None if the result is only compared.
-    """
+    """Return a file's fingerprint; None if a change after `now` (ns) may go unnoticed."""
     is_fine = status.st_ctime_ns % _FINE and status.st_mtime_ns % _FINE
     settled = _FINELY_SETTLED if is_fine else _SETTLED
     # A file that has just changed may change again within one tick of the file system's clock.

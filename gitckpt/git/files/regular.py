@@ -1,7 +1,4 @@
-"""Read files that a branch may contain, and never block or read without end.
-
-A link may lead to /dev/zero, and nothing may ever write to a pipe.
-"""
+"""Read files that a branch may contain, and never block or read without end."""
 
 from __future__ import annotations
 
@@ -17,10 +14,7 @@ def tail(path: str, size: int) -> bytes:
 
 
 def content(path: str | bytes, most: int | None = None, *, follow: bool = True) -> bytes:
-    """Return the content of a regular file of at most `most` bytes.
-
-    A file that is larger or not regular is an OSError, and the latter is not opened.
-    """
+    """Return the content of a regular file; OSError if it is larger, or not regular."""
     _require_regular(os.stat(path, follow_symlinks=follow), path)
     # It may be a pipe by now.
     flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | (0 if follow else os.O_NOFOLLOW)
@@ -28,7 +22,7 @@ def content(path: str | bytes, most: int | None = None, *, follow: bool = True) 
 
 
 def content_below(top: str, path: str, most: int | None = None) -> bytes:
-    """Return, like `content`, that of a file below `top`; links must stay below it."""
+    """Return the content of a file below `top`; links must stay below it."""
     root = os.path.realpath(top)
     real = os.path.realpath(os.path.join(top, path))
     if not real.startswith(f"{root}/"):

@@ -14,10 +14,7 @@ _MAX_DATE = 10**11  # git refuses only far larger ones
 
 
 def make(commits: Sequence[str], date: int, object_format: str) -> tuple[str, list[Item]]:
-    """Return oid and objects of a commit with the given parents, always the same ones.
-
-    `date` is that of the newest parent: dates that go backwards mislead git's walks.
-    """
+    """Return oid and objects of a commit with parents; `date` is the newest one's."""
     who = f"gitckpt <gitckpt> {date} +0000"
     parents = "".join(f"parent {oid}\n" for oid in commits)
     header = f"tree {object_id('tree', b'', object_format)}\n{parents}author {who}\ncommitter {who}"

@@ -24,10 +24,7 @@ _TREES_FEW = 100
 def leaves(
     repository: Repository, tree: str, paths: Collection[bytes] = (), *, with_trees: bool = False
 ) -> list[Leaf]:
-    """Return files, links and submodules of a tree, in git's order.
-
-    `paths` are literal paths of files or directories; none for all.
-    """
+    """Return files, links and submodules of a tree: all, or those at literal paths."""
     options = ["-r", *(["-t"] if with_trees else [])]
     if len(paths) <= _TREES_FEW:
         return _listed(repository, options, tree, paths)
@@ -36,7 +33,6 @@ def leaves(
 
 
 def leaf(repository: Repository, tree: str, path: bytes) -> Leaf | None:
-    """Return the entry at a path, which may be a directory, or None."""
     entries = _listed(repository, [], tree, [path])
     return next((entry for entry in entries if entry[0] == path), None)
 
@@ -117,10 +113,7 @@ def differences(
     *,
     with_trees: bool = False,
 ) -> list[Difference]:
-    """Return the differences between two trees, sorted by path.
-
-    `paths` are literal paths of files or directories; none, or an empty one, for all.
-    """
+    """Return the differences between two trees, by path: all, or at literal paths."""
     if old == new:
         return []
     wanted = [path.decode("utf-8", "surrogateescape") for path in paths]
@@ -253,8 +246,7 @@ def _tree_of(entry: tuple[bytes, str] | None) -> str:
 class Expansion:
     """A cached count of the paths at which trees differ, to bound what git lists.
 
-    A tree may name another one 256 times, and that a third one: a few fetched kilobytes may hold
-    more paths than git can ever list. So each pair of trees is counted once.
+    A tree may name another 256 times, and that a third one: few kilobytes hold endless paths.
     """
 
     def __init__(self, repository: Repository, limits: Paths) -> None:
@@ -267,11 +259,7 @@ class Expansion:
         self.flaw = ""  # what is wrong with the first malformed tree
 
     def is_beyond(self, old: str, new: str) -> bool:
-        """Return whether two trees differ at more paths, or deeper, than the limits.
-
-        A missing tree has no paths; a malformed one, which would end git, counts as beyond. "" is
-        the empty tree.
-        """
+        """Return whether two trees differ at too many paths, or one is malformed."""
         return self._count(old, new, 0) > self._limits.count
 
     def is_lacking(self, old: str, new: str) -> bool:

@@ -1,8 +1,4 @@
-"""Encode and decode objects as bytes, and compute their oids.
-
-A tree's entry is mode, space, name, NUL and raw oid; entries are sorted as if directories ended in
-a slash.
-"""
+"""Encode and decode objects as bytes, and compute their oids."""
 
 from __future__ import annotations
 

@@ -28,10 +28,7 @@ class Plumbing(ObjectWriter):
 
 
 def open_objects(repository: Repository, adapter: str = "auto") -> Objects:
-    """Return the objects of a repository through "libgit2", "plumbing" or "auto".
-
-    "auto" is libgit2 if it can open the repository, else plumbing.
-    """
+    """Return the adapter of a name; "auto" is libgit2 if it can open the repository."""
     if adapter == "plumbing":
         return Plumbing(repository)
     from gitckpt.git.objects import libgit2

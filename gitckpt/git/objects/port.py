@@ -1,8 +1,7 @@
 """The interface for reading and writing objects, with two adapters.
 
-`libgit2` (pygit2) is faster in a long-lived process, but takes 80 ms to import and cannot open
-repositories with SHA-256, reftable, a partial clone's extension, or a sparse or split index.
-`plumbing` (the git executable) opens whatever git opens.
+`libgit2` (pygit2) is faster in a long-lived process, but takes 80 ms to import and cannot open all
+repositories. `plumbing` (the git executable) opens whatever git opens.
 """
 
 from __future__ import annotations
@@ -19,24 +18,15 @@ if TYPE_CHECKING:
 
     class Objects(Protocol):
         def head(self) -> tuple[str, str | None]:
-            """Return commit ("" if unborn) and short branch name (None if detached) of HEAD."""
+            """Return commit ("" if unborn) and branch (None if detached) of HEAD."""
 
         def read(self, oids: Sequence[str], most: int | None = budget.DOCUMENT.size) -> Items:
-            """Yield kind and content for each oid, in order; None if missing or damaged.
-
-            An object above `most` bytes is not read and has the kind `encoding.OVERSIZED`.
-            """
+            """Yield kind and content by oid; None if missing, OVERSIZED above the limit."""
 
         def write(self, items: Sequence[Item], *, flushed: bool = True) -> list[str]:
-            """Write objects, referenced ones first, and return their oids.
-
-            Unless `flushed`, call `flush` before a ref reaches them.
-            """
+            """Write objects, referenced ones first; refs may name them once flushed."""
 
         def flush(self, oids: Iterable[str] = (), paths: Iterable[str] = ()) -> None:
-            """Wait until unflushed objects are on the disk, with their names.
-
-            `oids` and `paths` are further objects, written by git, and files and directories.
-            """
+            """Wait until unflushed objects, and other oids and paths, are on the disk."""
 
         def close(self) -> None: ...
