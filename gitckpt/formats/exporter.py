@@ -278,7 +278,7 @@ def _require_copy(store: Checkpoints, place: str, exported: ExportResult) -> Non
     oid = object_id("blob", data, store.repository.object_format)
     if data == exported.data or _read_exports(store).get(_digest(place)) == oid:
         return
-    if oid not in (original for _, original in store.refs.each(ref_names.ORIGINALS)):
+    if oid not in (original for _, original in store.refs.iterate(ref_names.ORIGINALS)):
         problem = f"{place} exists, and is neither an import nor the last export to it"
         hint = "to replace it: --force; or choose another place: -o PATH"
         raise UsageError(problem, hint=hint)

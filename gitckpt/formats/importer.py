@@ -54,7 +54,7 @@ class KnownImports:
     def __init__(self, store: Checkpoints) -> None:
         self._store = store
         self._by_original: dict[str, list[str]] = {}
-        for ref, oid in store.refs.each(ref_names.ORIGINALS):
+        for ref, oid in store.refs.iterate(ref_names.ORIGINALS):
             self._by_original.setdefault(oid, []).append(ref.removeprefix(ref_names.ORIGINALS))
 
     # `original` is the oid of the file's bytes.

@@ -17,22 +17,22 @@ if TYPE_CHECKING:
 # A file system commits its journal once for all threads: 30 files take 8 ms instead of 30.
 _THREADS = 8
 
-_GONE = (ENOENT, ENOTDIR)
+_MISSING = (ENOENT, ENOTDIR)
 _UNABLE = (EINVAL, ENOTSUP, EBADF, ENOSYS)  # from file systems that cannot flush a directory
 
 
 def flush(paths: Iterable[str]) -> None:
     """Wait until files and directory entries are on the disk; skip missing paths."""
-    waiting = list(dict.fromkeys(paths))
-    last = waiting[-1:]
+    pending = list(dict.fromkeys(paths))
+    last_paths = pending[-1:]
     failures: list[OSError] = []
-    running = [_start(waiting, failures) for _ in range(min(_THREADS, len(waiting)) - 1)]
+    locks = [_start_thread(pending, failures) for _ in range(min(_THREADS, len(pending)) - 1)]
     try:
-        _work(waiting, failures)
+        _flush_pending(pending, failures)
     finally:
-        for lock in running:
+        for lock in locks:
             lock.acquire()
-    for path in last:
+    for path in last_paths:
         _empty_cache(path, failures)
     if failures:
         message = f"cannot flush {failures[0].filename} to the disk: {failures[0].strerror}"
@@ -53,13 +53,13 @@ def object_paths(common_dir: str, oids: Iterable[str]) -> list[str]:
     return [*files, *dict.fromkeys(map(os.path.dirname, files)), f"{top}/pack", top]
 
 
-def _start(waiting: list[str], failures: list[OSError]) -> LockType:
+def _start_thread(pending: list[str], failures: list[OSError]) -> LockType:
     lock = allocate_lock()
     lock.acquire()
 
     def work() -> None:
         try:
-            _work(waiting, failures)
+            _flush_pending(pending, failures)
         finally:
             lock.release()
 
@@ -67,11 +67,11 @@ def _start(waiting: list[str], failures: list[OSError]) -> LockType:
     return lock
 
 
-def _work(waiting: list[str], failures: list[OSError]) -> None:
+def _flush_pending(pending: list[str], failures: list[OSError]) -> None:
     # Other threads take paths from the same list.
     while True:
         try:
-            path = waiting.pop()
+            path = pending.pop()
         except IndexError:
             return
         _apply(os.fsync, path, failures)
@@ -85,7 +85,7 @@ def _apply(flush_fd: Callable[[int], object], path: str, failures: list[OSError]
         finally:
             os.close(fd)
     except OSError as error:
-        if error.errno not in (*_GONE, *_UNABLE):
+        if error.errno not in (*_MISSING, *_UNABLE):
             # The error of `fsync` names no file.
             failures.append(OSError(error.errno, error.strerror, path))
 

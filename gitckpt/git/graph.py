@@ -33,43 +33,43 @@ def promisor(repository: Repository) -> str | None:
     return None
 
 
-def on_purpose(repository: Repository) -> Mapping[str, str]:
+def fetch_variables(repository: Repository) -> Mapping[str, str]:
     """Return variables that let git fetch in a partial clone while it writes files."""
     return MAY_FETCH if promisor(repository) is not None else {}
 
 
 def missing(
-    repository: Repository, tree: str, known: str | None, *, blobs: bool = True
+    repository: Repository, tree: str, base: str | None, *, blobs: bool = True
 ) -> list[str]:
     """Return the missing objects below a tree but not below `known`; fetch none."""
-    words = ["rev-list", "--objects", "--no-object-names", "--missing=print"]
-    words += [] if blobs else ["--filter=blob:none"]
-    done = repository.git.run(*words, tree, *(["--not", known] if known else []), ok=(0, 128))
-    if done.code != 0 and tree in done.complaint:  # git dies if the top itself is missing
+    command = ["rev-list", "--objects", "--no-object-names", "--missing=print"]
+    command += [] if blobs else ["--filter=blob:none"]
+    result = repository.git.run(*command, tree, *(["--not", base] if base else []), ok=(0, 128))
+    if result.code != 0 and tree in result.complaint:  # git dies if the top itself is missing
         return [tree]
-    return [line[1:].decode("ascii") for line in done.out.splitlines() if line.startswith(b"?")]
+    return [line[1:].decode("ascii") for line in result.out.splitlines() if line.startswith(b"?")]
 
 
 def fetch_missing(
-    repository: Repository, tree: str, known: str | None, *, blobs: bool = True
+    repository: Repository, tree: str, base: str | None, *, blobs: bool = True
 ) -> None:
     """Fetch exactly what a partial clone lacks below a tree, level by level."""
     remote = promisor(repository)
     if remote is None:
         return
     options = ("--no-tags", "--no-write-fetch-head", "--recurse-submodules=no")
-    words = ["-c", "fetch.negotiationAlgorithm=noop", "fetch", "--quiet", remote, *options]
-    words += ["--filter=blob:none", "--stdin"]
-    before: list[str] = []
-    while wanted := missing(repository, tree, known, blobs=blobs):
-        if wanted == before:
-            raise unreachable(wanted)
-        data = "".join(f"{oid}\n" for oid in wanted).encode("ascii")
+    command = ["-c", "fetch.negotiationAlgorithm=noop", "fetch", "--quiet", remote, *options]
+    command += ["--filter=blob:none", "--stdin"]
+    old_oids: list[str] = []
+    while oids := missing(repository, tree, base, blobs=blobs):
+        if oids == old_oids:
+            raise missing_error(oids)
+        data = "".join(f"{oid}\n" for oid in oids).encode("ascii")
         try:
-            repository.git.run(*words, data=data, env=MAY_FETCH)
+            repository.git.run(*command, data=data, env=MAY_FETCH)
         except GitError:
-            raise unreachable(wanted) from None
-        before = wanted  # fetched trees may name other missing objects
+            raise missing_error(oids) from None
+        old_oids = oids  # fetched trees may name other missing objects
 
 
 def fetch_for(repository: Repository, snapshot: str | None, commit: str) -> None:
@@ -85,7 +85,7 @@ def fetch_for(repository: Repository, snapshot: str | None, commit: str) -> None
         fetch_missing(repository, tree, None, blobs=False)
 
 
-def unreachable(oids: Sequence[str], *, is_promised: bool = True) -> WorktreeError:
+def missing_error(oids: Sequence[str], *, is_promised: bool = True) -> WorktreeError:
     fetch = "this is a partial clone: run the command again where its remote can be reached"
     message = f"{len(oids)} objects of the files are missing here: {first_of(oids)}"
     return WorktreeError(message, hint=fetch if is_promised else SEE_DAMAGE)
@@ -136,14 +136,14 @@ def _walk(git: Git, revs: Iterable[str], *options: str) -> set[str]:
         oids.update(line.decode("ascii") for line in lines)
 
     words = (*LEAN, "rev-list", "--ignore-missing", *options, "--stdin")
-    git.each_line(*words, take=add, data=lines_of(revs))
+    git.stream_lines(*words, handle=add, data=encode_lines(revs))
     return oids
 
 
-def lines_of(words: Iterable[str]) -> Iterator[bytes]:
-    remaining = iter(words)
-    while some := list(islice(remaining, _AT_ONCE)):
-        yield "".join(f"{word}\n" for word in some).encode("ascii")
+def encode_lines(lines: Iterable[str]) -> Iterator[bytes]:
+    remaining = iter(lines)
+    while chunk := list(islice(remaining, _AT_ONCE)):
+        yield "".join(f"{line}\n" for line in chunk).encode("ascii")
 
 
 # Missing objects beneath commits and trees
@@ -179,18 +179,20 @@ def lacking(
     lost = {oid.encode("ascii") for oid in damaged}
     flagged: list[bytes] = []
 
-    def look(lines: list[bytes]) -> None:
+    def flag(lines: list[bytes]) -> None:
         # With `--quiet` git prints missing objects only; otherwise it marks them with `?`.
         flagged.extend(line for line in lines if line.startswith(b"?") or line in lost)
 
-    done = repository.git.each_line(*words, take=look, data=lines_of(roots), ok=(0, 128))
-    if not done.code and not flagged:
+    result = repository.git.stream_lines(*words, handle=flag, data=encode_lines(roots), ok=(0, 128))
+    if not result.code and not flagged:
         return Lacking()
     walk = _Walk(
         repository, objects, roots, damaged, is_promised=promised, with_history=with_history
     )
-    last = done.complaint.strip().rpartition("\n")[2].removeprefix("fatal: ") if done.code else ""
-    return Lacking(walk.found(), "" if walk.missing else last)
+    complaint = (
+        result.complaint.strip().rpartition("\n")[2].removeprefix("fatal: ") if result.code else ""
+    )
+    return Lacking(walk.samples_by_root(), "" if walk.missing else complaint)
 
 
 class _Walk:
@@ -216,26 +218,28 @@ class _Walk:
         self._referrers: dict[str, list[str]] = {}
         self.missing: set[str] = set()
         level = list(self._roots)
-        seen = set(level)
+        visited = set(level)
         while level:
-            level = list(dict.fromkeys(child for child in self._below(level) if child not in seen))
-            seen.update(level)
+            level = list(
+                dict.fromkeys(child for child in self._children(level) if child not in visited)
+            )
+            visited.update(level)
 
-    def found(self) -> dict[str, list[str]]:
+    def samples_by_root(self) -> dict[str, list[str]]:
         # Some of the missing objects for each root that reaches one.
         samples = {oid: [oid] for oid in sorted(self.missing)}
-        waiting = list(samples)
-        while waiting:
-            oid = waiting.pop()
-            for above in self._referrers.get(oid, ()):
-                have = samples.setdefault(above, [])
-                new = [sample for sample in samples[oid] if sample not in have]
-                if new := new[: SHOWN + 1 - len(have)]:
-                    have += new
-                    waiting.append(above)
+        pending = list(samples)
+        while pending:
+            oid = pending.pop()
+            for referrer in self._referrers.get(oid, ()):
+                known_samples = samples.setdefault(referrer, [])
+                new_samples = [sample for sample in samples[oid] if sample not in known_samples]
+                if new_samples := new_samples[: SHOWN + 1 - len(known_samples)]:
+                    known_samples += new_samples
+                    pending.append(referrer)
         return {root: sorted(samples[root]) for root in self._roots if root in samples}
 
-    def _below(self, level: list[str]) -> Iterator[str]:
+    def _children(self, level: list[str]) -> Iterator[str]:
         present = [oid for oid in level if oid in self._present]
         self.missing.update(set(level).difference(present, self._promised))
         for oid, item in zip(present, self._objects.read(present, None), strict=True):
@@ -264,15 +268,15 @@ def _references(
     kind, data = item
     if kind == "commit":
         for line in data.partition(b"\n\n")[0].split(b"\n"):
-            word, _, oid = line.partition(b" ")
-            if word == b"tree" or (word == b"parent" and not is_cut):
+            key, _, oid = line.partition(b" ")
+            if key == b"tree" or (key == b"parent" and not is_cut):
                 yield oid.decode("ascii"), False
-            elif word != b"parent":
+            elif key != b"parent":
                 return
     elif kind == "tree":
-        for mode, entry in decode_tree(data, object_format).values():
+        for mode, child in decode_tree(data, object_format).values():
             if mode != GITLINK:
-                yield entry, mode != DIRECTORY
+                yield child, mode != DIRECTORY
 
 
 def present(repository: Repository) -> list[str]:
@@ -284,35 +288,37 @@ def present(repository: Repository) -> list[str]:
 def _promised(repository: Repository, objects: Objects) -> set[str]:
     # The remote promises all that it sent, and all that this refers to.
     place = os.path.join(repository.common_dir, "objects", "pack")
-    sent: list[str] = []
+    oids: list[str] = []
     for name in sorted(os.listdir(place)):
         if name.endswith(".promisor"):
-            sent += listed_in(repository, f"{place}/{name.removesuffix('.promisor')}.idx")
-    promised, object_format = set(sent), repository.object_format
-    for item in objects.read(sent, None):
+            oids += list_pack(repository, f"{place}/{name.removesuffix('.promisor')}.idx")
+    promised, object_format = set(oids), repository.object_format
+    for item in objects.read(oids, None):
         if item is not None and item[0] != "blob":
             promised.update(oid for oid, _ in _references(item, object_format, is_cut=False))
     return promised
 
 
-def listed_in(repository: Repository, index: str, deadline: float | None = None) -> list[str]:
+def list_pack(repository: Repository, index: str, deadline: float | None = None) -> list[str]:
     words = ("show-index", f"--object-format={repository.object_format}")
     with open(index, "rb") as file:
-        done = repository.git.run(*words, data=file.read(), deadline=deadline)
-    return [line.split(" ")[1] for line in done.text.splitlines()]
+        result = repository.git.run(*words, data=file.read(), deadline=deadline)
+    return [line.split(" ")[1] for line in result.text.splitlines()]
 
 
-def unlike(repository: Repository, oids: Iterable[str], usual: str) -> dict[str, str | None]:
-    """Return the kind of each object that is not `usual`; None if it is missing."""
+def find_other_kinds(
+    repository: Repository, oids: Iterable[str], kind: str
+) -> dict[str, str | None]:
+    """Return the kind of each object that is not of a kind; None if it is missing."""
     kinds: dict[str, str | None] = {}
-    ending = f" {usual}".encode("ascii")
+    ending = f" {kind}".encode("ascii")
 
-    def look(lines: list[bytes]) -> None:
+    def collect(lines: list[bytes]) -> None:
         for line in lines:
             if not line.endswith(ending):
-                oid, kind = line.decode("ascii").split(" ")
-                kinds[oid] = None if kind == "missing" else kind
+                oid, other_kind = line.decode("ascii").split(" ")
+                kinds[oid] = None if other_kind == "missing" else other_kind
 
     words = ("cat-file", "--batch-check=%(objectname) %(objecttype)", "--buffer")
-    repository.git.each_line(*BOUNDED, *words, take=look, data=lines_of(oids))
+    repository.git.stream_lines(*BOUNDED, *words, handle=collect, data=encode_lines(oids))
     return kinds

@@ -12,7 +12,7 @@ from gitckpt.git.files import private_dirs
 _PAUSE = 0.002
 
 # Path → thread that holds the lock: flock on a second descriptor would report another owner.
-_held: dict[str, int] = {}
+_threads: dict[str, int] = {}
 
 
 class Lock:
@@ -36,7 +36,7 @@ class Lock:
             try:
                 fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 if os.fstat(fd).st_nlink:  # else it was deleted: a lock on it is useless
-                    _held[self._path], self._fd = get_ident(), fd
+                    _threads[self._path], self._fd = get_ident(), fd
                     if self._is_inherited:
                         os.set_inheritable(fd, True)
                     return True
@@ -49,7 +49,7 @@ class Lock:
                 return False
             except BaseException:  # after an interrupt, the lock would never be released
                 if self._fd == fd:
-                    _held.pop(self._path, None)
+                    _threads.pop(self._path, None)
                     self._fd = -1
                 raise
             finally:
@@ -65,7 +65,7 @@ class Lock:
                 except OSError:
                     pass  # maintenance deletes it
             # Before unlocking: another thread may lock a new file of this name.
-            _held.pop(self._path, None)
+            _threads.pop(self._path, None)
             fcntl.flock(self._fd, fcntl.LOCK_UN)  # close alone would leave it to a forked process
             os.close(self._fd)
             self._fd = -1
@@ -73,7 +73,7 @@ class Lock:
     def leave_to_parent(self) -> None:
         """Close the file in a forked child; the parent keeps the lock."""
         if self._fd >= 0:
-            _held.pop(self._path, None)
+            _threads.pop(self._path, None)
             os.close(self._fd)
             self._fd = -1
 
@@ -104,4 +104,4 @@ def is_locked(path: str) -> bool | None:
 
 
 def is_ours(path: str) -> bool:
-    return _held.get(path) == get_ident()
+    return _threads.get(path) == get_ident()

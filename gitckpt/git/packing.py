@@ -68,7 +68,7 @@ def pack(repository: Repository, namespaces: Sequence[str], version: tuple[int, 
         for prune in ("--no-prune", "--prune"):
             if version >= _INCLUDE_SINCE:
                 # Not `--all`, which includes everything. `*` matches slashes, too.
-                options = [word for name in present for word in ("--include", f"{name}/*")]
+                options = [option for name in present for option in ("--include", f"{name}/*")]
                 repository.git.run(*_PACK, prune, *options)
             else:
                 _pack_by_links(repository, present, prune)

@@ -49,14 +49,14 @@ SEE_DAMAGE = "see which objects are missing or damaged: git ckpt verify --conten
 _PROMISED = "could not fetch "
 
 
-def cure_of_promised(complaint: str) -> str | None:
+def find_fetch_hint(complaint: str) -> str | None:
     oid = complaint.partition(_PROMISED)[2].partition(" ")[0]
     if not oid or "promisor remote" not in complaint:
         return None
     return f"gitckpt fetches nothing to look at it; fetch it: git cat-file -e {oid}"
 
 
-def ending(code: int) -> str:
+def describe_exit(code: int) -> str:
     return f"exit code {code}" if code >= 0 else f"killed by signal {-code}"
 
 
@@ -68,15 +68,15 @@ class GitError(CkptError):
     ) -> None:
         stripped = (line.strip() for line in stderr.splitlines())
         lines = [line for line in stripped if line and line != _NO_LAZY_FETCH]
-        reason = "; ".join([*lines, ending(code)] if code < 0 or not lines else lines)
+        reason = "; ".join([*lines, describe_exit(code)] if code < 0 or not lines else lines)
         pairs = zip(["", *command], command, strict=False)
-        words = (word for before, word in pairs if before != "-C")
-        name = next((word for word in words if not word.startswith("-") and "=" not in word), "git")
+        arguments = (argument for previous, argument in pairs if previous != "-C")
+        name = next((arg for arg in arguments if not arg.startswith("-") and "=" not in arg), "git")
         # git names the line of `packed-refs`.
         if hint is None and ("unexpected line in" in reason or "unterminated line in" in reason):
             hint = _UNREADABLE
         is_damaged = any(text in reason for text in _DAMAGED)
-        hint = hint or cure_of_promised(reason) or (SEE_DAMAGE if is_damaged else None)
+        hint = hint or find_fetch_hint(reason) or (SEE_DAMAGE if is_damaged else None)
         super().__init__(f"git {name} failed: {reason}", hint=hint)
         self.command = list(command)
         self.code = code
@@ -113,8 +113,8 @@ def environment(
 ) -> dict[str, str]:
     """Return the environment of a git process; `keep_local` keeps `LOCAL_VARIABLES`."""
     dropped = () if keep_local else LOCAL_VARIABLES
-    kept = {name: value for name, value in os.environ.items() if name not in dropped}
-    return {**kept, **_QUIET, **(extra or {})}
+    variables = {name: value for name, value in os.environ.items() if name not in dropped}
+    return {**variables, **_QUIET, **(extra or {})}
 
 
 class Child:
@@ -210,8 +210,8 @@ class Child:
             poll.register(self.stdin, select.POLLOUT)
             if not pending:
                 self._close_input(poll)
-        waiting = 2
-        while waiting:
+        open_count = 2
+        while open_count:
             timeout = None if deadline is None else max(deadline - time.monotonic(), 0) * 1000
             ready = poll.poll(timeout)
             if not ready:
@@ -234,7 +234,7 @@ class Child:
                     (out if fd == self.stdout else err).append(chunk)
                 else:
                     poll.unregister(fd)
-                    waiting -= 1
+                    open_count -= 1
         return Completed(self.close(), b"".join(out), b"".join(err))
 
     def kill_group(self) -> int:
@@ -274,7 +274,7 @@ class Child:
             except ProcessLookupError:
                 pass
 
-    def hang_up(self) -> None:
+    def close_output(self) -> None:
         """Send SIGTERM and close its output, also for its children; `close` is still due."""
         self.terminate()
         self._close_pipes("stdout", "stderr")
@@ -316,8 +316,8 @@ def _spawn(
     in_read, in_write = os.pipe()
     out_read, out_write = os.pipe()
     err_read, err_write = os.pipe()
-    theirs = (in_read, out_write, err_write)
-    actions = [(os.POSIX_SPAWN_DUP2, fd, number) for number, fd in enumerate(theirs)]
+    child_fds = (in_read, out_write, err_write)
+    actions = [(os.POSIX_SPAWN_DUP2, fd, number) for number, fd in enumerate(child_fds)]
     options = {"setpgroup": 0} if own_group else {}
     try:
         pid = _start(argv, env, file_actions=actions, setsigdef=[_SIGPIPE], **options)
@@ -326,7 +326,7 @@ def _spawn(
             os.close(fd)
         raise
     finally:
-        for fd in theirs:
+        for fd in child_fds:
             os.close(fd)
     return pid, in_write, out_read, err_read
 
@@ -335,6 +335,6 @@ def _start(argv: Sequence[str], env: Mapping[str, str], **options: Any) -> int:
     try:
         return os.posix_spawnp(argv[0], list(argv), env, **options)
     except OSError as error:
-        is_missing = isinstance(error, FileNotFoundError | PermissionError)
-        hint = f"install {argv[0]}, or put it on PATH" if is_missing else None
+        is_absent = isinstance(error, FileNotFoundError | PermissionError)
+        hint = f"install {argv[0]}, or put it on PATH" if is_absent else None
         raise CkptError(f"cannot start {argv[0]}: {error.strerror}", hint=hint) from None

@@ -7,7 +7,7 @@ import time
 
 from gitckpt.git import fsync
 from gitckpt.git.command import DURABLE, Standby, setting_options
-from gitckpt.git.files.refs_stat import may_be_there, plain, require_no_pipes
+from gitckpt.git.files.refs_stat import may_exist, read_loose, require_no_pipes
 from gitckpt.git.process import DeadlinePassed, GitError
 from gitckpt.model.errors import BusyError, CkptError
 from gitckpt.model.values import dataclass
@@ -87,25 +87,25 @@ class Refs:
             GitError: git changed none; or it failed twice with the first ones applied.
             CkptError: the updates were applied, but could not be flushed.
         """
-        meant = list(updates)
+        transaction = list(updates)
         try:
-            self._apply_healed(meant, meanwhile)
+            self._apply_healed(transaction, meanwhile)
         except GitError as error:
             # "write failure": git's answers were lost. "couldn't set": a later rename failed.
             causes = ("write failure", "couldn't set '")
             if error.code > 0 and not any(words in error.stderr for words in causes):
                 raise
-            values = dict(self.each())
+            values = dict(self.iterate())
             remaining = [  # all of the transaction if nothing was applied
                 update
-                for update in meant
+                for update in transaction
                 if update.new == update.old or values.get(update.ref, "") != update.new
             ]
-            if remaining == meant and error.code > 0 and "write failure" not in error.stderr:
+            if remaining == transaction and error.code > 0 and "write failure" not in error.stderr:
                 raise
-            if remaining == meant or any(update.new != update.old for update in remaining):
+            if remaining == transaction or any(update.new != update.old for update in remaining):
                 self._apply_healed(remaining, meanwhile)
-        changes = [update for update in meant if update.new != update.old]
+        changes = [update for update in transaction if update.new != update.old]
         if changes:
             self._flush(changes)
 
@@ -123,19 +123,19 @@ class Refs:
         writer = self._standby.take()
         try:
             if meanwhile is None:
-                committed = _goes(writer, commands + b"commit\0", "start", "commit")
+                committed = _apply_step(writer, commands + b"commit\0", "start", "commit")
             else:
                 writer.write(commands + b"prepare\0")
                 meanwhile()  # git may still prepare; if that fails, it never reads the commit
-                committed = _goes(writer, b"commit\0", "start", "prepare", "commit")
+                committed = _apply_step(writer, b"commit\0", "start", "prepare", "commit")
         except BrokenPipeError:
             committed = False
         except BaseException:
             writer.close()  # waits until git has applied it or not
             raise
         if not committed:
-            done = writer.communicate()
-            raise failure(self._repository, done.code, done.complaint)
+            result = writer.communicate()
+            raise explain_failure(self._repository, result.code, result.complaint)
         self._standby.give_back(writer)
 
     def _flush(self, changes: list[Update]) -> None:
@@ -160,16 +160,16 @@ class Refs:
 
     def read(self, ref: str) -> str | None:
         """Return the oid of a ref, whether its object exists or not; None without a ref."""
-        loose = plain(self._repository, ref)
+        loose = read_loose(self._repository, ref)
         if loose is not None:
             return loose
         entry = self._repository.cat_file.info(ref)
         if entry is not None:
             return entry[0]
-        if not may_be_there(self._repository, ref):
+        if not may_exist(self._repository, ref):
             return None
-        done = self._repository.git.run("rev-parse", "--quiet", "--verify", ref, ok=(0, 1, 128))
-        return done.text or None
+        words = ("rev-parse", "--quiet", "--verify", ref)
+        return self._repository.git.run(*words, ok=(0, 1, 128)).text or None
 
     def list(self, *patterns: str, fields: str = "%(objectname) %(refname)") -> bytes:
         """Return a line for each ref below complete directories or globs, sorted by name."""
@@ -180,7 +180,7 @@ class Refs:
             require_no_pipes(self._repository)
             return self._repository.git.run(*words).out  # many refs, or a slow disk
 
-    def each(self, *patterns: str) -> Iterator[tuple[str, str]]:
+    def iterate(self, *patterns: str) -> Iterator[tuple[str, str]]:
         """Yield full name (surrogates for bytes that are not UTF-8) and oid, sorted."""
         listing = self.list(*(pattern.rstrip("/") for pattern in patterns))
         for line in listing.decode("utf-8", "surrogateescape").split("\n")[:-1]:
@@ -197,7 +197,7 @@ class Refs:
 _MOVED = ("reference already exists", "but expected", "reference is missing")
 
 
-def failure(repository: Repository, code: int, complaint: str) -> CkptError:
+def explain_failure(repository: Repository, code: int, complaint: str) -> CkptError:
     if "Unable to create '" in complaint and "File exists" in complaint:
         return LockHeld(complaint.partition("Unable to create '")[2].partition("': File exists")[0])
     if "cannot lock references" in complaint or "data is locked" in complaint:
@@ -206,8 +206,8 @@ def failure(repository: Repository, code: int, complaint: str) -> CkptError:
         # For a broken ref, the line ends differently: "…: reference broken".
         vanished = "unable to resolve reference '" in line and line.endswith("'")
         if vanished or any(words in line for words in _MOVED):
-            what = line.removeprefix("fatal: ").removeprefix("prepare: ").removeprefix("commit: ")
-            return RefMoved(what, hint="another process was faster; run the command again")
+            reason = line.removeprefix("fatal: ").removeprefix("prepare: ").removeprefix("commit: ")
+            return RefMoved(reason, hint="another process was faster; run the command again")
     is_barred = "exists; cannot create" in complaint
     hint = "see what is in the way: git ckpt doctor" if is_barred else None
     return GitError(["update-ref"], code, complaint, hint=hint)
@@ -219,7 +219,7 @@ def _above(ref: str) -> Iterator[str]:
         yield ref
 
 
-def _goes(writer: Child, commands: bytes, *steps: str) -> bool:
+def _apply_step(writer: Child, commands: bytes, *steps: str) -> bool:
     writer.write(commands)
     return all(writer.read_line(PATIENCE) == f"{step}: ok".encode("ascii") for step in steps)
 

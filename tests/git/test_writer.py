@@ -39,7 +39,7 @@ class TestPacks:
         monkeypatch: pytest.MonkeyPatch,
     ) -> None:
         checkout = make_checkout("project", f"--object-format={object_format}")
-        monkeypatch.setattr(writer, "_FAR", 1000)  # so that offsets of all widths are in it
+        monkeypatch.setattr(writer, "_MAX_OFFSET", 1000)  # so that offsets of all widths are in it
         repository = opened(checkout)
         many = [("blob", b"%d" % number) for number in range(300)]
         writer.write_pack(repository, [*many, *many[:3]])

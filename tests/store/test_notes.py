@@ -158,7 +158,7 @@ class TestLinks:
     ) -> None:
         plain.record("a-complete", {})
         plain.record("b-complete", {})
-        edited, tries = Notes.edited, list[Any]()
+        edited, tries = Notes.edit, list[Any]()
 
         def disturbed(*args: Any) -> Any:
             found = edited(*args)
@@ -167,7 +167,7 @@ class TestLinks:
             tries.append(found)
             return found
 
-        monkeypatch.setattr(Notes, "edited", disturbed)
+        monkeypatch.setattr(Notes, "edit", disturbed)
         plain.write_notes()
         assert len(tries) == 2
         assert {"meanwhile", TWO} <= {line.split(" ")[0] for line in note_of(main_checkout, "HEAD")}

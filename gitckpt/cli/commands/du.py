@@ -133,7 +133,7 @@ def _advice(usage: Usage) -> Iterator[str]:
             yield f"{terminal.size(number)} in worktrees of {status} runs; {cure}"
     kept = [tree.path for tree in usage.worktrees if tree.status in (CHECKPOINT, REMOVED)]
     if kept:  # of any size: no other command reports them
-        command = mounts.way_to_remove(kept[0] if len(kept) == 1 else "PATH")
+        command = mounts.removal_command(kept[0] if len(kept) == 1 else "PATH")
         yield f"worktrees of checkpoints and of removed runs stay; to remove: {command}"
 
 

@@ -106,7 +106,7 @@ def print_kept_worktrees(store: Store, removed: Collection[str]) -> None:
     # Worktrees made from removed checkpoints may hold work, so they are not removed.
     for path, checkpoint_id in store.worktrees_made_from(removed).items():
         if _is_gone(store, checkpoint_id):
-            short, command = checkpoint_id[:SHORT], mounts.way_to_remove(path)
+            short, command = checkpoint_id[:SHORT], mounts.removal_command(path)
             terminal.remark(f"the worktree of {short} stays; to remove it: {command}")
 
 

@@ -14,7 +14,7 @@ import stat
 from gitckpt.git.files import regular
 from gitckpt.git.fsync import object_path
 from gitckpt.git.objects import encoding
-from gitckpt.git.objects.diff import listed
+from gitckpt.git.objects.diff import decode_raw
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -84,7 +84,7 @@ class TreeWriter:
                     return True
             except FileNotFoundError:
                 packed.append(oid)
-        existing = self._repository.cat_file.known(packed)
+        existing = self._repository.cat_file.existing(packed)
         return any(item is None for item in self._objects.read(existing, None))
 
     def _read(self, paths: Iterable[bytes]) -> Listed:
@@ -130,7 +130,7 @@ class TreeWriter:
             for (directory, oid), item in zip(level.items(), read, strict=True):
                 if item is None or item[0] != "tree":
                     raise _NotPlain(oid)
-                trees[directory] = listed(item[1], self._format)
+                trees[directory] = decode_raw(item[1], self._format)
             # Each level of directories is read with one call.
             level = {
                 path: trees[directory][name][1].hex()

@@ -14,7 +14,7 @@ Opener = Callable[[str, int], int]
 _DIGITS = 4
 _NAME = 200  # bytes of the file's name used in that of its scratch file; names have at most 255
 # Seconds after which a scratch file counts as left by a kill; a process only stopped then fails.
-_LEFT = 600.0
+_STALE_AFTER = 600.0
 
 
 def write(path: str, data: bytes, *, scratch: str = "") -> None:
@@ -24,18 +24,18 @@ def write(path: str, data: bytes, *, scratch: str = "") -> None:
     mount; the next `write` removes one that a kill leaves.
     """
     directory, name = os.path.split(os.path.abspath(path))
-    beside = os.path.join(directory, f".{os.fsdecode(os.fsencode(name)[:_NAME])}")
+    default_scratch = os.path.join(directory, f".{os.fsdecode(os.fsencode(name)[:_NAME])}")
     opener = _opener_like(path)
     if not scratch or os.stat(os.path.dirname(scratch)).st_dev != os.stat(directory).st_dev:
-        scratch = beside
-    for place in (scratch, beside):
-        _sweep(place)
+        scratch = default_scratch
+    for prefix in (scratch, default_scratch):
+        _delete_stale(prefix)
         try:
-            _put(path, f"{place}.{_token()}", data, opener, flushed=True)
+            _replace(path, f"{prefix}.{_token()}", data, opener, flushed=True)
             break
         except OSError as error:
             # Rename fails between two mounts of one file system, as in containers.
-            if error.errno != EXDEV or place == beside:
+            if error.errno != EXDEV or prefix == default_scratch:
                 raise
     try:
         above = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -52,8 +52,8 @@ def write_own(
 ) -> None:
     """Replace a file of gitckpt's own; derived files need not be flushed."""
     if scratch:
-        _sweep(scratch)
-    _put(path, f"{scratch or path}.{_token()}", data, opener, flushed=flushed)
+        _delete_stale(scratch)
+    _replace(path, f"{scratch or path}.{_token()}", data, opener, flushed=flushed)
 
 
 def _opener_like(path: str) -> Opener | None:
@@ -73,7 +73,7 @@ def _opener_like(path: str) -> Opener | None:
     return opened
 
 
-def _put(path: str, scratch: str, data: bytes, opener: Opener | None, *, flushed: bool) -> None:
+def _replace(path: str, scratch: str, data: bytes, opener: Opener | None, *, flushed: bool) -> None:
     try:
         with open(scratch, "xb", opener=opener) as file:
             file.write(data)
@@ -87,7 +87,7 @@ def _put(path: str, scratch: str, data: bytes, opener: Opener | None, *, flushed
         raise
 
 
-def _sweep(scratch: str) -> None:
+def _delete_stale(scratch: str) -> None:
     # Removes scratch files that killed processes left.
     directory, name = os.path.split(scratch)
     with contextlib.suppress(OSError):
@@ -96,7 +96,7 @@ def _sweep(scratch: str) -> None:
             is_token = len(digits) == 2 * _DIGITS and not digits.strip("0123456789abcdef")
             if entry.startswith(f"{name}.") and pid.isdecimal() and is_token:
                 path = os.path.join(directory, entry)
-                if abs(time.time() - os.lstat(path).st_mtime) > _LEFT:
+                if abs(time.time() - os.lstat(path).st_mtime) > _STALE_AFTER:
                     os.unlink(path)
 
 

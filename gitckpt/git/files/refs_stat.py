@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 
 # Reading refs without a process
 
-_LINE = 256
+_MAX_LINE = 256
 
-_SCANNED = 8_000_000  # up to this many bytes, reading `packed-refs` is faster than asking git
+_MAX_SCANNED = 8_000_000  # up to this many bytes, reading `packed-refs` is faster than asking git
 
 
 def require_no_pipes(repository: Repository) -> None:
@@ -62,7 +62,7 @@ def packed_size(repository: Repository, refs: Iterable[str]) -> int:
         return 0
 
 
-def may_be_there(repository: Repository, ref: str) -> bool:
+def may_exist(repository: Repository, ref: str) -> bool:
     """Return whether git has to be asked for a ref, which may cost a process, 5 ms."""
     if repository.has_reftable or not ref.startswith("refs/") or ref.startswith(OF_A_WORKTREE):
         return True
@@ -70,7 +70,7 @@ def may_be_there(repository: Repository, ref: str) -> bool:
         if os.path.lexists(os.path.join(repository.common_dir, ref)):
             return True
         with open(os.path.join(repository.common_dir, "packed-refs"), "rb") as file:
-            if os.fstat(file.fileno()).st_size > _SCANNED:
+            if os.fstat(file.fileno()).st_size > _MAX_SCANNED:
                 return True
             return b" %s\n" % os.fsencode(ref) in file.read()
     except FileNotFoundError:
@@ -79,7 +79,7 @@ def may_be_there(repository: Repository, ref: str) -> bool:
         return True
 
 
-def plain(repository: Repository, ref: str) -> str | None:
+def read_loose(repository: Repository, ref: str) -> str | None:
     """Return the oid in a ref's file; None if git must be asked, at a tenfold cost."""
     if not ref.startswith("refs/") or ref.startswith(OF_A_WORKTREE) or ".." in ref:
         return None
@@ -90,7 +90,7 @@ def plain(repository: Repository, ref: str) -> str | None:
     except (OSError, ValueError):
         return None
     try:
-        content = os.read(fd, _LINE)
+        content = os.read(fd, _MAX_LINE)
         if not content:
             _require_no_pipe_at(path, os.fstat(fd))
     except BlockingIOError:
@@ -121,7 +121,7 @@ class State:
     loose: str | None
 
 
-def look(repository: Repository, directory: str) -> State:
+def read_state(repository: Repository, directory: str) -> State:
     """Return the state of a directory of refs, without its subdirectories."""
     common = repository.common_dir
     if repository.has_reftable:
@@ -134,22 +134,22 @@ def look(repository: Repository, directory: str) -> State:
 
 
 def _stamp(path: str) -> str | None:
-    now = time.time_ns()
+    instant = time.time_ns()
     try:
         status = os.stat(path)
     except FileNotFoundError:
         return _NONE
     except OSError:
         return None
-    return stamp(status, now)
+    return stamp(status, instant)
 
 
-def stamp(status: os.stat_result, now: int | None) -> str | None:
+def stamp(status: os.stat_result, instant: int | None) -> str | None:
     """Return a file's fingerprint; None if a change after `now` (ns) may go unnoticed."""
     is_fine = status.st_ctime_ns % _FINE and status.st_mtime_ns % _FINE
     settled = _FINELY_SETTLED if is_fine else _SETTLED
     # A file that has just changed may change again within one tick of the file system's clock.
-    if now is not None and now - max(status.st_ctime_ns, status.st_mtime_ns) < settled:
+    if instant is not None and instant - max(status.st_ctime_ns, status.st_mtime_ns) < settled:
         return None
     times = f"{status.st_mtime_ns}.{status.st_ctime_ns}"
     return f"{status.st_dev}.{status.st_ino}.{status.st_size}.{times}"

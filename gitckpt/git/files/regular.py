@@ -13,15 +13,15 @@ def tail(path: str, size: int) -> bytes:
         return file.read(size)
 
 
-def content(path: str | bytes, most: int | None = None, *, follow: bool = True) -> bytes:
+def content(path: str | bytes, max_size: int | None = None, *, follow: bool = True) -> bytes:
     """Return the content of a regular file; OSError if it is larger, or not regular."""
     _require_regular(os.stat(path, follow_symlinks=follow), path)
     # It may be a pipe by now.
     flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | (0 if follow else os.O_NOFOLLOW)
-    return _read(os.open(path, flags), path, most)
+    return _read(os.open(path, flags), path, max_size)
 
 
-def content_below(top: str, path: str, most: int | None = None) -> bytes:
+def content_below(top: str, path: str, max_size: int | None = None) -> bytes:
     """Return the content of a file below `top`; links must stay below it."""
     root = os.path.realpath(top)
     real = os.path.realpath(os.path.join(top, path))
@@ -36,20 +36,20 @@ def content_below(top: str, path: str, most: int | None = None) -> bytes:
         status = os.stat(name, dir_fd=opened[-1], follow_symlinks=False)
         _require_regular(status, path)
         opened.append(os.open(name, flags | os.O_NONBLOCK, dir_fd=opened[-1]))
-        return _read(opened.pop(), path, most)
+        return _read(opened.pop(), path, max_size)
     finally:
         for fd in opened:
             os.close(fd)
 
 
-def _read(fd: int, path: str | bytes, most: int | None) -> bytes:
+def _read(fd: int, path: str | bytes, max_size: int | None) -> bytes:
     with open(fd, "rb") as file:
         _require_regular(os.fstat(fd), path)
-        if most is None:
+        if max_size is None:
             return file.read()
-        data = file.read(most + 1)
-    if len(data) > most:
-        raise OSError(errno.EFBIG, f"it is larger than {most:,} bytes", path)
+        data = file.read(max_size + 1)
+    if len(data) > max_size:
+        raise OSError(errno.EFBIG, f"it is larger than {max_size:,} bytes", path)
     return data
 
 

@@ -15,9 +15,10 @@ _MAX_DATE = 10**11  # git refuses only far larger ones
 
 def make(commits: Sequence[str], date: int, object_format: str) -> tuple[str, list[Item]]:
     """Return oid and objects of a commit with parents; `date` is the newest one's."""
-    who = f"gitckpt <gitckpt> {date} +0000"
+    author = f"gitckpt <gitckpt> {date} +0000"
     parents = "".join(f"parent {oid}\n" for oid in commits)
-    header = f"tree {object_id('tree', b'', object_format)}\n{parents}author {who}\ncommitter {who}"
+    tree = object_id("tree", b"", object_format)
+    header = f"tree {tree}\n{parents}author {author}\ncommitter {author}"
     data = f"{header}\n\nkeeps alive what checkpoints need\n".encode("ascii")
     return object_id("commit", data, object_format), [("tree", b""), ("commit", data)]
 

@@ -52,9 +52,9 @@ def _digest(object_format: str) -> Callable[[bytes], Hash]:
         import hashlib
 
         digest = getattr(hashlib, object_format)
-    made: Callable[[bytes], Hash] = digest
-    _digests[object_format] = made
-    return made
+    typed_digest: Callable[[bytes], Hash] = digest
+    _digests[object_format] = typed_digest
+    return typed_digest
 
 
 Entries = dict[bytes, tuple[bytes, str]]  # mode and oid by name

@@ -19,8 +19,8 @@ class Plumbing(ObjectWriter):
         commit = self._repository.cat_file.info("HEAD")
         return commit[0] if commit else "", branch
 
-    def read(self, oids: Sequence[str], most: int | None = budget.DOCUMENT.size) -> Items:
-        for item in self._repository.cat_file.contents(oids, most):
+    def read(self, oids: Sequence[str], max_size: int | None = budget.DOCUMENT.size) -> Items:
+        for item in self._repository.cat_file.contents(oids, max_size):
             yield None if item is None else (item[1], item[2])
 
     def close(self) -> None:

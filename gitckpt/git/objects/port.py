@@ -20,7 +20,7 @@ if TYPE_CHECKING:
         def head(self) -> tuple[str, str | None]:
             """Return commit ("" if unborn) and branch (None if detached) of HEAD."""
 
-        def read(self, oids: Sequence[str], most: int | None = budget.DOCUMENT.size) -> Items:
+        def read(self, oids: Sequence[str], max_size: int | None = budget.DOCUMENT.size) -> Items:
             """Yield kind and content by oid; None if missing, OVERSIZED above the limit."""
 
         def write(self, items: Sequence[Item], *, flushed: bool = True) -> list[str]:

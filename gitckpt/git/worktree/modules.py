@@ -14,7 +14,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from gitckpt.git.catfile import CatFile
 from gitckpt.git.command import Git
 from gitckpt.git.files import atomic
-from gitckpt.git.files.refs_stat import may_be_there, plain
+from gitckpt.git.files.refs_stat import may_exist, read_loose
 from gitckpt.git.filesystem import names_in
 from gitckpt.git.objects.diff import leaf, leaves
 from gitckpt.git.objects.encoding import GITLINK
@@ -349,9 +349,9 @@ def is_held(repository: Repository, path: bytes, ref: str) -> bool:
 
 
 def has(repository: Repository, ref: str) -> bool:
-    if plain(repository, ref) is not None:
+    if read_loose(repository, ref) is not None:
         return True
-    return may_be_there(repository, ref) and repository.cat_file.info(ref) is not None
+    return may_exist(repository, ref) and repository.cat_file.info(ref) is not None
 
 
 def is_plain(path: bytes) -> bool:

@@ -81,7 +81,7 @@ class Lease:
     @property
     def is_here(self) -> bool:
         """Whether its process, if it lives, is visible to this process."""
-        here = filesystem.here()
+        here = filesystem.this_host()
         return (self.host, self.boot, self.namespace) == (here.name, here.boot, here.namespace)
 
     @property
@@ -210,9 +210,9 @@ class LockFiles:
             return True
         if locked is None:  # a file system without locks
             is_visible = lease.is_here and lease.boot
-            return filesystem.start_of(lease.pid) == lease.started if is_visible else None
+            return filesystem.process_start(lease.pid) == lease.started if is_visible else None
         # A network file system may not lock across machines.
-        return False if lease.boot and lease.boot == filesystem.here().boot else None
+        return False if lease.boot and lease.boot == filesystem.this_host().boot else None
 
     def _path(self, lease: Lease) -> str:
         process = f"{lease.boot} {lease.namespace} {lease.pid} {lease.started}"
@@ -281,7 +281,9 @@ class Leases:
         """Return whether the process that a lease names took it and is visible."""
         if not lease.is_here or lease.pid <= 1 or not lease.started:
             return False
-        return self._files.knows(lease, oid) and filesystem.start_of(lease.pid) == lease.started
+        return (
+            self._files.knows(lease, oid) and filesystem.process_start(lease.pid) == lease.started
+        )
 
     def refusal(self, oid: str, lease: Lease) -> LeaseHeld:
         run, driven = lease.run, f"run {lease.run} is driven by {lease.sentence()}"
@@ -383,8 +385,8 @@ class Leases:
             may_be_taken = take_over and (self.is_stalled(oid, before) or before.is_endless(now))
             if not may_be_taken:
                 raise self.refusal(oid, before)
-        here, pid = filesystem.here(), os.getpid()
-        process = here.name, here.boot, here.namespace, pid, filesystem.start_of(pid)
+        here, pid = filesystem.this_host(), os.getpid()
+        process = here.name, here.boot, here.namespace, pid, filesystem.process_start(pid)
         acquired, expires = times.to_text(now), times.to_text(now + length)
         return Lease(run, token, holder, *process, acquired, acquired, expires), oid, before
 

@@ -132,7 +132,7 @@ def settle(repository: Repository, apply: Apply, needed: Needed) -> None:
     kept = [oid for oid, value in listed.items() if value == oid and oid not in symbolic]
     # A ref whose commit is gone is not being written, and makes every gc fail.
     young = [oid for oid in kept if is_young(repository, KEEP + oid)]
-    wanted = set(repository.cat_file.known(young))
+    wanted = set(repository.cat_file.existing(young))
     needed_before = needed()
     wanted |= set(kept if needed_before is None else needed_before)
     try:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from gitckpt.git.files.refs_stat import plain
+from gitckpt.git.files.refs_stat import read_loose
 from gitckpt.git.notes import Notes
 from gitckpt.git.objects import diff
 from gitckpt.git.repository import Repository
@@ -154,7 +154,7 @@ def _named(text: str, repository: Repository, index: Index) -> tuple[str | None,
     """Return the checkpoint or the run that an id or a prefix names."""
     folded = text.lower()
     ref = ref_names.CHECKPOINTS + folded
-    if ids.is_id(folded) and (plain(repository, ref) or repository.cat_file.info(ref)):
+    if ids.is_id(folded) and (read_loose(repository, ref) or repository.cat_file.info(ref)):
         return folded, None  # needs no new process
     checkpoints = _checkpoints(folded, repository)
     if folded in checkpoints:

@@ -175,7 +175,7 @@ def clear(repository: Repository, tell: Callable[[str], None], in_the_way: str) 
 
 def discard_left(repository: Repository, tell: Callable[[str], object]) -> None:
     """Remove and report stale locks of refs; the caller holds the lock of writers."""
-    stale = leftovers.left_locks(repository, locks(repository))
+    stale = leftovers.find_stale_locks(repository, locks(repository))
     gone = sorted(path for path, mark in stale.items() if leftovers.discard(path, mark))
     if gone:
         tell(f"removed {first_of(gone, 1)}: a killed git had left it behind")

@@ -184,7 +184,7 @@ class Sync:
 
     def bring_up(self, connection: Connection) -> None:
         """Update the tables, and leave open a transaction in which they match the refs."""
-        state = refs_stat.look(self._repository, _DIRECTORY)
+        state = refs_stat.read_state(self._repository, _DIRECTORY)
         connection.execute("BEGIN")
         meta = _read_meta(connection)
         marks = (state.packed, state.loose)

@@ -127,7 +127,7 @@ def forget_orphans(refs: Refs, objects: Objects, runs: Callable[[], Collection[s
 
 def _list_keys(refs: Refs, objects: Objects) -> list[tuple[str, str, str | None]]:
     """Return ref, oid and run of each key; None for the run of an unreadable one."""
-    named = list(refs.each(ref_names.KEYS))
+    named = list(refs.iterate(ref_names.KEYS))
     keys: list[tuple[str, str, str | None]] = []
     for (ref, oid), content in zip(named, objects.read([oid for _, oid in named]), strict=True):
         try:

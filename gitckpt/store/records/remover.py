@@ -152,7 +152,7 @@ class Remover:
         if len(wanted) < _LIST_ALL_FROM:
             patterns = [space + name for space in spaces for name in wanted]
         refs: dict[str, dict[str, str]] = {space: {} for space in spaces}
-        for ref, oid in self._refs.each(*patterns) if wanted else ():
+        for ref, oid in self._refs.iterate(*patterns) if wanted else ():
             space, _, name = ref.rpartition("/")
             # Foreign refs in deeper namespaces may end in the same name.
             if name in wanted and f"{space}/" in refs:
@@ -182,7 +182,7 @@ class Remover:
             runs = {entry.run for entry in entries if entry.run}
             if len(entries) < len(gone):  # only the head names the run of an unreadable document
                 oids = set(gone.values())
-                heads = self._refs.each(ref_names.RUNS)
+                heads = self._refs.iterate(ref_names.RUNS)
                 runs |= {ref.removeprefix(ref_names.RUNS) for ref, oid in heads if oid in oids}
         newest: dict[str, str] = {}
         for entry in self._entries(Query(runs=sorted(runs))) if runs else ():

@@ -119,7 +119,7 @@ def decide(
 def heads(store: Checkpoints) -> set[str]:
     """Return the objects that branches, tags and remote-tracking branches point to."""
     output = store.refs.list("refs/heads", "refs/tags", "refs/remotes", fields="%(objectname)")
-    return set(store.repository.cat_file.known(sorted(set(output.decode("ascii").split()))))
+    return set(store.repository.cat_file.existing(sorted(set(output.decode("ascii").split()))))
 
 
 class _Contents:
@@ -182,7 +182,7 @@ class _Contents:
 
 def _existing_commits(store: Checkpoints, entries: Infos) -> set[str]:
     commits = {entry.git_sha for entry in entries if entry.git_sha}
-    return set(store.repository.cat_file.known(sorted(commits)))
+    return set(store.repository.cat_file.existing(sorted(commits)))
 
 
 def _submodules(entry: CheckpointInfo) -> set[str]:
@@ -405,11 +405,11 @@ def _rewritten(store: Checkpoints, entries: Infos) -> set[str]:
     if not commits:
         return set()
     pending = notes.waiting(store.repository)
-    written = Notes(store.repository, store.objects, ref_names.NOTES).each()
+    written = Notes(store.repository, store.objects, ref_names.NOTES).read_all()
     noted: set[str] = set()
     for commit, lines in chain(pending.items(), written):
         noted |= {commits.get(note.link_id(line), commit) for line in lines or ()} - {commit}
-    existing = set(store.repository.cat_file.known(sorted(noted)))
+    existing = set(store.repository.cat_file.existing(sorted(noted)))
     tips = heads(store) if existing else set()
     gone = noted - existing | graph.outside(store.repository.git, existing - tips, tips)
     # All checkpoints of such a commit, as its note lists the newest only.

@@ -150,7 +150,7 @@ class RunFiles:
         # directories.
         if written:
             place, name = os.path.split(self.path)
-            top, names = private_dirs.way(self.path) or (place, [name])
+            top, names = private_dirs.split_private(self.path) or (place, [name])
             above = [os.path.join(top, *names[:depth]) for depth in range(len(names), -1, -1)]
             fsync.flush([os.path.join(self.path, INPUT), *above])
 
@@ -288,7 +288,7 @@ def _put(path: str, data: bytes, top: str, *, is_executable: bool = False) -> No
 
     try:
         private_dirs.make(directory)
-        with private_dirs.holding(directory), private_dirs.holding(top):
+        with private_dirs.hold_open(directory), private_dirs.hold_open(top):
             scratch = os.path.join(top, _SCRATCH)
             atomic.write_own(path, data, flushed=True, opener=opened, scratch=scratch)
     except OSError as error:

@@ -206,7 +206,7 @@ def summary_of(store: Checkpoints, run: str) -> RunInfo:
 
 
 def _leases(store: Checkpoints) -> dict[str, tuple[str, Lease]]:
-    named = list(store.refs.each(ref_names.LEASES))
+    named = list(store.refs.iterate(ref_names.LEASES))
     leases = {}
     contents = store.objects.read([oid for _, oid in named])
     for (ref, oid), content in zip(named, contents, strict=True):

@@ -62,7 +62,7 @@ def _own_objects(repository: Repository, tree: str, commit: str, parts: Parts) -
             elif mode == DIRECTORY:
                 stages = _entries(repository, oid).values() if name == b"index" else [(mode, oid)]
                 for _, part in stages:
-                    own.update([part, *diff.own(repository, base, part)])
+                    own.update([part, *diff.list_own_objects(repository, base, part)])
     except (GitError, MalformedTree):
         return None
     return own - {base}

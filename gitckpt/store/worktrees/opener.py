@@ -108,7 +108,7 @@ class WorktreeOpener:
         except OSError as error:
             hint = "choose another place: git ckpt resume --into DIR"
             raise WorktreeError(f"cannot make {root}: {error.strerror}", hint=hint) from None
-        with private_dirs.holding(root), ownership.around(repository, path) as staged:
+        with private_dirs.hold_open(root), ownership.around(repository, path) as staged:
             held = self._add(staged)
             with contextlib.closing(_require_seen(repository, staged)) as worktree:
                 remarks, held = self._fill(worktree, held)

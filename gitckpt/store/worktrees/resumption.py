@@ -302,7 +302,7 @@ def _describe_place(repository: Repository, path: str) -> PathState:
         other=administration.elsewhere(repository, path) if owner is None else None,
         behind=behind[0] if behind is not None else None,
         lacks_submodules=submodules.are_to_come(path),
-        removal=mounts.way_to_remove(path) if owner is None else "",
+        removal=mounts.removal_command(path) if owner is None else "",
     )
 
 
