@@ -13,7 +13,7 @@ import re
 from gitckpt.formats.importer import trigger
 from gitckpt.formats.systems import content, detection, forge, quasar, rlm_act, superpowers
 from gitckpt.git import fsync
-from gitckpt.git.files import atomic, private_dirs, regular
+from gitckpt.git.files import private_dirs, regular
 from gitckpt.git.objects.encoding import object_id
 from gitckpt.git.worktree import administration
 from gitckpt.model.arguments import require, require_path, require_text, shell_word
@@ -128,7 +128,7 @@ class Exporter:
             if _is_in_worktree(store, place):
                 administration.write_file(store.repository, place, exported.data)
             else:
-                atomic.write(place, exported.data)
+                regular.write(place, exported.data)
         except OSError as error:
             hint = "choose another place: -o PATH"
             raise WorktreeError(f"cannot write {path}: {error.strerror}", hint=hint) from None
@@ -308,7 +308,7 @@ def _record_export(store: Checkpoints, place: str, data: bytes) -> None:
         lines = [f"{key} {oid}\n" for key, oid in exports.items()][-_MAX_EXPORTS:]
         try:
             data = "".join(lines).encode("ascii")
-            atomic.write_own(path, data, flushed=True, opener=private_dirs.create)
+            regular.write_own(path, data, flushed=True, opener=private_dirs.create)
         except OSError as error:
             hint = f"{place} is written; to replace it later: --force"
             raise WorktreeError(f"cannot write {path}: {error.strerror}", hint=hint) from None

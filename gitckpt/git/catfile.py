@@ -19,18 +19,14 @@ if TYPE_CHECKING:
     ObjectAnswer = tuple[str, str, int, bytes]  # oid, kind, size and, if asked for, content
 
 _PIPE_SIZE = 4096  # bytes of requests; fits into any pipe, so that neither side blocks
-
 _MANY, _PORTION = 500, 5000
-
 # git dies with one of these where a tree on the way to the object is malformed.
 _MALFORMED = (
     *("too-short tree", "malformed mode in tree entry"),
     *("empty filename in tree entry", "truncated tree"),
 )
-
 # The same where such a tree is damaged, or a partial clone lacks the object.
 _UNREADABLE = (*_MALFORMED, " is corrupt", "from promisor remote")
-
 # git's complaint when it ends within a damaged object; a killed git prints none.
 _COMPLAINTS = ("fatal: ", "error: ")
 

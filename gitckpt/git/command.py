@@ -27,18 +27,14 @@ def setting_options(*settings: str) -> tuple[str, ...]:
 # For commands that write: by default git flushes neither loose objects nor refs.
 _FSYNC = "core.fsync=committed,loose-object,index,reference"
 DURABLE = setting_options(_FSYNC, "core.fsyncMethod=fsync")
-
 # For commands that walk a whole repository: a tenth of the memory, no more time. By default, git
 # maps all of each pack.
 _SMALL_WINDOW = ("core.packedGitWindowSize=1m", "core.packedGitLimit=32m")
 LEAN = setting_options(*_SMALL_WINDOW, "core.deltaBaseCacheLimit=16m")
-
 # For commands that read many objects: packs may be larger than memory, so map less of them.
 BOUNDED = setting_options("core.packedGitWindowSize=8m", "core.packedGitLimit=64m")
-
 # For commands that read contents of any size: git then holds no large file in memory.
 STREAMED = ("-c", "core.bigFileThreshold=32m", *BOUNDED)
-
 # Options of every call, so that settings cannot change what these do.
 # `tests/store/config/test_user_settings.py` covers the other settings.
 _FIXED = setting_options(
@@ -47,12 +43,10 @@ _FIXED = setting_options(
     "submodule.recurse=false",  # else `read-tree -u` overwrites uncommitted work in submodules
     "core.ignoreStat=false",  # else git assumes that written files stay unchanged
 )
-
 # For commands that change files or an index: these are no events for the user's hooks.
 # Hooks in the configuration (git 2.54 and later) are disabled by event.
 _CONFIGURED_HOOKS = ("hook.post-index-change.enabled=false", "hook.post-checkout.enabled=false")
 NO_HOOKS = setting_options("core.hooksPath=/dev/null", *_CONFIGURED_HOOKS)
-
 # Variables for the user's own commands: pathspec matching, dates, source of attributes.
 _USER_VARIABLES = (
     *("GIT_LITERAL_PATHSPECS", "GIT_GLOB_PATHSPECS", "GIT_NOGLOB_PATHSPECS", "GIT_ICASE_PATHSPECS"),

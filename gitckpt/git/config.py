@@ -18,7 +18,6 @@ _FILE_SETTINGS = (
     "core.excludesfile",
     "core.attributesfile",
 )  # settings that name a file
-
 _OWN_PREFIX = "ckpt."
 # Variables that decide which files git reads, or that add settings.
 _VARIABLES = ("HOME", "XDG_CONFIG_HOME", "GIT_CONFIG")

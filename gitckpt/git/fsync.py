@@ -16,7 +16,6 @@ if TYPE_CHECKING:
 
 # A file system commits its journal once for all threads: 30 files take 8 ms instead of 30.
 _THREADS = 8
-
 _MISSING = (ENOENT, ENOTDIR)
 _UNABLE = (EINVAL, ENOTSUP, EBADF, ENOSYS)  # from file systems that cannot flush a directory
 

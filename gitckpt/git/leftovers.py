@@ -28,16 +28,12 @@ _TEMPORARY = (
     *("tmp_obj_", "tmp_pack_", "tmp_idx_", "tmp_rev_", "tmp_mtimes_", "tmp_bitmap_"),
     *("tmp_midx_", "tmp_graph_", "tmp_ckpt_"),
 )
-
 _TEMPORARY_ABOVE = ("tmp_objdir-", "tmp_obj_", "bulk_fsync_")  # in `objects` itself
 _OBJECT_DIRS = ("pack", "info", "info/commit-graphs", "pack/multi-pack-index.d")
-
 _GRAIN = 0.1  # seconds: precision of process starts and file times
 # Commands that stay open, as in a pager, and lock no ref.
 _READERS = frozenset((b"blame", b"diff", b"fsmonitor--daemon", b"grep", b"log", b"show"))
-
 _REPOSITORY_WORDS = (b"GIT_DIR=", b"GIT_COMMON_DIR=", b"--git-dir=")
-
 # gitckpt's own ref writers: they run under the writer lock, which `locks` holds.
 _OWN_WRITER = frozenset((b"core.logAllRefUpdates=false", b"update-ref", b"--stdin"))
 

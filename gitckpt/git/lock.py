@@ -10,7 +10,6 @@ from _thread import get_ident
 from gitckpt.git.files import private_dirs
 
 _PAUSE = 0.002
-
 # Path → thread that holds the lock: flock on a second descriptor would report another owner.
 _threads: dict[str, int] = {}
 

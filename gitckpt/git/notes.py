@@ -14,19 +14,16 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from gitckpt.git.objects.encoding import Entries
-    from gitckpt.git.objects.port import Item, Objects
+    from gitckpt.git.objects.writer import Item, Objects
     from gitckpt.git.repository import Repository
 
     Edit = Callable[[str, list[str]], list[str]]
 
 # Limit of tree entries to read: trees that contain each other 256 times may exceed any disk.
 MAX_ENTRIES = 4_000_000
-
 MAX_NOTE_SIZE = 4 << 20  # bytes: a longer note is neither read nor changed
-
 # Notes above which git splits a tree by the next two oid digits; by whether it is the root.
 _SPLIT_ABOVE = {True: 256, False: 1024}
-
 _MESSAGE = b"Checkpoints of commits (derived)\n"
 
 

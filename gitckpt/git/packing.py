@@ -18,7 +18,6 @@ from gitckpt.git.repository import Repository
 
 PACK_FROM = 1000  # loose checkpoint refs, or objects
 _INCLUDE_SINCE = (2, 42)
-
 _PACK = (*DURABLE, "-c", "core.packedRefsTimeout=100", *NO_HOOKS, "pack-refs")
 
 

@@ -22,29 +22,21 @@ LOCAL_VARIABLES = (
     *("GIT_ALTERNATE_OBJECT_DIRECTORIES", "GIT_REFERENCE_BACKEND", "GIT_GRAFT_FILE"),
     *("GIT_SHALLOW_FILE", "GIT_NO_REPLACE_OBJECTS", "GIT_REPLACE_REF_BASE"),
 )
-
 _QUIET = {"LC_ALL": "C", "LANGUAGE": "C", "GIT_TERMINAL_PROMPT": "0"}
-
 # Variables under which git fetches nothing, whatever the configuration says. A remote may be a
 # command (`ext::`); git before 2.39.4 knows only GIT_ALLOW_PROTOCOL.
 OFFLINE = {"GIT_NO_LAZY_FETCH": "1", "GIT_ALLOW_PROTOCOL": ""}
-
 LOCAL_ONLY = {"GIT_ALLOW_PROTOCOL": "file"}
 MAY_FETCH = {"GIT_NO_LAZY_FETCH": "0"}  # over the protocols that the user allows
-
 # git 2.39.4 and later print this before the error when GIT_NO_LAZY_FETCH is set.
 _NO_LAZY_FETCH = "warning: lazy fetching disabled; some objects may not be available"
-
 _CHUNK = 65536
 _UNREADABLE = "keep a copy of the file, delete that line, then see what is missing: git ckpt verify"
 # Importing `signal` for their names would cost the hook 6 ms.
 _SIGKILL, _SIGPIPE, _SIGTERM = 9, 13, 15
-
 # git's complaints about missing or damaged objects.
 _DAMAGED = ("corrupt loose object", " (stored in ", "unable to read tree", "bad object", "bad tree")
-
 SEE_DAMAGE = "see which objects are missing or damaged: git ckpt verify --contents"
-
 # git's complaint about an object that a partial clone lacks, before the oid.
 _PROMISED = "could not fetch "
 

@@ -20,12 +20,9 @@ if TYPE_CHECKING:
     from gitckpt.git.repository import Repository
 
 LOCK_TIMEOUT_MS = 2000  # for a `.lock` file of another process
-
 # Seconds until git's input is closed: if its answer is lost, both sides would wait forever.
 PATIENCE = 30.0
-
 _PATIENCE = 20.0  # seconds; a million refs are listed in three
-
 # Directory of the refs that need the others: once its name is flushed, the checkpoint exists.
 _CHECKPOINTS = "refs/checkpoints"
 

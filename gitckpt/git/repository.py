@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 
 BRANCHES = "refs/heads/"
 OF_A_WORKTREE = ("refs/bisect/", "refs/worktree/", "refs/rewritten/")
-
 # Refs beside HEAD, in files or in a reftable.
 PSEUDO_REFS = (
     *("CHERRY_PICK_HEAD", "REVERT_HEAD", "REBASE_HEAD", "ORIG_HEAD", "AUTO_MERGE"),
@@ -179,12 +178,10 @@ _OPERATIONS = (
     *(("rebase-apply", "rebase"), ("rebase-merge", "rebase"), ("MERGE_HEAD", "merge")),
     *(("CHERRY_PICK_HEAD", "cherry-pick"), ("REVERT_HEAD", "revert")),
 )
-
 _LOCATION_VARIABLES = ("GIT_DIR", "GIT_WORK_TREE", "GIT_COMMON_DIR")
 _NOT_A_REPOSITORY = "not a git repository: "
 # git's complaints where a variable leads to no repository; others concern an existing one.
 _MISLEADING = ("not a git repository", "Invalid path", "not a valid path", "gitfile")
-
 _SEARCHED = "(or any"  # git searched the parent directories, too
 
 

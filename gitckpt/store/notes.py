@@ -21,7 +21,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
 
-    from gitckpt.git.objects.port import Item, Objects
+    from gitckpt.git.objects.writer import Item, Objects
     from gitckpt.git.refs import Refs
     from gitckpt.git.repository import Repository
 

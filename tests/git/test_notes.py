@@ -19,7 +19,7 @@ from gitckpt.git.repository import Repository, discover
 from tests.conftest import Checkout, examples
 
 if TYPE_CHECKING:
-    from gitckpt.git.objects.port import Objects
+    from gitckpt.git.objects.writer import Objects
 
 REF = "refs/notes/checkpoints"
 INSTANT = 1_800_000_000_000_000

@@ -17,7 +17,7 @@ from gitckpt.git.repository import Repository
 from tests.conftest import Checkout
 
 if TYPE_CHECKING:
-    from gitckpt.git.objects.port import Objects
+    from gitckpt.git.objects.writer import Objects
 
 ITEMS = [("blob", b""), ("blob", b"a blob\n"), ("tree", b""), ("blob", os.urandom(100_000))]
 

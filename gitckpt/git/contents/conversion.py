@@ -16,14 +16,14 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 from gitckpt.git.contents import attributes
 from gitckpt.git.contents.attributes import AttributeRules, Treatment
-from gitckpt.git.files import atomic
+from gitckpt.git.files import regular
 from gitckpt.git.objects import writer
 from gitckpt.git.objects.encoding import FILES, object_hash, object_id
 from gitckpt.model.values import dataclass, field
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from gitckpt.git.objects.port import Objects
+    from gitckpt.git.objects.writer import Objects
     from gitckpt.git.repository import Repository
     from gitckpt.git.worktree.index import PrivateIndex
 
@@ -72,7 +72,7 @@ def save(repository: Repository, key: str, verdicts: dict[bytes, bytes]) -> None
     records = b"".join(b"\0%s\t%s" % (about, path) for path, about in verdicts.items())
     data = _FORM + key.encode() + records
     with contextlib.suppress(OSError):
-        atomic.write_own(_path(repository), data, flushed=False)
+        regular.write_own(_path(repository), data, flushed=False)
 
 
 def forget(repository: Repository) -> None:

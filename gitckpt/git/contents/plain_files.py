@@ -20,7 +20,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
 
-    from gitckpt.git.objects.port import Item, Objects
+    from gitckpt.git.objects.writer import Item, Objects
     from gitckpt.git.repository import Repository
 
     Listed = dict[bytes, tuple[bytes, bytes]]

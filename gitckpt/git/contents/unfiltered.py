@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection, Mapping
 
 from gitckpt.git.command import nul_ended
 from gitckpt.git.contents.attributes import filter_names
-from gitckpt.git.files import atomic, private_dirs
+from gitckpt.git.files import private_dirs, regular
 from gitckpt.git.objects.encoding import object_id
 from gitckpt.git.process import GitError
 from gitckpt.git.repository import Repository
@@ -83,7 +83,7 @@ def note(repository: Repository, files: HeldBack) -> None:
     records = [[os.fsdecode(name), oid, driver] for name, (oid, driver) in sorted(files.items())]
     import json  # for the few repositories in which a filter fails
 
-    atomic.write_own(path, json.dumps(records).encode(), flushed=True)
+    regular.write_own(path, json.dumps(records).encode(), flushed=True)
 
 
 def forget(repository: Repository, paths: Collection[bytes]) -> None:

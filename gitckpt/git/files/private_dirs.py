@@ -15,15 +15,11 @@ if TYPE_CHECKING:
 
 PRIVATE = ".ckpt"  # at the top of the main worktree; it ignores itself
 RUNS = "ckpt-runs"  # the same in a bare repository
-
 MOUNTED = "something is mounted there"
-
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _TRIES = 10
-
 # Mode of directories under core.sharedRepository: group-writable, and inherited by new files.
 _GROUP = 0o2020
-
 _PRIVATE_NAMES = ("runs", RUNS)  # directories with copied inputs: private whatever the umask
 
 

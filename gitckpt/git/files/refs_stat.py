@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 # Reading refs without a process
 
 _MAX_LINE = 256
-
 _MAX_SCANNED = 8_000_000  # up to this many bytes, reading `packed-refs` is faster than asking git
 
 
@@ -109,7 +108,6 @@ def read_loose(repository: Repository, ref: str) -> str | None:
 _SETTLED = 2 * 10**9  # nanoseconds: FAT, the coarsest file system, counts in two seconds
 # Nanoseconds: where a time is finer than milliseconds, its clock ticks at least every 10 ms.
 _FINE, _FINELY_SETTLED = 10**6, 5 * 10**7
-
 _NONE = "none"
 
 

@@ -16,7 +16,6 @@ Leaf = tuple[bytes, bytes, str]  # path, mode as in a tree (`encoding`), and oid
 # Entries of a tree (git-ls-tree(1)); git prints canonical modes, whatever an old tree contains
 
 _LINE = re.compile(rb"0?([0-7]{5,6}) [a-z]+ ([0-9a-f]+)\t([^\0]+)\0")
-
 # Above this, filter here: git compares each path with each entry, and command lines are limited.
 _MAX_PATHSPECS = 100
 
@@ -64,12 +63,9 @@ _SHA1_ENTRY, _SHA256_ENTRY = (re.compile(_ENTRY % size) for size in (20, 32))
 _MAX_COMPARED = (
     200  # from this many differences on, a git process is cheaper than reading the trees here
 )
-
 _MAX_TREE_SIZE = 1 << 20  # bytes: git compares larger trees
-
 # Independent of settings: submodules count even where `status` ignores them.
 _RAW = ("--raw", "--no-renames", "--no-abbrev", "--ignore-submodules=none")
-
 _TREE = encoding.DIRECTORY.zfill(6)
 _BARRED = frozenset((b".", b"..", b".git"))
 _TYPES = frozenset((0o040000, 0o100000, 0o120000, 0o160000))

@@ -21,14 +21,12 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from io import RawIOBase
 
-    from gitckpt.git.objects.port import Items
+    from gitckpt.git.objects.writer import Items
 
 # Held during each call of libgit2: its objects must not be shared between threads.
 _LOCK = threading.RLock()
-
 _PORTION = 1 << 16
 _MAX_COMPLETE = 10_000  # limit of loose objects remembered as complete
-
 _NAMES = {
     int(kind): kind.name.lower()
     for kind in (ObjectType.BLOB, ObjectType.TREE, ObjectType.COMMIT, ObjectType.TAG)

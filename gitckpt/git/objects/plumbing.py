@@ -9,7 +9,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from gitckpt.git.objects.port import Items, Objects
+    from gitckpt.git.objects.writer import Items, Objects
     from gitckpt.git.repository import Repository
 
 

@@ -1,4 +1,8 @@
-"""Write loose objects and packs, and flush them. Imported by the hook."""
+"""The interface for objects, and the writer of loose objects and packs.
+
+`libgit2` (pygit2) is faster in a long-lived process, but takes 80 ms to import and cannot open all
+repositories. `plumbing` (the git executable) opens whatever git opens. Imported by the hook.
+"""
 
 from __future__ import annotations
 
@@ -12,10 +16,29 @@ from gitckpt.git.process import GitError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
+    from typing import Protocol
 
-    from gitckpt.git.objects.port import Item
     from gitckpt.git.repository import Repository
+    from gitckpt.model import budget
+
+    Item = tuple[str, bytes]  # kind and content
+    Items = Iterator[Item | None]
+
+    class Objects(Protocol):
+        def head(self) -> tuple[str, str | None]:
+            """Return commit ("" if unborn) and branch (None if detached) of HEAD."""
+
+        def read(self, oids: Sequence[str], max_size: int | None = budget.DOCUMENT.size) -> Items:
+            """Yield kind and content by oid; None if missing, OVERSIZED above the limit."""
+
+        def write(self, items: Sequence[Item], *, flushed: bool = True) -> list[str]:
+            """Write objects, referenced ones first; refs may name them once flushed."""
+
+        def flush(self, oids: Iterable[str] = (), paths: Iterable[str] = ()) -> None:
+            """Wait until unflushed objects, and other oids and paths, are on the disk."""
+
+        def close(self) -> None: ...
 
 # Loose objects
 
@@ -23,9 +46,7 @@ _TRIES = 10
 # Mode bits of `objects` in a shared repository (core.sharedRepository): git makes each directory
 # writable for the group, and new ones inherit it.
 _SHARED = 0o2022
-
 _LEVEL = 1  # git's own for loose objects
-
 # Up to this size, a small window and tables suffice (zlib's `windowBits` and `memLevel`): clearing
 # large ones takes twice as long as compressing a document. Readers may use a larger window.
 _SMALL, _WINDOW, _MEMORY = 8 << 10, 13, 6

@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 
 from gitckpt.git.catfile import CatFile
 from gitckpt.git.command import Git
-from gitckpt.git.files import atomic
+from gitckpt.git.files import regular
 from gitckpt.git.files.refs_stat import may_exist, read_loose
 from gitckpt.git.filesystem import names_in
 from gitckpt.git.objects.diff import leaf, leaves
@@ -257,7 +257,7 @@ def _link(kept: Repository, top: str) -> None:
     target = os.path.relpath(os.path.realpath(kept.git_dir), os.path.realpath(top))
     # A kill must leave nothing there: only an empty place is taken for a submodule.
     scratch = os.path.join(kept.git_dir, administration.AWAY)
-    atomic.write(os.path.join(top, ".git"), os.fsencode(f"gitdir: {target}\n"), scratch=scratch)
+    regular.write(os.path.join(top, ".git"), os.fsencode(f"gitdir: {target}\n"), scratch=scratch)
 
 
 def checked_out_at(repository: Repository, kept: Repository) -> bytes | None:

@@ -18,7 +18,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from gitckpt.git.objects.port import Objects
+    from gitckpt.git.objects.writer import Objects
     from gitckpt.git.repository import Repository
 
 
@@ -80,11 +80,11 @@ def holder_of(
     named = _tips(repository, _commits_named(repository, files), head)
     if not named:
         return None
-    from gitckpt.git.objects import alternates
+    from gitckpt.git.objects import encoding
 
     commits = repository.cat_file.contents(named)
-    dates = [alternates.committed_at(commit[2]) for commit in commits if commit is not None]
-    oid, items = alternates.make(named, max(dates, default=0), repository.object_format)
+    dates = [encoding.commit_date(commit[2]) for commit in commits if commit is not None]
+    oid, items = encoding.encode_merge(named, max(dates, default=0), repository.object_format)
     objects.write(items)
     return oid
 

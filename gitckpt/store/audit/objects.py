@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Collection, Iterator, Mapping
 
-from gitckpt.git import damage, graph
+from gitckpt.git import graph
 from gitckpt.git.contents import bounds
 from gitckpt.git.objects.encoding import DIRECTORY, MalformedTree, decode_tree
 from gitckpt.git.process import GitError
@@ -60,7 +60,7 @@ def audit_objects(
 
     `empty` has the paths of empty loose objects by oid. With `only`, no history is checked.
     """
-    lost = {*damaged, *damage.unreadable(store.repository, sorted(empty))}
+    lost = {*damaged, *graph.unreadable(store.repository, sorted(empty))}
     # By time: similar trees are adjacent.
     rows = evidence.by_time() if only is None else [evidence.rows[id_] for id_ in sorted(only)]
     roots = list(dict.fromkeys(oid for row in rows for oid in _find_roots(row, evidence)))

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from typing import Any
 
-    from gitckpt.git.objects.port import Objects
+    from gitckpt.git.objects.writer import Objects
     from gitckpt.git.refs import Refs
     from gitckpt.git.repository import Repository
 

@@ -23,7 +23,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import TypeAlias
 
-    from gitckpt.git.objects.port import Objects
+    from gitckpt.git.objects.writer import Objects
 
     Linked: TypeAlias = Callable[[str], Infos]  # the checkpoints of a commit
     Pick: TypeAlias = Callable[[Infos, Repository], Iterator[CheckpointInfo]]

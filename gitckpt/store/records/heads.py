@@ -19,7 +19,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from gitckpt.git.objects.port import Objects
+    from gitckpt.git.objects.writer import Objects
     from gitckpt.git.repository import Repository
     from gitckpt.model.checkpoint import Checkpoint
     from gitckpt.store.records.entry import CheckpointInfo

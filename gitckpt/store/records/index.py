@@ -37,7 +37,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, TypeAlias, TypeVar
 
-    from gitckpt.git.objects.port import Objects
+    from gitckpt.git.objects.writer import Objects
 
     _T = TypeVar("_T")
     ShowProgress: TypeAlias = Callable[[str], object]

@@ -24,7 +24,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import TypeAlias
 
-    from gitckpt.git.objects.port import Objects
+    from gitckpt.git.objects.writer import Objects
 
     Exists: TypeAlias = Callable[[str], bool]  # whether a run exists
 

@@ -25,7 +25,7 @@ from gitckpt.store.records.index import Index
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from gitckpt.git.objects.port import Objects
+    from gitckpt.git.objects.writer import Objects
 
     Names = Collection[str]  # of checkpoints or runs
     Oids = Mapping[str, str]  # by the id of a checkpoint

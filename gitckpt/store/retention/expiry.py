@@ -9,7 +9,7 @@ from collections.abc import Collection, Sequence
 from itertools import chain
 
 from gitckpt.git import graph
-from gitckpt.git.files import atomic, private_dirs
+from gitckpt.git.files import private_dirs, regular
 from gitckpt.git.notes import Notes
 from gitckpt.git.objects.diff import Expansion, differences
 from gitckpt.git.objects.encoding import empty_tree
@@ -56,7 +56,7 @@ def doubt(repository: Repository, now: int) -> str | None:
     with contextlib.suppress(OSError):  # on a full disk, the older file does as well
         path = os.path.join(repository.make_private_dir(), _FILE)
         line = " ".join(map(str, (since, now, *uptime))) + "\n"
-        atomic.write_own(path, line.encode("ascii"), flushed=False, opener=private_dirs.create)
+        regular.write_own(path, line.encode("ascii"), flushed=False, opener=private_dirs.create)
     if now - since >= _PROOF:
         return None
     return "the clock was set, or the repository was unused for a month: nothing expires for a day"

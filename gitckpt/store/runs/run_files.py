@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 
 from gitckpt.git import fsync
 from gitckpt.git.contents import bounds
-from gitckpt.git.files import atomic, mounts, private_dirs, regular
+from gitckpt.git.files import mounts, private_dirs, regular
 from gitckpt.git.filesystem import names_in
 from gitckpt.git.objects.diff import leaves
 from gitckpt.git.objects.encoding import DIRECTORY, EXECUTABLE, FILE, encode_tree, object_id
@@ -25,7 +25,7 @@ from gitckpt.store.snapshot.limits import Limits
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from gitckpt.git.objects.encoding import Entries
-    from gitckpt.git.objects.port import Objects
+    from gitckpt.git.objects.writer import Objects
 
     Inputs = Mapping[str, bytes]  # content by name
 
@@ -290,7 +290,7 @@ def _put(path: str, data: bytes, top: str, *, is_executable: bool = False) -> No
         private_dirs.make(directory)
         with private_dirs.hold_open(directory), private_dirs.hold_open(top):
             scratch = os.path.join(top, _SCRATCH)
-            atomic.write_own(path, data, flushed=True, opener=opened, scratch=scratch)
+            regular.write_own(path, data, flushed=True, opener=opened, scratch=scratch)
     except OSError as error:
         raise WorktreeError(f"cannot write {path}: {error.strerror}") from None
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from gitckpt.git import damage
+from gitckpt.git import graph
 from gitckpt.git.objects import diff
 from gitckpt.git.objects.encoding import DIRECTORY, Entries, MalformedTree, decode_tree
 from gitckpt.git.process import GitError
@@ -20,7 +20,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-    from gitckpt.git.objects.port import Objects
+    from gitckpt.git.objects.writer import Objects
     from gitckpt.model.checkpoint import Checkpoint
     from gitckpt.model.errors import CkptError
 
@@ -43,7 +43,7 @@ def is_whole(repository: Repository, checkpoint: Checkpoint, parts: Parts = _kno
     if checkpoint.tree is None:
         return True
     own = _own_objects(repository, checkpoint.tree, checkpoint.git_sha, parts)
-    return own is not None and not damage.unreadable(repository, list(own))
+    return own is not None and not graph.unreadable(repository, list(own))
 
 
 def _own_objects(repository: Repository, tree: str, commit: str, parts: Parts) -> set[str] | None:

@@ -11,7 +11,7 @@ import os
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 
-from gitckpt.git import damage, fsync
+from gitckpt.git import fsync, graph
 from gitckpt.git.contents import attributes, bounds, conversion, dir_modes, raw_files
 from gitckpt.git.files import regular
 from gitckpt.git.objects import encoding
@@ -33,7 +33,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from gitckpt.git.contents.plain_files import TreeWriter
     from gitckpt.git.contents.refusal import Refused
-    from gitckpt.git.objects.port import Objects
+    from gitckpt.git.objects.writer import Objects
     from gitckpt.git.repository import Repository
     from gitckpt.model.checkpoint import Checkpoint
 
@@ -482,7 +482,7 @@ def write_again(
         if source is not None:
             origin = f"was written again from {quoted(source)}"
             messages.append(f"the object {oid} was missing or damaged, and {origin}")
-        elif not paths and not is_committed and damage.move_aside(repository, oid):
+        elif not paths and not is_committed and graph.move_aside(repository, oid):
             messages.append(moved_aside(repository, oid))
         else:
             names = ", ".join(quoted(path) for path in sorted(set(paths))[:3])
@@ -502,7 +502,7 @@ def make_way(repository: Repository, objects: Objects, oid: str) -> bool:
     """Move a damaged object aside for a capture to write, unless HEAD has it."""
     head = manifest.base_tree(repository, "HEAD")
     is_committed = oid in _listed(objects, head, repository.object_format, set())
-    return not is_committed and damage.move_aside(repository, oid)
+    return not is_committed and graph.move_aside(repository, oid)
 
 
 def _damaged(
@@ -519,7 +519,7 @@ def _damaged(
     base = manifest.base_tree(repository, checkpoint.git_sha)
     committed = _listed(objects, base, repository.object_format, broken)
     suspects = sorted(broken.union(own.keys() - committed.keys()))
-    unreadable = damage.unreadable(repository, suspects)
+    unreadable = graph.unreadable(repository, suspects)
     return {oid: (own.get(oid, []), oid in committed) for oid in unreadable}
 
 
@@ -557,13 +557,13 @@ def _write_file(repository: Repository, objects: Objects, oid: str, path: bytes)
     except OSError:
         return False
     if object_id("blob", data, repository.object_format) == oid:
-        damage.move_aside(repository, oid)
+        graph.move_aside(repository, oid)
         objects.write([("blob", data)])  # also if a damaged pack has it: git would write nothing
         return True
     words = ("-c", "core.safecrlf=false", "hash-object", "--stdin", f"--path={os.fsdecode(path)}")
     if repository.git.run(*words, data=data, ok=(0, 1, 128)).out.decode("ascii").strip() != oid:
         return False
-    damage.move_aside(repository, oid)
+    graph.move_aside(repository, oid)
     repository.git.run(*words, "-w", data=data)
     fsync.flush(fsync.object_paths(repository.common_dir, [oid]))
     return True

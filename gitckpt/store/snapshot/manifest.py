@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from typing import Protocol
 
     from gitckpt.git.objects.diff import Leaf
-    from gitckpt.git.objects.port import Objects
+    from gitckpt.git.objects.writer import Objects
     from gitckpt.model.checkpoint import Checkpoint, Worktree
     from gitckpt.store.snapshot.limits import Limits
 

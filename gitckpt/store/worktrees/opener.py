@@ -28,7 +28,7 @@ from gitckpt.store.worktrees.plan import ADOPT, MAKE, ResumePlan
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from gitckpt.git.objects.port import Objects
+    from gitckpt.git.objects.writer import Objects
 
 _ALONE = (*NO_HOOKS, "-c", "worktree.useRelativePaths=false")
 

@@ -32,7 +32,7 @@ from gitckpt.store.worktrees.plan import Branch, PathState, Registration, Situat
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from gitckpt.git.objects.port import Objects
+    from gitckpt.git.objects.writer import Objects
 
 # What is left of a worktree whose directory is gone.
 
