@@ -15,16 +15,14 @@ if TYPE_CHECKING:
     from gitckpt.git.command import Git
     from gitckpt.git.process import Child
 
+    Texts = Sequence[str]
     ObjectContents = Iterator[tuple[str, str, bytes] | None]  # oid, kind and content
     ObjectAnswer = tuple[str, str, int, bytes]  # oid, kind, size and, if asked for, content
 
 _PIPE_SIZE = 4096  # bytes of requests; fits into any pipe, so that neither side blocks
 _MANY, _PORTION = 500, 5000
 # git dies with one of these where a tree on the way to the object is malformed.
-_MALFORMED = (
-    *("too-short tree", "malformed mode in tree entry"),
-    *("empty filename in tree entry", "truncated tree"),
-)
+_MALFORMED = ("too-short tree", "malformed mode in", "empty filename in tree", "truncated tree")
 # The same where such a tree is damaged, or a partial clone lacks the object.
 _UNREADABLE = (*_MALFORMED, " is corrupt", "from promisor remote")
 # git's complaint when it ends within a damaged object; a killed git prints none.
@@ -38,39 +36,35 @@ class CatFile:
 
     def info(self, name: str) -> tuple[str, str, int] | None:
         """Return oid, kind and size of an oid, ref or `<ref>:<path>`; None if missing."""
-        answer = next(self._ask("info", [name], complaints=_MALFORMED))
+        answer = next(self._ask("info", [name], _MALFORMED))
         return answer[:3] if answer else None
 
     def existing(self, oids: Sequence[str]) -> list[str]:
         """Return those oids, all full, whose objects exist, readable or not."""
-        answers = self._ask("info", oids, complaints=("from promisor remote",))
+        answers = self._ask("info", oids, ("from promisor remote",))
         return [answer[0] for answer in answers if answer]
 
     def contents(self, names: Sequence[str], max_size: int | None = None) -> ObjectContents:
         """Yield oid, kind and content by name; None if missing, OVERSIZED above the limit."""
         if len(names) < _MANY:
-            yield from self._read_one_by_one(names, max_size)
+            yield from self._read_each(names, max_size)
             return
         position = 0
         while position < len(names):
-            for entry in self._read_in_bulk(names, position, max_size):
+            for entry in self._read_bulk(names, position, max_size):
                 position += 1
                 yield entry
-            # git ended at a damaged object, or the next one is larger than `most`
-            names_left = names[position : position + _PORTION]
-            yield from self._read_one_by_one(names_left, max_size)
-            position += len(names_left)
+            # git ended at a damaged object, or the next one is larger than `max_size`
+            yield from self._read_each(names[position : position + _PORTION], max_size)
+            position += _PORTION
 
-    def _read_in_bulk(
-        self, names: Sequence[str], start: int, max_size: int | None
-    ) -> ObjectContents:
+    def _read_bulk(self, names: Sequence[str], start: int, max_size: int | None) -> ObjectContents:
         # A fifth of the time of asking one by one. Ends at the first object that git cannot give.
         child = self._git.start(*BOUNDED, "cat-file", "--batch", "--buffer")
         thread = _start_writer(child, names, start)
         try:
             for _ in range(start, len(names)):
-                line = child.read_line()
-                if not line:
+                if not (line := child.read_line()):
                     break
                 if (header := _parse_header(line)) is None:
                     yield None
@@ -78,8 +72,7 @@ class CatFile:
                 oid, kind, size = header
                 if max_size is not None and size > max_size:
                     break
-                data = child.read(size + 1)
-                if len(data) != size + 1:
+                if len(data := child.read(size + 1)) <= size:
                     break
                 yield oid, kind, data[:-1]
         finally:
@@ -88,17 +81,12 @@ class CatFile:
             thread.join()
             child.close()
 
-    def _read_one_by_one(self, names: Sequence[str], max_size: int | None) -> ObjectContents:
-        for answer in self._ask("contents", names, max_size, complaints=_UNREADABLE):
+    def _read_each(self, names: Sequence[str], max_size: int | None) -> ObjectContents:
+        for answer in self._ask("contents", names, _UNREADABLE, max_size):
             yield (answer[0], answer[1], answer[3]) if answer else None
 
     def _ask(
-        self,
-        command: str,
-        names: Sequence[str],
-        max_size: int | None = None,
-        *,
-        complaints: Sequence[str],
+        self, command: str, names: Texts, complaints: Texts, max_size: int | None = None
     ) -> Iterator[ObjectAnswer | None]:
         requests = [f"{command} {name}\n".encode("utf-8", "surrogateescape") for name in names]
         position = 0
@@ -112,24 +100,21 @@ class CatFile:
                 except BrokenPipeError:
                     _raise_unless(child)
                 while pending:
-                    line = child.read_line()
                     position += 1
-                    if not line:
+                    if not (line := child.read_line()):
                         _raise_unless(child, expected=complaints)
                         yield None
                         break
                     answer = None
                     if header := _parse_header(line):
                         oid, kind, size = header
-                        if (
-                            max_size is not None and size > max_size
-                        ):  # end git instead of reading it
+                        # End git instead of reading an object that is too large.
+                        if max_size is not None and size > max_size:
                             yield oid, OVERSIZED, size, b""
                             break
                         length = size + 1 if command == "contents" else 0
-                        data = child.read(length)
                         # git ended at a damaged object; a new one gets the rest.
-                        if len(data) != length:
+                        if len(data := child.read(length)) != length:
                             _raise_unless(child, expected=_COMPLAINTS)
                             yield None
                             break
@@ -177,10 +162,9 @@ def _next_batch(requests: list[bytes], start: int) -> list[bytes]:
 
 
 def _parse_header(line: bytes) -> tuple[str, str, int] | None:
-    parts = line.split(b" ")
-    if len(parts) == 3 and parts[2].isdigit():
-        return parts[0].decode("ascii"), parts[1].decode("ascii"), int(parts[2])
-    return None
+    oid, *parts = line.split(b" ")
+    is_header = len(parts) == 2 and parts[1].isdigit()
+    return (oid.decode("ascii"), parts[0].decode("ascii"), int(parts[1])) if is_header else None
 
 
 def _raise_unless(child: Child, *, expected: Sequence[str] = ()) -> None:

@@ -13,6 +13,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
+    Args = Sequence[str]
     Codes = Sequence[int]
     Env = Mapping[str, str] | None
     Input = bytes | Iterable[bytes]
@@ -97,7 +98,7 @@ class Git:
         ok: Codes = (0,),
         deadline: float | None = None,
     ) -> Completed:
-        """Run a git command and pass its output to `take`, some lines at a time."""
+        """Run a git command and pass its output to `handle`, some lines at a time."""
         remainder = b""
 
         def split_chunk(chunk: bytes) -> None:
@@ -107,22 +108,20 @@ class Git:
 
         # Otherwise git writes line by line, a million times for a million commits.
         child = self._child(args, {"GIT_FLUSH": "0"}, own_group=deadline is not None)
-        return self.finish(
-            child, args, data=data, ok=ok, deadline=deadline, handle_chunk=split_chunk
-        )
+        return self.finish(child, args, data=data, ok=ok, deadline=deadline, handle=split_chunk)
 
     @staticmethod
     def finish(
         child: Child,
-        args: Sequence[str],
+        args: Args,
         *,
         data: Input = b"",
         ok: Codes = (0,),
         deadline: float | None = None,
-        handle_chunk: Callable[[bytes], object] | None = None,
+        handle: Callable[[bytes], object] | None = None,
     ) -> Completed:
         try:
-            result = child.communicate(data, deadline, handle_chunk)
+            result = child.communicate(data, deadline, handle)
         except BaseException:
             child.stop()  # after an interrupt, git would block on its output
             raise
@@ -136,14 +135,11 @@ class Git:
     def start(self, *args: str, env: Env = None) -> Child:
         return self._child(args, env, own_group=True)
 
-    def _child(
-        self, args: Sequence[str], env: Env, *, own_group: bool, locks: bool = False
-    ) -> Child:
+    def _child(self, args: Args, env: Env, *, own_group: bool, locks: bool = False) -> Child:
         may_fetch = env is not None and env.items() >= process.MAY_FETCH.items()
         variables = environment(env if may_fetch else {**process.OFFLINE, **(env or {})})
-        for name in _USER_VARIABLES:
-            if env is None or name not in env:
-                variables.pop(name, None)
+        for name in set(_USER_VARIABLES).difference(env or ()):
+            variables.pop(name, None)
         # With git-replace(1), a restored file could have another content than the saved one.
         variables["GIT_NO_REPLACE_OBJECTS"] = "1"
         if not locks:

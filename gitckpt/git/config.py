@@ -13,11 +13,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from gitckpt.git.repository import ConfigEntries, Repository
 
-_FILE_SETTINGS = (
-    "include.path",
-    "core.excludesfile",
-    "core.attributesfile",
-)  # settings that name a file
+# Settings that name a file.
+_FILE_SETTINGS = ("include.path", "core.excludesfile", "core.attributesfile")
 _OWN_PREFIX = "ckpt."
 # Variables that decide which files git reads, or that add settings.
 _VARIABLES = ("HOME", "XDG_CONFIG_HOME", "GIT_CONFIG")
@@ -56,8 +53,7 @@ def _find_tracked(repository: Repository, entries: ConfigEntries) -> dict[str, l
     for place, name, _ in entries:
         if place and name.startswith(_OWN_PREFIX) and place not in trusted:
             names_by_file.setdefault(place, []).append(name)
-    places = [place for place in names_by_file if _is_tracked(repository, place)]
-    return {place: names_by_file[place] for place in places}
+    return {file: names_by_file[file] for file in names_by_file if _is_tracked(repository, file)}
 
 
 def _is_tracked(repository: Repository, place: str) -> bool:
@@ -170,6 +166,5 @@ def write(repository: Repository, name: str, value: str, *, add: bool = False) -
 
 
 def unset(repository: Repository, name: str, value: str | None = None) -> None:
-    options = ("--fixed-value",) if value is not None else ()
-    values = (value,) if value is not None else ()
+    options, values = ((), ()) if value is None else (("--fixed-value",), (value,))
     repository.git.run("config", "--local", *options, "--unset-all", name, *values, ok=(0, 5))

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 
 # A file system commits its journal once for all threads: 30 files take 8 ms instead of 30.
 _THREADS = 8
-_MISSING = (ENOENT, ENOTDIR)
-_UNABLE = (EINVAL, ENOTSUP, EBADF, ENOSYS)  # from file systems that cannot flush a directory
+# Missing files, and file systems that cannot flush a directory.
+_IGNORED = (ENOENT, ENOTDIR, EINVAL, ENOTSUP, EBADF, ENOSYS)
 
 
 def flush(paths: Iterable[str]) -> None:
@@ -31,8 +31,11 @@ def flush(paths: Iterable[str]) -> None:
     finally:
         for lock in locks:
             lock.acquire()
-    for path in last_paths:
-        _empty_cache(path, failures)
+    # On macOS, fsync(2) only hands the data to the disk; F_FULLFSYNC empties the disk's cache.
+    if sys.platform == "darwin" and last_paths:
+        import fcntl
+
+        _apply(lambda fd: fcntl.fcntl(fd, fcntl.F_FULLFSYNC), last_paths[0], failures)
     if failures:
         message = f"cannot flush {failures[0].filename} to the disk: {failures[0].strerror}"
         raise CkptError(message, hint="look at the disk: dmesg")
@@ -84,15 +87,6 @@ def _apply(flush_fd: Callable[[int], object], path: str, failures: list[OSError]
         finally:
             os.close(fd)
     except OSError as error:
-        if error.errno not in (*_MISSING, *_UNABLE):
+        if error.errno not in _IGNORED:
             # The error of `fsync` names no file.
             failures.append(OSError(error.errno, error.strerror, path))
-
-
-def _empty_cache(path: str, failures: list[OSError]) -> None:
-    # On macOS, fsync(2) only hands the data to the disk; F_FULLFSYNC empties the disk's cache.
-    if sys.platform != "darwin":
-        return
-    import fcntl
-
-    _apply(lambda fd: fcntl.fcntl(fd, fcntl.F_FULLFSYNC), path, failures)

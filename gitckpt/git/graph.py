@@ -50,7 +50,7 @@ def fetch_variables(repository: Repository) -> Mapping[str, str]:
 def missing(
     repository: Repository, tree: str, base: str | None, *, blobs: bool = True
 ) -> list[str]:
-    """Return the missing objects below a tree but not below `known`; fetch none."""
+    """Return the missing objects below a tree but not below `base`; fetch none."""
     command = ["rev-list", "--objects", "--no-object-names", "--missing=print"]
     command += [] if blobs else ["--filter=blob:none"]
     result = repository.git.run(*command, tree, *(["--not", base] if base else []), ok=(0, 128))
@@ -119,8 +119,8 @@ def outside(git: Git, commits: Iterable[str], tips: Iterable[str]) -> set[str]:
     """Return the existing commits that no tip reaches; a tip reaches itself."""
     if next(iter(commits), None) is None:
         return set()
-    unreached_commits = _walk(git, chain(commits, (f"^{tip}" for tip in tips)))
-    return unreached_commits.intersection(commits) if unreached_commits else unreached_commits
+    oids = _walk(git, chain(commits, (f"^{tip}" for tip in tips)))
+    return oids.intersection(commits) if oids else oids
 
 
 def unreached(git: Git, commits: Iterable[str], tips: Collection[str]) -> set[str]:
@@ -179,12 +179,12 @@ def lacking(
     """Return what is missing or damaged beneath `roots`, except in blobs."""
     if next(iter(roots), None) is None:
         return Lacking()
-    promised = promisor(repository) is not None
     # Without the commit-graph: git trusts it for commits that are missing.
     words = [*LEAN, "-c", "core.commitGraph=false", "rev-list", "--objects", "--stdin"]
     words += ["--no-object-names"] if damaged else ["--quiet"]
     words += [] if with_history else ["--no-walk=unsorted"]
-    words.append("--exclude-promisor-objects" if promised else "--missing=print")
+    is_partial = promisor(repository) is not None
+    words.append("--exclude-promisor-objects" if is_partial else "--missing=print")
     lost = {oid.encode("ascii") for oid in damaged}
     flagged: list[bytes] = []
 
@@ -195,13 +195,10 @@ def lacking(
     result = repository.git.stream_lines(*words, handle=flag, data=encode_lines(roots), ok=(0, 128))
     if not result.code and not flagged:
         return Lacking()
-    walk = _Walk(
-        repository, objects, roots, damaged, is_promised=promised, with_history=with_history
-    )
-    complaint = (
-        result.complaint.strip().rpartition("\n")[2].removeprefix("fatal: ") if result.code else ""
-    )
-    return Lacking(walk.samples_by_root(), "" if walk.missing else complaint)
+    walk = _Walk(repository, objects, roots, damaged, with_history=with_history)
+    complaint = "" if walk.missing or not result.code else result.complaint
+    last_line = complaint.strip().rpartition("\n")[2].removeprefix("fatal: ")
+    return Lacking(walk.samples_by_root(), last_line)
 
 
 class _Walk:
@@ -212,13 +209,12 @@ class _Walk:
         roots: Iterable[str],
         damaged: Collection[str],
         *,
-        is_promised: bool,
         with_history: bool,
     ) -> None:
         self._objects = objects
         self._format = repository.object_format
         self._roots = dict.fromkeys(roots)
-        self._promised = _promised(repository, objects) if is_promised else frozenset()
+        self._promised = _promised(repository, objects)
         self._present = set(present(repository)).difference(damaged)
         # Commits whose parents a shallow clone lacks.
         shallow = read_or_empty(os.path.join(repository.common_dir, "shallow"))
@@ -229,9 +225,8 @@ class _Walk:
         level = list(self._roots)
         visited = set(level)
         while level:
-            level = list(
-                dict.fromkeys(child for child in self._children(level) if child not in visited)
-            )
+            children = dict.fromkeys(self._children(level))
+            level = [child for child in children if child not in visited]
             visited.update(level)
 
     def samples_by_root(self) -> dict[str, list[str]]:
@@ -295,7 +290,9 @@ def present(repository: Repository) -> list[str]:
 
 
 def _promised(repository: Repository, objects: Objects) -> set[str]:
-    # The remote promises all that it sent, and all that this refers to.
+    # The remote of a partial clone promises all that it sent, and all that this refers to.
+    if promisor(repository) is None:
+        return set()
     place = os.path.join(repository.common_dir, "objects", "pack")
     oids: list[str] = []
     for name in sorted(os.listdir(place)):
