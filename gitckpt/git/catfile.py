@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from gitckpt.git.command import Git
     from gitckpt.git.process import Child
 
-    Texts = Sequence[str]
     ObjectContents = Iterator[tuple[str, str, bytes] | None]  # oid, kind and content
     ObjectAnswer = tuple[str, str, int, bytes]  # oid, kind, size and, if asked for, content
 
@@ -86,7 +85,11 @@ class CatFile:
             yield (answer[0], answer[1], answer[3]) if answer else None
 
     def _ask(
-        self, command: str, names: Texts, complaints: Texts, max_size: int | None = None
+        self,
+        command: str,
+        names: Sequence[str],
+        complaints: Sequence[str],
+        max_size: int | None = None,
     ) -> Iterator[ObjectAnswer | None]:
         requests = [f"{command} {name}\n".encode("utf-8", "surrogateescape") for name in names]
         position = 0
