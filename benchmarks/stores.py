@@ -283,7 +283,7 @@ def _write_notes(path: str, checkpoints: list[Checkpoint]) -> str:
         each.git_sha: [note.link_line(each.id, each.label, each.timestamp)] for each in checkpoints
     }
     repository = discover(path)
-    commit, items = Notes(repository, open_objects(repository), ref_names.NOTES).edited(
+    commit, items = Notes(repository, open_objects(repository), ref_names.NOTES).edit(
         "", list(lines), lambda sha, _: lines[sha], 0
     )
     writer.write_pack(repository, items)

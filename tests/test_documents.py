@@ -79,7 +79,7 @@ def test_the_table_of_settings_names_all_that_are_tried_and_all_that_are_overrul
     named = {name for cell in cells for name in re.findall(r"`([^`]+)`", cell)}
     overruled = [
         word
-        for word in (*command._OURS, *command.NO_HOOKS)
+        for word in (*command._FIXED, *command.NO_HOOKS)
         if "=" in word and word != "core.warnAmbiguousRefs=false"
     ]
     tried = {

@@ -400,7 +400,7 @@ def test_the_checker_notices(path: str, source: str, said: str) -> None:
         ),
         (
             "gitckpt/git/worktree/x.py",
-            "from gitckpt.git.objects import port\nfrom gitckpt.git.objects.encoding import object_id",
+            "from gitckpt.git.objects import writer\nfrom gitckpt.git.objects.encoding import object_id",
         ),
         (
             "gitckpt/durable/phases/x.py",

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from gitckpt.formats.importer import trigger
 from gitckpt.formats.systems import content, detection, forge, quasar, rlm_act, superpowers
 from gitckpt.git import fsync
-from gitckpt.git.files import atomic, private_dirs, regular
+from gitckpt.git.files import private_dirs, regular
 from gitckpt.git.objects.encoding import object_id
 from gitckpt.git.worktree import administration
 from gitckpt.model.arguments import require, require_path, require_text, shell_word
@@ -117,7 +117,7 @@ class Exporter:
             if _is_in_worktree(store, place):
                 administration.write_file(store.repository, place, exported.data)
             else:
-                atomic.write(place, exported.data)
+                regular.write(place, exported.data)
         except OSError as error:
             hint = "choose another place: -o PATH"
             raise WorktreeError(f"cannot write {path}: {error.strerror}", hint=hint) from None
@@ -256,7 +256,7 @@ def _require_copy(store: Checkpoints, place: str, exported: ExportResult) -> Non
     oid = object_id("blob", data, store.repository.object_format)
     if data == exported.data or _read_exports(store).get(_digest(place)) == oid:
         return
-    if oid not in (original for _, original in store.refs.each(ref_names.ORIGINALS)):
+    if oid not in (original for _, original in store.refs.iterate(ref_names.ORIGINALS)):
         problem = f"{place} exists, and is neither an import nor the last export to it"
         hint = "to replace it: --force; or choose another place: -o PATH"
         raise UsageError(problem, hint=hint)
@@ -286,7 +286,7 @@ def _record_export(store: Checkpoints, place: str, data: bytes) -> None:
         lines = [f"{key} {oid}\n" for key, oid in exports.items()][-_MAX_EXPORTS:]
         try:
             data = "".join(lines).encode("ascii")
-            atomic.write_own(path, data, flushed=True, opener=private_dirs.create)
+            regular.write_own(path, data, flushed=True, opener=private_dirs.create)
         except OSError as error:
             hint = f"{place} is written; to replace it later: --force"
             raise WorktreeError(f"cannot write {path}: {error.strerror}", hint=hint) from None

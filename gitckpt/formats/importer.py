@@ -49,7 +49,7 @@ class KnownImports:
     def __init__(self, store: Checkpoints) -> None:
         self._store = store
         self._by_original: defaultdict[str, list[str]] = defaultdict(list)
-        for ref, oid in store.refs.each(ref_names.ORIGINALS):
+        for ref, oid in store.refs.iterate(ref_names.ORIGINALS):
             self.add(oid, ref.removeprefix(ref_names.ORIGINALS))
 
     # `original` is the oid of the file's bytes.

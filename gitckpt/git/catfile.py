@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from gitckpt.git.command import BOUNDED, Standby
 from gitckpt.git.objects.encoding import OVERSIZED
-from gitckpt.git.process import SEE_DAMAGE, cure_of_promised
+from gitckpt.git.process import SEE_DAMAGE, find_fetch_hint
 from gitckpt.model.errors import CkptError
 
 TYPE_CHECKING = False
@@ -18,21 +18,14 @@ if TYPE_CHECKING:
     ObjectContents = Iterator[tuple[str, str, bytes] | None]  # oid, kind and content
     ObjectAnswer = tuple[str, str, int, bytes]  # oid, kind, size and, if asked for, content
 
-_AT_ONCE = 4096  # bytes of requests; fits into any pipe, so that neither side blocks
-
+_PIPE_SIZE = 4096  # bytes of requests; fits into any pipe, so that neither side blocks
 _MANY, _PORTION = 500, 5000
-
 # git dies with one of these where a tree on the way to the object is malformed.
-_MALFORMED = (
-    *("too-short tree", "malformed mode in tree entry"),
-    *("empty filename in tree entry", "truncated tree"),
-)
-
+_MALFORMED = ("too-short tree", "malformed mode in", "empty filename in tree", "truncated tree")
 # The same where such a tree is damaged, or a partial clone lacks the object.
 _UNREADABLE = (*_MALFORMED, " is corrupt", "from promisor remote")
-
 # git's complaint when it ends within a damaged object; a killed git prints none.
-_DAMAGED = ("fatal: ", "error: ")
+_COMPLAINTS = ("fatal: ", "error: ")
 
 
 class CatFile:
@@ -41,106 +34,100 @@ class CatFile:
         self._standby = Standby(lambda: git.start("cat-file", "--batch-command"))
 
     def info(self, name: str) -> tuple[str, str, int] | None:
-        """Return oid, kind and size of an object; None if missing or ambiguous.
-
-        `name` is an oid, a full ref name or `<ref>:<path>`, without line breaks.
-        """
-        answer = next(self._answers("info", [name], unless=_MALFORMED))
+        """Return oid, kind and size of an oid, ref or `<ref>:<path>`; None if missing."""
+        answer = next(self._ask("info", [name], _MALFORMED))
         return answer[:3] if answer else None
 
-    def known(self, oids: Sequence[str]) -> list[str]:
+    def existing(self, oids: Sequence[str]) -> list[str]:
         """Return those oids, all full, whose objects exist, readable or not."""
-        answers = self._answers("info", oids, unless=("from promisor remote",))
+        answers = self._ask("info", oids, ("from promisor remote",))
         return [answer[0] for answer in answers if answer]
 
-    def contents(self, names: Sequence[str], most: int | None = None) -> ObjectContents:
-        """Yield oid, kind and content for each name; None if missing or damaged.
-
-        Above `most` bytes, the kind is `encoding.OVERSIZED` and the content empty.
-        """
+    def contents(self, names: Sequence[str], max_size: int | None = None) -> ObjectContents:
+        """Yield oid, kind and content by name; None if missing, OVERSIZED above the limit."""
         if len(names) < _MANY:
-            yield from self._one_by_one(names, most)
+            yield from self._read_each(names, max_size)
             return
-        done = 0
-        while done < len(names):
-            for entry in self._in_bulk(names, done, most):
-                done += 1
+        position = 0
+        while position < len(names):
+            for entry in self._read_bulk(names, position, max_size):
+                position += 1
                 yield entry
-            # git ended at a damaged object, or the next one is larger than `most`
-            portion = names[done : done + _PORTION]
-            yield from self._one_by_one(portion, most)
-            done += len(portion)
+            # git ended at a damaged object, or the next one is larger than `max_size`
+            yield from self._read_each(names[position : position + _PORTION], max_size)
+            position += _PORTION
 
-    def _in_bulk(self, names: Sequence[str], start: int, most: int | None) -> ObjectContents:
+    def _read_bulk(self, names: Sequence[str], start: int, max_size: int | None) -> ObjectContents:
         # A fifth of the time of asking one by one. Ends at the first object that git cannot give.
         child = self._git.start(*BOUNDED, "cat-file", "--batch", "--buffer")
         thread = _start_writer(child, names, start)
         try:
             for _ in range(start, len(names)):
-                line = child.read_line()
-                if not line:
+                if not (line := child.read_line()):
                     break
-                if (header := _header(line)) is None:
+                if (header := _parse_header(line)) is None:
                     yield None
                     continue
                 oid, kind, size = header
-                if most is not None and size > most:
+                if max_size is not None and size > max_size:
                     break
-                data = child.read(size + 1)
-                if len(data) != size + 1:
+                if len(data := child.read(size + 1)) <= size:
                     break
                 yield oid, kind, data[:-1]
         finally:
             # If a wrapper script started git, git outlives it and blocks until its output is read.
-            child.hang_up()
+            child.close_output()
             thread.join()
             child.close()
 
-    def _one_by_one(self, names: Sequence[str], most: int | None) -> ObjectContents:
-        for answer in self._answers("contents", names, most, unless=_UNREADABLE):
+    def _read_each(self, names: Sequence[str], max_size: int | None) -> ObjectContents:
+        for answer in self._ask("contents", names, _UNREADABLE, max_size):
             yield (answer[0], answer[1], answer[3]) if answer else None
 
-    def _answers(
-        self, command: str, names: Sequence[str], most: int | None = None, *, unless: Sequence[str]
+    def _ask(
+        self,
+        command: str,
+        names: Sequence[str],
+        complaints: Sequence[str],
+        max_size: int | None = None,
     ) -> Iterator[ObjectAnswer | None]:
         requests = [f"{command} {name}\n".encode("utf-8", "surrogateescape") for name in names]
-        done = 0
-        while done < len(requests):
-            batch = _batch(requests, done)
-            waiting = len(batch)
+        position = 0
+        while position < len(requests):
+            batch = _next_batch(requests, position)
+            pending = len(batch)
             child = self._standby.take()
             try:
                 try:
                     child.write(b"".join(batch))
                 except BrokenPipeError:
-                    _ended(child)
-                while waiting:
-                    line = child.read_line()
-                    done += 1
-                    if not line:
-                        _ended(child, unless=unless)
+                    _raise_unless(child)
+                while pending:
+                    position += 1
+                    if not (line := child.read_line()):
+                        _raise_unless(child, expected=complaints)
                         yield None
                         break
                     answer = None
-                    if header := _header(line):
+                    if header := _parse_header(line):
                         oid, kind, size = header
-                        if most is not None and size > most:  # end git instead of reading it
+                        # End git instead of reading an object that is too large.
+                        if max_size is not None and size > max_size:
                             yield oid, OVERSIZED, size, b""
                             break
                         length = size + 1 if command == "contents" else 0
-                        data = child.read(length)
                         # git ended at a damaged object; a new one gets the rest.
-                        if len(data) != length:
-                            _ended(child, unless=_DAMAGED)
+                        if len(data := child.read(length)) != length:
+                            _raise_unless(child, expected=_COMPLAINTS)
                             yield None
                             break
                         answer = oid, kind, size, data[:-1]
-                    waiting -= 1
-                    if not waiting:
+                    pending -= 1
+                    if not pending:
                         self._standby.give_back(child)
                     yield answer
             finally:
-                if waiting:
+                if pending:
                     child.stop()
 
     def warm_up(self) -> None:
@@ -154,41 +141,40 @@ def _start_writer(child: Child, names: Sequence[str], start: int) -> Thread:
     # Write in a thread while the caller reads: otherwise both sides block on full pipes.
     from threading import Thread  # not for the hook, which never reads so much
 
-    def tell() -> None:
+    def write_names() -> None:
         try:
-            for at in range(start, len(names), _MANY):
-                text = "".join(f"{name}\n" for name in names[at : at + _MANY])
+            for offset in range(start, len(names), _MANY):
+                text = "".join(f"{name}\n" for name in names[offset : offset + _MANY])
                 child.write(text.encode("utf-8", "surrogateescape"))
         except BrokenPipeError:
             pass  # git ended early; the answers show where
         child.feed(b"")
 
-    thread = Thread(target=tell)
+    thread = Thread(target=write_names)
     thread.start()
     return thread
 
 
-def _batch(requests: list[bytes], start: int) -> list[bytes]:
+def _next_batch(requests: list[bytes], start: int) -> list[bytes]:
     size = len(requests[start])
     end = start + 1
-    while end < len(requests) and size + len(requests[end]) <= _AT_ONCE:
+    while end < len(requests) and size + len(requests[end]) <= _PIPE_SIZE:
         size += len(requests[end])
         end += 1
     return requests[start:end]
 
 
-def _header(line: bytes) -> tuple[str, str, int] | None:
-    parts = line.split(b" ")
-    if len(parts) == 3 and parts[2].isdigit():
-        return parts[0].decode("ascii"), parts[1].decode("ascii"), int(parts[2])
-    return None
+def _parse_header(line: bytes) -> tuple[str, str, int] | None:
+    oid, *parts = line.split(b" ")
+    is_header = len(parts) == 2 and parts[1].isdigit()
+    return (oid.decode("ascii"), parts[0].decode("ascii"), int(parts[1])) if is_header else None
 
 
-def _ended(child: Child, *, unless: Sequence[str] = ()) -> None:
+def _raise_unless(child: Child, *, expected: Sequence[str] = ()) -> None:
     # Raises CkptError unless git's complaint contains one of the texts.
     complaint = child.communicate().complaint
-    if not any(text in complaint for text in unless):
+    if not any(text in complaint for text in expected):
         lines = complaint.strip().splitlines()
-        why = f": {lines[-1].removeprefix('fatal: ')}" if lines else ""
-        hint = cure_of_promised(complaint) or SEE_DAMAGE
-        raise CkptError(f"git cat-file ended unexpectedly{why}", hint=hint) from None
+        reason = f": {lines[-1].removeprefix('fatal: ')}" if lines else ""
+        hint = find_fetch_hint(complaint) or SEE_DAMAGE
+        raise CkptError(f"git cat-file ended unexpectedly{reason}", hint=hint) from None

@@ -13,6 +13,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
+    Args = Sequence[str]
     Codes = Sequence[int]
     Env = Mapping[str, str] | None
     Input = bytes | Iterable[bytes]
@@ -21,41 +22,34 @@ _MINIMUM = (2, 39)
 
 
 def setting_options(*settings: str) -> tuple[str, ...]:
-    """Return options for `git` that apply settings such as `core.bare=false`."""
-    return tuple(word for setting in settings for word in ("-c", setting))
+    return tuple(argument for setting in settings for argument in ("-c", setting))
 
 
 # For commands that write: by default git flushes neither loose objects nor refs.
 _FSYNC = "core.fsync=committed,loose-object,index,reference"
 DURABLE = setting_options(_FSYNC, "core.fsyncMethod=fsync")
-
 # For commands that walk a whole repository: a tenth of the memory, no more time. By default, git
 # maps all of each pack.
 _SMALL_WINDOW = ("core.packedGitWindowSize=1m", "core.packedGitLimit=32m")
 LEAN = setting_options(*_SMALL_WINDOW, "core.deltaBaseCacheLimit=16m")
-
 # For commands that read many objects: packs may be larger than memory, so map less of them.
 BOUNDED = setting_options("core.packedGitWindowSize=8m", "core.packedGitLimit=64m")
-
 # For commands that read contents of any size: git then holds no large file in memory.
 STREAMED = ("-c", "core.bigFileThreshold=32m", *BOUNDED)
-
 # Options of every call, so that settings cannot change what these do.
 # `tests/store/config/test_user_settings.py` covers the other settings.
-_OURS = setting_options(
+_FIXED = setting_options(
     "core.fsmonitor=false",  # else git starts the user's program, which may stay
     "core.warnAmbiguousRefs=false",  # else git looks six times for a ref named like an oid
     "submodule.recurse=false",  # else `read-tree -u` overwrites uncommitted work in submodules
     "core.ignoreStat=false",  # else git assumes that written files stay unchanged
 )
-
 # For commands that change files or an index: these are no events for the user's hooks.
 # Hooks in the configuration (git 2.54 and later) are disabled by event.
 _CONFIGURED_HOOKS = ("hook.post-index-change.enabled=false", "hook.post-checkout.enabled=false")
 NO_HOOKS = setting_options("core.hooksPath=/dev/null", *_CONFIGURED_HOOKS)
-
 # Variables for the user's own commands: pathspec matching, dates, source of attributes.
-_THEIRS = (
+_USER_VARIABLES = (
     *("GIT_LITERAL_PATHSPECS", "GIT_GLOB_PATHSPECS", "GIT_NOGLOB_PATHSPECS", "GIT_ICASE_PATHSPECS"),
     *("GIT_COMMITTER_DATE", "GIT_AUTHOR_DATE", "GIT_ATTR_SOURCE"),
 )
@@ -73,7 +67,13 @@ class Git:
     """git bound to one repository, whatever the caller's environment says."""
 
     def __init__(self, git_dir: str, worktree: str | None) -> None:
-        self._prefix = [git_executable(), *_OURS, f"--git-dir={git_dir}", "-C", worktree or git_dir]
+        self._prefix = [
+            git_executable(),
+            *_FIXED,
+            f"--git-dir={git_dir}",
+            "-C",
+            worktree or git_dir,
+        ]
         if worktree is not None:
             self._prefix.append(f"--work-tree={worktree}")
 
@@ -86,55 +86,48 @@ class Git:
         locks: bool = False,
         deadline: float | None = None,
     ) -> Completed:
-        """Run one git command and wait for it.
-
-        `locks`: git may take optional locks, that is, refresh the index on disk. `deadline`: on the
-        clock of `time.monotonic`.
-        """
+        """Run one git command; `deadline` is on the clock of `time.monotonic`."""
         child = self._child(args, env, locks=locks, own_group=deadline is not None)
         return self.finish(child, args, data=data, ok=ok, deadline=deadline)
 
-    def each_line(
+    def stream_lines(
         self,
         *args: str,
-        take: Callable[[list[bytes]], object],
+        handle: Callable[[list[bytes]], object],
         data: Input = b"",
         ok: Codes = (0,),
         deadline: float | None = None,
     ) -> Completed:
-        """Run one git command whose output may be larger than memory.
+        """Run a git command and pass its output to `handle`, some lines at a time."""
+        remainder = b""
 
-        `take` receives some lines at a time, without newlines. Parts of `data` must not be empty.
-        """
-        rest = b""
-
-        def into(chunk: bytes) -> None:
-            nonlocal rest
-            *lines, rest = (rest + chunk).split(b"\n")
-            take(lines)
+        def split_chunk(chunk: bytes) -> None:
+            nonlocal remainder
+            *lines, remainder = (remainder + chunk).split(b"\n")
+            handle(lines)
 
         # Otherwise git writes line by line, a million times for a million commits.
         child = self._child(args, {"GIT_FLUSH": "0"}, own_group=deadline is not None)
-        return self.finish(child, args, data=data, ok=ok, deadline=deadline, into=into)
+        return self.finish(child, args, data=data, ok=ok, deadline=deadline, handle=split_chunk)
 
     @staticmethod
     def finish(
         child: Child,
-        args: Sequence[str],
+        args: Args,
         *,
         data: Input = b"",
         ok: Codes = (0,),
         deadline: float | None = None,
-        into: Callable[[bytes], object] | None = None,
+        handle: Callable[[bytes], object] | None = None,
     ) -> Completed:
         try:
-            done = child.communicate(data, deadline, into)
+            result = child.communicate(data, deadline, handle)
         except BaseException:
             child.stop()  # after an interrupt, git would block on its output
             raise
-        if done.code not in ok:
-            raise GitError(args, done.code, done.complaint)
-        return done
+        if result.code not in ok:
+            raise GitError(args, result.code, result.complaint)
+        return result
 
     def text(self, *args: str) -> str:
         return os.fsdecode(self.run(*args).out.removesuffix(b"\n"))
@@ -142,19 +135,16 @@ class Git:
     def start(self, *args: str, env: Env = None) -> Child:
         return self._child(args, env, own_group=True)
 
-    def _child(
-        self, args: Sequence[str], env: Env, *, own_group: bool, locks: bool = False
-    ) -> Child:
+    def _child(self, args: Args, env: Env, *, own_group: bool, locks: bool = False) -> Child:
         may_fetch = env is not None and env.items() >= process.MAY_FETCH.items()
-        whole = environment(env if may_fetch else {**process.OFFLINE, **(env or {})})
-        for name in _THEIRS:
-            if env is None or name not in env:
-                whole.pop(name, None)
+        variables = environment(env if may_fetch else {**process.OFFLINE, **(env or {})})
+        for name in set(_USER_VARIABLES).difference(env or ()):
+            variables.pop(name, None)
         # With git-replace(1), a restored file could have another content than the saved one.
-        whole["GIT_NO_REPLACE_OBJECTS"] = "1"
+        variables["GIT_NO_REPLACE_OBJECTS"] = "1"
         if not locks:
-            whole["GIT_OPTIONAL_LOCKS"] = "0"
-        return Child([*self._prefix, *args], whole, own_group=own_group)
+            variables["GIT_OPTIONAL_LOCKS"] = "0"
+        return Child([*self._prefix, *args], variables, own_group=own_group)
 
 
 def ask_version() -> Child | None:
@@ -163,23 +153,23 @@ def ask_version() -> Child | None:
     return None if executable in _versions else Child([executable[0], "version"], environment())
 
 
-def require_git(asked: Child | None = None) -> tuple[int, ...]:
+def require_git(child: Child | None = None) -> tuple[int, ...]:
     """Return the version of git, asked once for each executable."""
     executable = _executable()
-    if asked is None and executable in _versions:
+    if child is None and executable in _versions:
         return _versions[executable]
-    asked = asked or Child([executable[0], "version"], environment())
-    done = asked.communicate()
-    if done.code < 0:
-        message = f"git version was killed by signal {-done.code}"
+    child = child or Child([executable[0], "version"], environment())
+    result = child.communicate()
+    if result.code < 0:
+        message = f"git version was killed by signal {-result.code}"
         raise RepositoryError(message, hint="run the command again")
-    answer = done.out.decode("utf-8", "replace").strip()
-    parts = answer.removeprefix("git version ").split(".")
+    reply = result.out.decode("utf-8", "replace").strip()
+    parts = reply.removeprefix("git version ").split(".")
     version = tuple(int(part) for part in takewhile(str.isdigit, parts))
     if version < _MINIMUM:
-        wanted = ".".join(map(str, _MINIMUM))
-        hint = f"install git {wanted} or newer, or name one in GITCKPT_GIT"
-        raise RepositoryError(f"{answer} is too old", hint=hint)
+        minimum = ".".join(map(str, _MINIMUM))
+        hint = f"install git {minimum} or newer, or name one in GITCKPT_GIT"
+        raise RepositoryError(f"{reply} is too old", hint=hint)
     _versions[executable] = version
     return version
 

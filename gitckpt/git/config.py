@@ -13,26 +13,23 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from gitckpt.git.repository import ConfigEntries, Repository
 
-_NAMING = ("include.path", "core.excludesfile", "core.attributesfile")  # settings that name a file
-
-_OURS = "ckpt."
+# Settings that name a file.
+_FILE_SETTINGS = ("include.path", "core.excludesfile", "core.attributesfile")
+_OWN_PREFIX = "ckpt."
 # Variables that decide which files git reads, or that add settings.
-_DECIDING = ("HOME", "XDG_CONFIG_HOME", "GIT_CONFIG")
-_OFF = ("", "false", "no", "off", "0")
+_VARIABLES = ("HOME", "XDG_CONFIG_HOME", "GIT_CONFIG")
+_FALSE = ("", "false", "no", "off", "0")
 
 
 def read(repository: Repository, pattern: str) -> dict[str, list[str]]:
-    """Return the settings whose canonical name matches a regular expression.
-
-    The last value of a name counts. Settings of gitckpt in tracked files are left out.
-    """
+    """Return the settings matching a pattern, without gitckpt's own in tracked files."""
     import re
 
     settings: dict[str, list[str]] = {}
     entries = _entries(repository)
-    files = _tracked(repository, entries)
+    files = _find_tracked(repository, entries)
     for place, name, value in entries:
-        if re.search(pattern, name) and not (place in files and name.startswith(_OURS)):
+        if re.search(pattern, name) and not (place in files and name.startswith(_OWN_PREFIX)):
             settings.setdefault(name, []).append(value)
     return settings
 
@@ -45,22 +42,18 @@ def places(repository: Repository, pattern: str) -> dict[str, str]:
 
 
 def tracked(repository: Repository) -> dict[str, list[str]]:
-    """Return the tracked files that hold settings of gitckpt, with their names.
-
-    `include.path` may lead to such a file, and a branch decides what it contains.
-    """
-    files = _tracked(repository, _entries(repository))
+    """Return the tracked files that contain settings of gitckpt, with their names."""
+    files = _find_tracked(repository, _entries(repository))
     return {os.path.normpath(place): names for place, names in files.items()}
 
 
-def _tracked(repository: Repository, entries: ConfigEntries) -> dict[str, list[str]]:
+def _find_tracked(repository: Repository, entries: ConfigEntries) -> dict[str, list[str]]:
     names_by_file: dict[str, list[str]] = {}
-    trusted = _always_read(repository)
+    trusted = _standard_files(repository)
     for place, name, _ in entries:
-        if place and name.startswith(_OURS) and place not in trusted:
+        if place and name.startswith(_OWN_PREFIX) and place not in trusted:
             names_by_file.setdefault(place, []).append(name)
-    places = [place for place in names_by_file if _is_tracked(repository, place)]
-    return {place: names_by_file[place] for place in places}
+    return {file: names_by_file[file] for file in names_by_file if _is_tracked(repository, file)}
 
 
 def _is_tracked(repository: Repository, place: str) -> bool:
@@ -83,22 +76,23 @@ def read_local(repository: Repository, pattern: str) -> dict[str, list[str]]:
     settings: dict[str, list[str]] = {}
     out = repository.git.run("config", "--local", "--null", "--get-regexp", pattern, ok=(0, 1)).out
     for entry in out.decode("utf-8", "surrogateescape").split("\0")[:-1]:
-        name, value = _parted(entry)
+        name, value = _split_entry(entry)
         settings.setdefault(name, []).append(value)
     return settings
 
 
 def is_on(value: str) -> bool:
     # git-config(1), "boolean"
-    return value.lower() not in _OFF
+    return value.lower() not in _FALSE
 
 
 def _entries(repository: Repository) -> ConfigEntries:
     # Ask git again only if a file or a variable has changed.
-    variables = {name: value for name, value in os.environ.items() if name.startswith(_DECIDING)}
+    variables = {name: value for name, value in os.environ.items() if name.startswith(_VARIABLES)}
     if repository.configuration is not None:
-        entries, (before, stamps) = repository.configuration
-        if before == variables and all(_stamp(path) == stamp for path, stamp in stamps.items()):
+        entries, (old_variables, stamps) = repository.configuration
+        are_files_same = all(_stamp(path) == stamp for path, stamp in stamps.items())
+        if old_variables == variables and are_files_same:
             return entries
     start = time.time_ns()
     entries = []
@@ -106,39 +100,38 @@ def _entries(repository: Repository) -> ConfigEntries:
     fields = repository.git.run(*words).out.decode("utf-8", "surrogateescape").split("\0")
     for origin, entry in zip(fields[::2], fields[1::2], strict=False):
         kind, _, path = origin.partition(":")
-        entries.append((path if kind == "file" else "", *_parted(entry)))
-    marks = {path: _stamp(path, start) for path in _files(repository, entries)}
-    readable = {path: mark for path, mark in marks.items() if mark is not None}
+        entries.append((path if kind == "file" else "", *_split_entry(entry)))
+    new_stamps = {path: _stamp(path, start) for path in _possible_files(repository, entries)}
+    readable = {path: stamp for path, stamp in new_stamps.items() if stamp is not None}
     # A change may stay unnoticed if a file is too young, or included on one branch only.
-    depends = any(name.startswith("includeif.onbranch:") for _, name, _ in entries)
-    is_kept = len(readable) == len(marks) and not depends
-    repository.configuration = (entries, (variables, readable)) if is_kept else None
+    is_conditional = any(name.startswith("includeif.onbranch:") for _, name, _ in entries)
+    is_cacheable = len(readable) == len(new_stamps) and not is_conditional
+    repository.configuration = (entries, (variables, readable)) if is_cacheable else None
     return entries
 
 
-def _parted(entry: str) -> tuple[str, str]:
+def _split_entry(entry: str) -> tuple[str, str]:
     name, newline, value = entry.partition("\n")  # a name without a value means true
     return name, value if newline else "true"
 
 
-def _stamp(path: str, now: int | None = None) -> str | None:
-    # "" for a missing file; None for one that is unreadable, or was too young at `now`.
+def _stamp(path: str, start: int | None = None) -> str | None:
+    # "" for a missing file; None for one that is unreadable, or was too young at `start`.
     try:
         status = os.stat(path)
     except (FileNotFoundError, NotADirectoryError):
         return ""
     except (OSError, ValueError):
         return None
-    return refs_stat.stamp(status, now)
+    return refs_stat.stamp(status, start)
 
 
 def user_dir() -> str:
-    """Return the directory of the user's configuration apart from ~/.gitconfig."""
     home = os.environ.get("XDG_CONFIG_HOME") or os.path.join(os.path.expanduser("~"), ".config")
     return os.path.join(home, "git")
 
 
-def _always_read(repository: Repository) -> list[str]:
+def _standard_files(repository: Repository) -> list[str]:
     return [
         os.environ.get("GIT_CONFIG_SYSTEM") or "/etc/gitconfig",
         os.environ.get("GIT_CONFIG_GLOBAL") or os.path.join(os.path.expanduser("~"), ".gitconfig"),
@@ -149,17 +142,19 @@ def _always_read(repository: Repository) -> list[str]:
     ]
 
 
-def _files(repository: Repository, entries: ConfigEntries) -> list[str]:
+def _possible_files(repository: Repository, entries: ConfigEntries) -> list[str]:
     # Also missing files that git would read (git-config(1), "FILES").
     paths = [
-        *_always_read(repository),
+        *_standard_files(repository),
         *(os.path.join(user_dir(), name) for name in ("ignore", "attributes")),
         "/etc/gitattributes",
     ]
     for place, name, value in entries:
         if place:
             paths.append(place)
-        if name.lower() in _NAMING or (name.startswith("includeif.") and name.endswith(".path")):
+        if name.lower() in _FILE_SETTINGS or (
+            name.startswith("includeif.") and name.endswith(".path")
+        ):
             paths.append(os.path.join(os.path.dirname(place), os.path.expanduser(value)))
     top = repository.worktree or repository.common_dir
     return list(dict.fromkeys(os.path.join(top, path) for path in paths))
@@ -171,6 +166,5 @@ def write(repository: Repository, name: str, value: str, *, add: bool = False) -
 
 
 def unset(repository: Repository, name: str, value: str | None = None) -> None:
-    options = ("--fixed-value",) if value is not None else ()
-    values = (value,) if value is not None else ()
+    options, values = ((), ()) if value is None else (("--fixed-value",), (value,))
     repository.git.run("config", "--local", *options, "--unset-all", name, *values, ok=(0, 5))

@@ -1,9 +1,4 @@
-"""Flush files and directories to the disk.
-
-git flushes the files that it writes where `core.fsync` says so, and never a directory: after a
-power cut, a flushed file may lack its name. So gitckpt flushes a checkpoint's objects with their
-directories before it writes refs. The linked commit is as durable as git made it.
-"""
+"""Flush files and directories to the disk: git flushes no directory."""
 
 from __future__ import annotations
 
@@ -21,24 +16,26 @@ if TYPE_CHECKING:
 
 # A file system commits its journal once for all threads: 30 files take 8 ms instead of 30.
 _THREADS = 8
-
-_GONE = (ENOENT, ENOTDIR)
-_UNABLE = (EINVAL, ENOTSUP, EBADF, ENOSYS)  # from file systems that cannot flush a directory
+# Missing files, and file systems that cannot flush a directory.
+_IGNORED = (ENOENT, ENOTDIR, EINVAL, ENOTSUP, EBADF, ENOSYS)
 
 
 def flush(paths: Iterable[str]) -> None:
     """Wait until files and directory entries are on the disk; skip missing paths."""
-    waiting = list(dict.fromkeys(paths))
-    last = waiting[-1:]
+    pending = list(dict.fromkeys(paths))
+    last_paths = pending[-1:]
     failures: list[OSError] = []
-    running = [_start(waiting, failures) for _ in range(min(_THREADS, len(waiting)) - 1)]
+    locks = [_start_thread(pending, failures) for _ in range(min(_THREADS, len(pending)) - 1)]
     try:
-        _work(waiting, failures)
+        _flush_pending(pending, failures)
     finally:
-        for lock in running:
+        for lock in locks:
             lock.acquire()
-    for path in last:
-        _empty_cache(path, failures)
+    # On macOS, fsync(2) only hands the data to the disk; F_FULLFSYNC empties the disk's cache.
+    if sys.platform == "darwin" and last_paths:
+        import fcntl
+
+        _apply(lambda fd: fcntl.fcntl(fd, fcntl.F_FULLFSYNC), last_paths[0], failures)
     if failures:
         message = f"cannot flush {failures[0].filename} to the disk: {failures[0].strerror}"
         raise CkptError(message, hint="look at the disk: dmesg")
@@ -58,13 +55,13 @@ def object_paths(common_dir: str, oids: Iterable[str]) -> list[str]:
     return [*files, *dict.fromkeys(map(os.path.dirname, files)), f"{top}/pack", top]
 
 
-def _start(waiting: list[str], failures: list[OSError]) -> LockType:
+def _start_thread(pending: list[str], failures: list[OSError]) -> LockType:
     lock = allocate_lock()
     lock.acquire()
 
     def work() -> None:
         try:
-            _work(waiting, failures)
+            _flush_pending(pending, failures)
         finally:
             lock.release()
 
@@ -72,11 +69,11 @@ def _start(waiting: list[str], failures: list[OSError]) -> LockType:
     return lock
 
 
-def _work(waiting: list[str], failures: list[OSError]) -> None:
+def _flush_pending(pending: list[str], failures: list[OSError]) -> None:
     # Other threads take paths from the same list.
     while True:
         try:
-            path = waiting.pop()
+            path = pending.pop()
         except IndexError:
             return
         _apply(os.fsync, path, failures)
@@ -90,15 +87,6 @@ def _apply(flush_fd: Callable[[int], object], path: str, failures: list[OSError]
         finally:
             os.close(fd)
     except OSError as error:
-        if error.errno not in (*_GONE, *_UNABLE):
+        if error.errno not in _IGNORED:
             # The error of `fsync` names no file.
             failures.append(OSError(error.errno, error.strerror, path))
-
-
-def _empty_cache(path: str, failures: list[OSError]) -> None:
-    # On macOS, fsync(2) only hands the data to the disk; F_FULLFSYNC empties the disk's cache.
-    if sys.platform != "darwin":
-        return
-    import fcntl
-
-    _apply(lambda fd: fcntl.fcntl(fd, fcntl.F_FULLFSYNC), path, failures)

@@ -1,15 +1,24 @@
-"""Find and fetch missing objects, and walk the history for reachability."""
+"""Find missing and damaged objects, and walk the history for reachability."""
 
 from __future__ import annotations
 
+import contextlib
 import os
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import chain, islice
 
 from gitckpt.git import config
-from gitckpt.git.command import BOUNDED, LEAN
-from gitckpt.git.filesystem import read_or_empty
-from gitckpt.git.objects.encoding import DIRECTORY, GITLINK, decode_tree
+from gitckpt.git.command import BOUNDED, LEAN, STREAMED
+from gitckpt.git.filesystem import names_in, read_or_empty
+from gitckpt.git.fsync import object_path
+from gitckpt.git.objects.encoding import (
+    DIRECTORY,
+    GITLINK,
+    OVERSIZED,
+    decode_tree,
+    object_hash,
+    object_id,
+)
 from gitckpt.git.process import MAY_FETCH, SEE_DAMAGE, GitError
 from gitckpt.git.repository import Repository
 from gitckpt.model.arguments import first_of
@@ -19,7 +28,7 @@ from gitckpt.model.values import dataclass, field
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from gitckpt.git.command import Git
-    from gitckpt.git.objects.port import Objects
+    from gitckpt.git.objects.writer import Objects
 
 
 # Partial clones (git's `partial-clone` document)
@@ -33,50 +42,47 @@ def promisor(repository: Repository) -> str | None:
     return None
 
 
-def on_purpose(repository: Repository) -> Mapping[str, str]:
+def fetch_variables(repository: Repository) -> Mapping[str, str]:
     """Return variables that let git fetch in a partial clone while it writes files."""
     return MAY_FETCH if promisor(repository) is not None else {}
 
 
 def missing(
-    repository: Repository, tree: str, known: str | None, *, blobs: bool = True
+    repository: Repository, tree: str, base: str | None, *, blobs: bool = True
 ) -> list[str]:
-    """Return the missing objects below a tree but not below `known`; fetch none."""
-    words = ["rev-list", "--objects", "--no-object-names", "--missing=print"]
-    words += [] if blobs else ["--filter=blob:none"]
-    done = repository.git.run(*words, tree, *(["--not", known] if known else []), ok=(0, 128))
-    if done.code != 0 and tree in done.complaint:  # git dies if the top itself is missing
+    """Return the missing objects below a tree but not below `base`; fetch none."""
+    command = ["rev-list", "--objects", "--no-object-names", "--missing=print"]
+    command += [] if blobs else ["--filter=blob:none"]
+    result = repository.git.run(*command, tree, *(["--not", base] if base else []), ok=(0, 128))
+    if result.code != 0 and tree in result.complaint:  # git dies if the top itself is missing
         return [tree]
-    return [line[1:].decode("ascii") for line in done.out.splitlines() if line.startswith(b"?")]
+    return [line[1:].decode("ascii") for line in result.out.splitlines() if line.startswith(b"?")]
 
 
 def fetch_missing(
-    repository: Repository, tree: str, known: str | None, *, blobs: bool = True
+    repository: Repository, tree: str, base: str | None, *, blobs: bool = True
 ) -> None:
     """Fetch exactly what a partial clone lacks below a tree, level by level."""
     remote = promisor(repository)
     if remote is None:
         return
     options = ("--no-tags", "--no-write-fetch-head", "--recurse-submodules=no")
-    words = ["-c", "fetch.negotiationAlgorithm=noop", "fetch", "--quiet", remote, *options]
-    words += ["--filter=blob:none", "--stdin"]
-    before: list[str] = []
-    while wanted := missing(repository, tree, known, blobs=blobs):
-        if wanted == before:
-            raise unreachable(wanted)
-        data = "".join(f"{oid}\n" for oid in wanted).encode("ascii")
+    command = ["-c", "fetch.negotiationAlgorithm=noop", "fetch", "--quiet", remote, *options]
+    command += ["--filter=blob:none", "--stdin"]
+    old_oids: list[str] = []
+    while oids := missing(repository, tree, base, blobs=blobs):
+        if oids == old_oids:
+            raise missing_error(oids)
+        data = "".join(f"{oid}\n" for oid in oids).encode("ascii")
         try:
-            repository.git.run(*words, data=data, env=MAY_FETCH)
+            repository.git.run(*command, data=data, env=MAY_FETCH)
         except GitError:
-            raise unreachable(wanted) from None
-        before = wanted  # fetched trees may name other missing objects
+            raise missing_error(oids) from None
+        old_oids = oids  # fetched trees may name other missing objects
 
 
 def fetch_for(repository: Repository, snapshot: str | None, commit: str) -> None:
-    """Fetch the trees and lists that are read from a snapshot before its files.
-
-    Without a `snapshot`, the commit's tree is it; the commit may be "".
-    """
+    """Fetch the trees and lists that are read from a snapshot before its files."""
     if promisor(repository) is None:
         return
     if snapshot is not None:
@@ -88,7 +94,7 @@ def fetch_for(repository: Repository, snapshot: str | None, commit: str) -> None
         fetch_missing(repository, tree, None, blobs=False)
 
 
-def unreachable(oids: Sequence[str], *, is_promised: bool = True) -> WorktreeError:
+def missing_error(oids: Sequence[str], *, is_promised: bool = True) -> WorktreeError:
     fetch = "this is a partial clone: run the command again where its remote can be reached"
     message = f"{len(oids)} objects of the files are missing here: {first_of(oids)}"
     return WorktreeError(message, hint=fetch if is_promised else SEE_DAMAGE)
@@ -113,8 +119,8 @@ def outside(git: Git, commits: Iterable[str], tips: Iterable[str]) -> set[str]:
     """Return the existing commits that no tip reaches; a tip reaches itself."""
     if next(iter(commits), None) is None:
         return set()
-    unreached_commits = _walk(git, chain(commits, (f"^{tip}" for tip in tips)))
-    return unreached_commits.intersection(commits) if unreached_commits else unreached_commits
+    oids = _walk(git, chain(commits, (f"^{tip}" for tip in tips)))
+    return oids.intersection(commits) if oids else oids
 
 
 def unreached(git: Git, commits: Iterable[str], tips: Collection[str]) -> set[str]:
@@ -139,14 +145,14 @@ def _walk(git: Git, revs: Iterable[str], *options: str) -> set[str]:
         oids.update(line.decode("ascii") for line in lines)
 
     words = (*LEAN, "rev-list", "--ignore-missing", *options, "--stdin")
-    git.each_line(*words, take=add, data=lines_of(revs))
+    git.stream_lines(*words, handle=add, data=encode_lines(revs))
     return oids
 
 
-def lines_of(words: Iterable[str]) -> Iterator[bytes]:
-    remaining = iter(words)
-    while some := list(islice(remaining, _AT_ONCE)):
-        yield "".join(f"{word}\n" for word in some).encode("ascii")
+def encode_lines(lines: Iterable[str]) -> Iterator[bytes]:
+    remaining = iter(lines)
+    while chunk := list(islice(remaining, _AT_ONCE)):
+        yield "".join(f"{line}\n" for line in chunk).encode("ascii")
 
 
 # Missing objects beneath commits and trees
@@ -170,39 +176,32 @@ def lacking(
     *,
     with_history: bool = True,
 ) -> Lacking:
-    """Return what is missing or damaged beneath commits and trees, except in blobs.
-
-    One `git rev-list` tells whether all is there; only if not, Python looks for what is missing.
-    `roots` are iterated more than once.
-    """
+    """Return what is missing or damaged beneath `roots`, except in blobs."""
     if next(iter(roots), None) is None:
         return Lacking()
-    promised = promisor(repository) is not None
     # Without the commit-graph: git trusts it for commits that are missing.
     words = [*LEAN, "-c", "core.commitGraph=false", "rev-list", "--objects", "--stdin"]
     words += ["--no-object-names"] if damaged else ["--quiet"]
     words += [] if with_history else ["--no-walk=unsorted"]
-    words.append("--exclude-promisor-objects" if promised else "--missing=print")
+    is_partial = promisor(repository) is not None
+    words.append("--exclude-promisor-objects" if is_partial else "--missing=print")
     lost = {oid.encode("ascii") for oid in damaged}
     flagged: list[bytes] = []
 
-    def look(lines: list[bytes]) -> None:
+    def flag(lines: list[bytes]) -> None:
         # With `--quiet` git prints missing objects only; otherwise it marks them with `?`.
         flagged.extend(line for line in lines if line.startswith(b"?") or line in lost)
 
-    done = repository.git.each_line(*words, take=look, data=lines_of(roots), ok=(0, 128))
-    if not done.code and not flagged:
+    result = repository.git.stream_lines(*words, handle=flag, data=encode_lines(roots), ok=(0, 128))
+    if not result.code and not flagged:
         return Lacking()
-    walk = _Walk(
-        repository, objects, roots, damaged, is_promised=promised, with_history=with_history
-    )
-    last = done.complaint.strip().rpartition("\n")[2].removeprefix("fatal: ") if done.code else ""
-    return Lacking(walk.found(), "" if walk.missing else last)
+    walk = _Walk(repository, objects, roots, damaged, with_history=with_history)
+    complaint = "" if walk.missing or not result.code else result.complaint
+    last_line = complaint.strip().rpartition("\n")[2].removeprefix("fatal: ")
+    return Lacking(walk.samples_by_root(), last_line)
 
 
 class _Walk:
-    """A walk over all objects beneath some roots, each object once."""
-
     def __init__(
         self,
         repository: Repository,
@@ -210,13 +209,12 @@ class _Walk:
         roots: Iterable[str],
         damaged: Collection[str],
         *,
-        is_promised: bool,
         with_history: bool,
     ) -> None:
         self._objects = objects
         self._format = repository.object_format
         self._roots = dict.fromkeys(roots)
-        self._promised = _promised(repository, objects) if is_promised else frozenset()
+        self._promised = _promised(repository, objects)
         self._present = set(present(repository)).difference(damaged)
         # Commits whose parents a shallow clone lacks.
         shallow = read_or_empty(os.path.join(repository.common_dir, "shallow"))
@@ -225,26 +223,27 @@ class _Walk:
         self._referrers: dict[str, list[str]] = {}
         self.missing: set[str] = set()
         level = list(self._roots)
-        seen = set(level)
+        visited = set(level)
         while level:
-            level = list(dict.fromkeys(child for child in self._below(level) if child not in seen))
-            seen.update(level)
+            children = dict.fromkeys(self._children(level))
+            level = [child for child in children if child not in visited]
+            visited.update(level)
 
-    def found(self) -> dict[str, list[str]]:
+    def samples_by_root(self) -> dict[str, list[str]]:
         # Some of the missing objects for each root that reaches one.
         samples = {oid: [oid] for oid in sorted(self.missing)}
-        waiting = list(samples)
-        while waiting:
-            oid = waiting.pop()
-            for above in self._referrers.get(oid, ()):
-                have = samples.setdefault(above, [])
-                new = [sample for sample in samples[oid] if sample not in have]
-                if new := new[: SHOWN + 1 - len(have)]:
-                    have += new
-                    waiting.append(above)
+        pending = list(samples)
+        while pending:
+            oid = pending.pop()
+            for referrer in self._referrers.get(oid, ()):
+                known_samples = samples.setdefault(referrer, [])
+                new_samples = [sample for sample in samples[oid] if sample not in known_samples]
+                if new_samples := new_samples[: SHOWN + 1 - len(known_samples)]:
+                    known_samples += new_samples
+                    pending.append(referrer)
         return {root: sorted(samples[root]) for root in self._roots if root in samples}
 
-    def _below(self, level: list[str]) -> Iterator[str]:
+    def _children(self, level: list[str]) -> Iterator[str]:
         present = [oid for oid in level if oid in self._present]
         self.missing.update(set(level).difference(present, self._promised))
         for oid, item in zip(present, self._objects.read(present, None), strict=True):
@@ -273,15 +272,15 @@ def _references(
     kind, data = item
     if kind == "commit":
         for line in data.partition(b"\n\n")[0].split(b"\n"):
-            word, _, oid = line.partition(b" ")
-            if word == b"tree" or (word == b"parent" and not is_cut):
+            key, _, oid = line.partition(b" ")
+            if key == b"tree" or (key == b"parent" and not is_cut):
                 yield oid.decode("ascii"), False
-            elif word != b"parent":
+            elif key != b"parent":
                 return
     elif kind == "tree":
-        for mode, entry in decode_tree(data, object_format).values():
+        for mode, child in decode_tree(data, object_format).values():
             if mode != GITLINK:
-                yield entry, mode != DIRECTORY
+                yield child, mode != DIRECTORY
 
 
 def present(repository: Repository) -> list[str]:
@@ -291,38 +290,119 @@ def present(repository: Repository) -> list[str]:
 
 
 def _promised(repository: Repository, objects: Objects) -> set[str]:
-    # The remote promises all that it sent, and all that this refers to.
+    # The remote of a partial clone promises all that it sent, and all that this refers to.
+    if promisor(repository) is None:
+        return set()
     place = os.path.join(repository.common_dir, "objects", "pack")
-    sent: list[str] = []
+    oids: list[str] = []
     for name in sorted(os.listdir(place)):
         if name.endswith(".promisor"):
-            sent += listed_in(repository, f"{place}/{name.removesuffix('.promisor')}.idx")
-    promised, object_format = set(sent), repository.object_format
-    for item in objects.read(sent, None):
+            oids += list_pack(repository, f"{place}/{name.removesuffix('.promisor')}.idx")
+    promised, object_format = set(oids), repository.object_format
+    for item in objects.read(oids, None):
         if item is not None and item[0] != "blob":
             promised.update(oid for oid, _ in _references(item, object_format, is_cut=False))
     return promised
 
 
-def listed_in(repository: Repository, index: str, deadline: float | None = None) -> list[str]:
-    """Return the objects that the index of a pack lists."""
+def list_pack(repository: Repository, index: str, deadline: float | None = None) -> list[str]:
     words = ("show-index", f"--object-format={repository.object_format}")
     with open(index, "rb") as file:
-        done = repository.git.run(*words, data=file.read(), deadline=deadline)
-    return [line.split(" ")[1] for line in done.text.splitlines()]
+        result = repository.git.run(*words, data=file.read(), deadline=deadline)
+    return [line.split(" ")[1] for line in result.text.splitlines()]
 
 
-def unlike(repository: Repository, oids: Iterable[str], usual: str) -> dict[str, str | None]:
-    """Return the kind of each object that is not `usual`; None if it is missing."""
+def find_other_kinds(
+    repository: Repository, oids: Iterable[str], kind: str
+) -> dict[str, str | None]:
+    """Return the kind of each object that is not of a kind; None if it is missing."""
     kinds: dict[str, str | None] = {}
-    ending = f" {usual}".encode("ascii")
+    ending = f" {kind}".encode("ascii")
 
-    def look(lines: list[bytes]) -> None:
+    def collect(lines: list[bytes]) -> None:
         for line in lines:
             if not line.endswith(ending):
-                oid, kind = line.decode("ascii").split(" ")
-                kinds[oid] = None if kind == "missing" else kind
+                oid, other_kind = line.decode("ascii").split(" ")
+                kinds[oid] = None if other_kind == "missing" else other_kind
 
     words = ("cat-file", "--batch-check=%(objectname) %(objecttype)", "--buffer")
-    repository.git.each_line(*BOUNDED, *words, take=look, data=lines_of(oids))
+    repository.git.stream_lines(*BOUNDED, *words, handle=collect, data=encode_lines(oids))
     return kinds
+
+
+# Damaged objects: git considers one present once a file has its name, and never writes it again
+
+_LARGE = 32 << 20  # bytes; larger contents are streamed
+_CHUNK = 1 << 20
+_EVERY = 1000
+_NAME_LENGTHS = (38, 62)  # of the files of loose objects: SHA-1, SHA-256
+Counted = Callable[[int, int], None]  # receives the number of objects read, and the total
+
+
+def unreadable(
+    repository: Repository, oids: Sequence[str], progress: Counted | None = None
+) -> set[str]:
+    """Return the damaged or missing objects; in a partial clone, not the missing ones."""
+    lost = set()
+    contents = repository.cat_file.contents(oids, _LARGE)
+    for count, (oid, entry) in enumerate(zip(oids, contents, strict=True), 1):
+        if entry is not None and entry[1] == OVERSIZED:
+            actual = _hash_streamed(repository, oid)
+        else:
+            actual = object_id(*entry[1:], repository.object_format) if entry is not None else ""
+        if actual != oid:
+            lost.add(oid)
+        if progress is not None and (count % _EVERY == 0 or count == len(oids)):
+            progress(count, len(oids))
+    if lost and promisor(repository) is not None:
+        lost.intersection_update(present(repository))
+    return lost
+
+
+def all_unreadable(repository: Repository, progress: Counted | None = None) -> set[str]:
+    lost = unreadable(repository, present(repository), progress)
+    # An object that a gc deleted meanwhile is not damaged.
+    return unreadable(repository, sorted(lost.intersection(present(repository))))
+
+
+def empty_files(repository: Repository) -> dict[str, str]:
+    """Return the paths, by oid, of empty loose objects, as a power cut leaves them."""
+    top = os.path.join(repository.common_dir, "objects")
+    paths = {}
+    for place in (name for name in names_in(top) if len(name) == 2):
+        for name in names_in(f"{top}/{place}"):
+            path = f"{top}/{place}/{name}"
+            with contextlib.suppress(OSError):  # deleted by a gc
+                if len(name) in _NAME_LENGTHS and os.lstat(path).st_size == 0:
+                    paths[place + name] = path
+    return paths
+
+
+def move_aside(repository: Repository, oid: str) -> bool:
+    """Move a loose object's file to `ckpt/damaged/`, so that git writes it again."""
+    path = object_path(repository.common_dir, oid)
+    target = os.path.join(repository.make_private_dir(), "damaged", oid)
+    try:
+        os.makedirs(os.path.dirname(target), exist_ok=True)
+        os.replace(path, target)
+    except FileNotFoundError:
+        return False
+    except OSError as error:
+        raise GitError(["prune"], 1, f"{path}: {error.strerror}") from None
+    return True
+
+
+def _hash_streamed(repository: Repository, oid: str) -> str:
+    header = repository.cat_file.info(oid)
+    if header is None:
+        return ""
+    _, kind, size = header
+    digest = object_hash(repository.object_format, f"{kind} {size}\0".encode("ascii"))
+    child = repository.git.start(*STREAMED, "cat-file", kind, oid)
+    try:
+        while chunk := child.receive(_CHUNK):
+            digest.update(chunk)
+    finally:
+        child.terminate()
+        child.close()
+    return digest.hexdigest()

@@ -1,8 +1,7 @@
 """Find and delete locks and half-written objects that a killed git leaves behind.
 
-git closes a ref's lock file long before it renames it, so an unopened lock may be in use. A lock
-counts as left where every git at work here started after it. Half-written objects block nothing:
-they count as left after a day without a change.
+git closes a ref's lock long before it renames it, so an unopened lock may be in use. A lock counts
+as left if every git at work here started after it; half-written objects do so after a day.
 """
 
 from __future__ import annotations
@@ -25,22 +24,18 @@ QUIET = 2.0
 # Seconds: `git repack` leaves a finished pack alone for hours, until it has written the last one.
 OBJECTS_QUIET = 24 * 3600.0
 # Prefixes of temporary files that git and `pack.write` rename when finished.
-_BEGUN = (
+_TEMPORARY = (
     *("tmp_obj_", "tmp_pack_", "tmp_idx_", "tmp_rev_", "tmp_mtimes_", "tmp_bitmap_"),
     *("tmp_midx_", "tmp_graph_", "tmp_ckpt_"),
 )
-
-_BEGUN_ABOVE = ("tmp_objdir-", "tmp_obj_", "bulk_fsync_")  # in `objects` itself
-_DEEPER = ("pack", "info", "info/commit-graphs", "pack/multi-pack-index.d")
-
+_TEMPORARY_ABOVE = ("tmp_objdir-", "tmp_obj_", "bulk_fsync_")  # in `objects` itself
+_OBJECT_DIRS = ("pack", "info", "info/commit-graphs", "pack/multi-pack-index.d")
 _GRAIN = 0.1  # seconds: precision of process starts and file times
 # Commands that stay open, as in a pager, and lock no ref.
 _READERS = frozenset((b"blame", b"diff", b"fsmonitor--daemon", b"grep", b"log", b"show"))
-
-_ITS_REPOSITORY = (b"GIT_DIR=", b"GIT_COMMON_DIR=", b"--git-dir=")
-
+_REPOSITORY_WORDS = (b"GIT_DIR=", b"GIT_COMMON_DIR=", b"--git-dir=")
 # gitckpt's own ref writers: they run under the writer lock, which `locks` holds.
-_OURS = frozenset((b"core.logAllRefUpdates=false", b"update-ref", b"--stdin"))
+_OWN_WRITER = frozenset((b"core.logAllRefUpdates=false", b"update-ref", b"--stdin"))
 
 
 @dataclass(slots=True)
@@ -80,9 +75,9 @@ def lock_files(repository: Repository) -> list[str]:
     return [path for path in paths if path.endswith((".lock", "/packed-refs.new"))]
 
 
-def left_locks(repository: Repository, paths: Iterable[str]) -> dict[str, FileMark]:
+def find_stale_locks(repository: Repository, paths: Iterable[str]) -> dict[str, FileMark]:
     """Return the locks that no running git can own; none without /proc."""
-    old = left_for(QUIET, paths)
+    old = find_older(QUIET, paths)
     if not old or not os.path.exists("/proc/self/stat"):
         return {}
     writers = list(_writers(repository))
@@ -97,16 +92,16 @@ def left_locks(repository: Repository, paths: Iterable[str]) -> dict[str, FileMa
     return {path: lock for path, lock in visible.items() if not is_in_use(lock)}
 
 
-def left_for(seconds: float, paths: Iterable[str]) -> dict[str, FileMark]:
+def find_older(seconds: float, paths: Iterable[str]) -> dict[str, FileMark]:
     # A time in the future counts as old: the clock was set back.
-    now = time.time()
+    instant = time.time()
     marks = ((path, mark(path)) for path in paths)
-    return {path: file for path, file in marks if file and abs(now - file.changed) >= seconds}
+    return {path: file for path, file in marks if file and abs(instant - file.changed) >= seconds}
 
 
-def discard(path: str, expected: FileMark) -> bool:
+def discard(path: str, old_mark: FileMark) -> bool:
     """Delete a left file or directory if unchanged; return whether it is gone."""
-    if mark(path) != expected:
+    if mark(path) != old_mark:
         return False
     try:
         if os.path.isdir(path) and not os.path.islink(path):
@@ -128,23 +123,23 @@ def is_alive(pid: int) -> bool:
     return True
 
 
-def half_written(repository: Repository) -> list[str]:
+def find_temporary_objects(repository: Repository) -> list[str]:
     place = os.path.join(repository.common_dir, "objects")
     names = _names(place)
-    paths = [f"{place}/{name}" for name in names if name.startswith(_BEGUN_ABOVE)]
-    for directory in (*(name for name in names if len(name) == 2), *_DEEPER):
+    paths = [f"{place}/{name}" for name in names if name.startswith(_TEMPORARY_ABOVE)]
+    for directory in (*(name for name in names if len(name) == 2), *_OBJECT_DIRS):
         for name in _names(f"{place}/{directory}"):
             # `.tmp-<pid>-pack-…`: `git repack` names packs so until all are written.
-            start, _, rest = name.partition("-")
-            pid, _, pack = rest.partition("-")
+            start, _, suffix = name.partition("-")
+            pid, _, pack = suffix.partition("-")
             is_of_repack = start == ".tmp" and pid.isdigit() and pack.startswith("pack-")
-            if is_of_repack or name.startswith(_BEGUN):
+            if is_of_repack or name.startswith(_TEMPORARY):
                 paths.append(f"{place}/{directory}/{name}")
     return paths
 
 
-def left_objects(repository: Repository) -> dict[str, FileMark]:
-    return left_for(OBJECTS_QUIET, half_written(repository))
+def find_stale_objects(repository: Repository) -> dict[str, FileMark]:
+    return find_older(OBJECTS_QUIET, find_temporary_objects(repository))
 
 
 def size_of(path: str) -> int:
@@ -160,18 +155,18 @@ def _writers(repository: Repository) -> Iterator[tuple[int, float]]:
     tops = [os.path.realpath(place) for place in places if place]
     booted = time.time() - float(read_or_empty("/proc/uptime").split()[0])
     tick = os.sysconf("SC_CLK_TCK")
-    waiting = _ancestors()
-    for number in filter(str.isdigit, os.listdir("/proc")):
-        name, fields = _stat(number)
+    ancestors = _ancestors()
+    for pid_text in filter(str.isdigit, os.listdir("/proc")):
+        name, fields = _stat(pid_text)
         is_git = name == b"git" or (name.startswith(b"git-") and name != b"git-ckpt")
-        if not is_git or not fields or fields[0] in b"ZX" or number in waiting:
+        if not is_git or not fields or fields[0] in b"ZX" or pid_text in ancestors:
             continue
-        words = read_or_empty(f"/proc/{number}/cmdline").split(b"\0")
+        words = read_or_empty(f"/proc/{pid_text}/cmdline").split(b"\0")
         is_reader = b"cat-file" in words or _READERS.issuperset(words[1:2])
-        if is_reader or _OURS.issubset(words) or _is_elsewhere(number, words, tops):
+        if is_reader or _OWN_WRITER.issubset(words) or _is_elsewhere(pid_text, words, tops):
             continue
         try:
-            owner = os.stat(f"/proc/{number}").st_uid
+            owner = os.stat(f"/proc/{pid_text}").st_uid
         except OSError:
             continue  # the process has ended
         yield owner, booted + int(fields[19]) / tick
@@ -179,12 +174,17 @@ def _writers(repository: Repository) -> Iterator[tuple[int, float]]:
 
 def _is_elsewhere(number: str, words: list[bytes], tops: list[str]) -> bool:
     try:
-        here = os.readlink(f"/proc/{number}/cwd")
+        directory = os.readlink(f"/proc/{number}/cwd")
     except OSError:
         return False
-    named = (*words, *read_or_empty(f"/proc/{number}/environ").split(b"\0"))
-    values = [word.partition(b"=")[2] for word in named if word.startswith(_ITS_REPOSITORY)]
-    paths = [here, *(os.path.realpath(os.path.join(here, os.fsdecode(path))) for path in values)]
+    settings = (*words, *read_or_empty(f"/proc/{number}/environ").split(b"\0"))
+    values = [
+        setting.partition(b"=")[2] for setting in settings if setting.startswith(_REPOSITORY_WORDS)
+    ]
+    paths = [
+        directory,
+        *(os.path.realpath(os.path.join(directory, os.fsdecode(path))) for path in values),
+    ]
     return not any(path == top or path.startswith(top + os.sep) for path in paths for top in tops)
 
 
@@ -200,8 +200,8 @@ def _ancestors() -> set[str]:
 
 def _stat(number: str) -> tuple[bytes, list[bytes]]:
     # Name and further fields (proc(5)), state and parent first.
-    head, _, rest = read_or_empty(f"/proc/{number}/stat").rpartition(b")")
-    return head.partition(b"(")[2], rest.split()
+    head, _, fields = read_or_empty(f"/proc/{number}/stat").rpartition(b")")
+    return head.partition(b"(")[2], fields.split()
 
 
 def _names(directory: str) -> list[str]:

@@ -1,8 +1,4 @@
-"""Advisory locks (flock) between processes, released when the owner dies.
-
-They only keep writers out of each other's way: the expected value in each ref update protects the
-data.
-"""
+"""Advisory locks (flock) between processes, released when the owner dies."""
 
 from __future__ import annotations
 
@@ -14,16 +10,12 @@ from _thread import get_ident
 from gitckpt.git.files import private_dirs
 
 _PAUSE = 0.002
-
 # Path → thread that holds the lock: flock on a second descriptor would report another owner.
-_held: dict[str, int] = {}
+_threads: dict[str, int] = {}
 
 
 class Lock:
-    """A lock on a file, created if missing; `timeout` is in seconds.
-
-    `is_inherited`: child processes hold it, too. `is_taken`: another process held it.
-    """
+    """A file lock; children hold an inherited one, `is_taken` if another has it."""
 
     def __init__(self, path: str, timeout: float, *, is_inherited: bool = False) -> None:
         self._path = path
@@ -43,7 +35,7 @@ class Lock:
             try:
                 fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 if os.fstat(fd).st_nlink:  # else it was deleted: a lock on it is useless
-                    _held[self._path], self._fd = get_ident(), fd
+                    _threads[self._path], self._fd = get_ident(), fd
                     if self._is_inherited:
                         os.set_inheritable(fd, True)
                     return True
@@ -56,7 +48,7 @@ class Lock:
                 return False
             except BaseException:  # after an interrupt, the lock would never be released
                 if self._fd == fd:
-                    _held.pop(self._path, None)
+                    _threads.pop(self._path, None)
                     self._fd = -1
                 raise
             finally:
@@ -72,7 +64,7 @@ class Lock:
                 except OSError:
                     pass  # maintenance deletes it
             # Before unlocking: another thread may lock a new file of this name.
-            _held.pop(self._path, None)
+            _threads.pop(self._path, None)
             fcntl.flock(self._fd, fcntl.LOCK_UN)  # close alone would leave it to a forked process
             os.close(self._fd)
             self._fd = -1
@@ -80,7 +72,7 @@ class Lock:
     def leave_to_parent(self) -> None:
         """Close the file in a forked child; the parent keeps the lock."""
         if self._fd >= 0:
-            _held.pop(self._path, None)
+            _threads.pop(self._path, None)
             os.close(self._fd)
             self._fd = -1
 
@@ -111,4 +103,4 @@ def is_locked(path: str) -> bool | None:
 
 
 def is_ours(path: str) -> bool:
-    return _held.get(path) == get_ident()
+    return _threads.get(path) == get_ident()

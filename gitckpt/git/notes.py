@@ -1,8 +1,7 @@
 """Read the notes of commits, and edit them as trees.
 
 `git notes add` and libgit2 lose notes when two processes write at once. Here the ref is swapped
-against the value that the edit began with. The new commit has no parent: notes are derived, and
-`git log --all` would show each commit of their history.
+against its old value. The new commit has no parent, which `git log --all` would show.
 """
 
 from __future__ import annotations
@@ -15,19 +14,16 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from gitckpt.git.objects.encoding import Entries
-    from gitckpt.git.objects.port import Item, Objects
+    from gitckpt.git.objects.writer import Item, Objects
     from gitckpt.git.repository import Repository
 
     Edit = Callable[[str, list[str]], list[str]]
 
 # Limit of tree entries to read: trees that contain each other 256 times may exceed any disk.
-MOST = 4_000_000
-
-LONGEST = 4 << 20  # bytes: a longer note is neither read nor changed
-
+MAX_ENTRIES = 4_000_000
+MAX_NOTE_SIZE = 4 << 20  # bytes: a longer note is neither read nor changed
 # Notes above which git splits a tree by the next two oid digits; by whether it is the root.
 _SPLIT_ABOVE = {True: 256, False: 1024}
-
 _MESSAGE = b"Checkpoints of commits (derived)\n"
 
 
@@ -66,50 +62,51 @@ class Notes:
         return info[0] if info else self._refs.read(self.ref) or ""
 
     def lines(self, commits: Sequence[str]) -> dict[str, list[str]]:
-        tree = self._read(self._root_of(self.tip()), set(commits))
+        tree = self._read(self._find_root(self.tip()), set(commits))
         blobs_by_commit = {
-            commit: blobs for commit in commits if (blobs := _blobs_of(tree, commit))
+            commit: blobs for commit in commits if (blobs := _find_blobs(tree, commit))
         }
-        texts = self._texts(blobs_by_commit)
+        texts = self._read_texts(blobs_by_commit)
         return {commit: lines for commit, lines in texts if lines is not None}
 
-    def each(self) -> Iterator[tuple[str, list[str] | None]]:
+    def read_all(self) -> Iterator[tuple[str, list[str] | None]]:
         """Yield each annotated commit with its note lines, None for an unreadable note."""
         blobs_by_commit: dict[str, list[str]] = {}
-        for commit, blob in self._blobs(self._read(self._root_of(self.tip()), None), ""):
+        for commit, blob in self._blobs(self._read(self._find_root(self.tip()), None), ""):
             blobs_by_commit.setdefault(commit, []).append(blob)
-        return self._texts(blobs_by_commit)
+        return self._read_texts(blobs_by_commit)
 
-    def edited(
+    def edit(
         self, tip: str, commits: Sequence[str], change: Edit, instant: int
     ) -> tuple[str, list[Item]]:
-        """Return the notes commit after a change, and the objects to write for it.
-
-        `change` returns the new lines of a commit's note; none remove it. `instant` is in
-        microseconds since the epoch. Returns `tip` itself if no note changed.
-        """
+        """Return the notes commit after a change, `tip` if none, and the objects to write."""
         self._items = []
-        wanted = sorted(set(commits))
-        old_root = self._root_of(tip)
-        root = self._read(old_root, set(wanted))
-        blobs = {commit: _blobs_of(root, commit) for commit in wanted}
+        annotated = sorted(set(commits))
+        old_root = self._find_root(tip)
+        root = self._read(old_root, set(annotated))
+        blobs = {commit: _find_blobs(root, commit) for commit in annotated}
         missing: list[str] = []
-        for commit, lines in self._texts(blobs, missing):
+        for commit, lines in self._read_texts(blobs, missing):
             if lines is None and commit not in missing:
                 continue  # too long, left as it is
-            new = change(commit, lines or [])
-            if new != (lines or []):
-                blob = self._put("blob", text_of(new)) if new else ""
-                self._set(root, commit, len(blobs[commit]), blob)
-        new_root = self._encoded(root, self._width) if root.is_changed else old_root
+            new_lines = change(commit, lines or [])
+            if new_lines != (lines or []):
+                blob = self._add_object("blob", encode_lines(new_lines)) if new_lines else ""
+                self._set_note(root, commit, len(blobs[commit]), blob)
+        new_root = self._encode(root, self._width) if root.is_changed else old_root
         if new_root == old_root:
             return tip, self._items
-        new_root = new_root or self._put("tree", b"")
-        who = b"gitckpt <gitckpt> %d +0000" % (instant // 1_000_000)
-        text = b"tree %s\nauthor %s\ncommitter %s\n\n%s" % (new_root.encode(), who, who, _MESSAGE)
-        return self._put("commit", text), self._items
+        new_root = new_root or self._add_object("tree", b"")
+        author = b"gitckpt <gitckpt> %d +0000" % (instant // 1_000_000)
+        text = b"tree %s\nauthor %s\ncommitter %s\n\n%s" % (
+            new_root.encode(),
+            author,
+            author,
+            _MESSAGE,
+        )
+        return self._add_object("commit", text), self._items
 
-    def _root_of(self, tip: str) -> str:
+    def _find_root(self, tip: str) -> str:
         kind, data = (next(self._objects.read([tip])) if tip else None) or ("", b"")
         return data[5 : 5 + len(tip)].decode("ascii", "replace") if kind == "commit" else ""
 
@@ -123,19 +120,19 @@ class Notes:
             trees, level = level, []
             if not trees:
                 break
-            starts = None if commits is None else {commit[:digits] for commit in commits}
-            new = list(dict.fromkeys(oid for _, _, oid, _ in trees if oid not in decoded))
-            for oid, item in zip(new, self._objects.read(new), strict=True):
-                decoded[oid] = self._decoded(item)
-            for above, name, oid, prefix in trees:
+            prefixes = None if commits is None else {commit[:digits] for commit in commits}
+            oids = list(dict.fromkeys(oid for _, _, oid, _ in trees if oid not in decoded))
+            for oid, item in zip(oids, self._objects.read(oids), strict=True):
+                decoded[oid] = self._decode(item)
+            for parent, name, oid, prefix in trees:
                 count += len(decoded[oid])
-                if count > MOST:
+                if count > MAX_ENTRIES:
                     return _Tree({}) if commits is None else top[b""]
-                tree = above[name] = _Tree(decoded[oid])
+                tree = parent[name] = _Tree(decoded[oid])
                 for entry, (mode, inner) in tree.entries.items() if tree.is_split else ():
                     path = prefix + entry.decode("ascii", "replace")
-                    is_wanted = starts is None or path in starts
-                    if mode == encoding.DIRECTORY and _is_hex(entry, 2) and is_wanted:
+                    is_selected = prefixes is None or path in prefixes
+                    if mode == encoding.DIRECTORY and _is_hex(entry, 2) and is_selected:
                         level.append((tree.below, entry, inner, path))
         return top.get(b"", _Tree({}))
 
@@ -146,45 +143,45 @@ class Notes:
         for name, below in tree.below.items():
             yield from self._blobs(below, prefix + name.decode("ascii"))
 
-    def _texts(
+    def _read_texts(
         self, blobs: dict[str, list[str]], missing: list[str] | None = None
     ) -> Iterator[tuple[str, list[str] | None]]:
         # git joins the notes that a commit has in several places. Yields None for a note that is
         # too long or missing; a commit is added to `missing` before it is yielded.
-        texts = self._objects.read([oid for oids in blobs.values() for oid in oids], LONGEST)
+        texts = self._objects.read([oid for oids in blobs.values() for oid in oids], MAX_NOTE_SIZE)
         for commit, oids in blobs.items():
             items = [next(texts) for _ in oids]
             readable = [item for item in items if item and item[0] != encoding.OVERSIZED]
-            lines = [lines_of(item) for item in readable]
+            lines = [decode_lines(item) for item in readable]
             if missing is not None and any(text is None for text in items):
                 missing.append(commit)
             merged = dict.fromkeys(line for part in lines for line in part)
             joined = lines[0] if len(lines) == 1 else list(merged)
             yield commit, joined if len(lines) == len(items) else None
 
-    def _set(self, root: _Tree, commit: str, places: int, blob: str) -> None:
+    def _set_note(self, root: _Tree, commit: str, count: int, blob: str) -> None:
         # Replaces the note where the commit has one, else adds it; an empty `blob` removes it.
-        tree, rest = root, commit.encode()
+        tree, name = root, commit.encode()
         while True:
             tree.change()
-            if rest in tree.entries and tree.entries[rest][0] != encoding.DIRECTORY:
-                places -= 1
-                del tree.entries[rest]
-                if not places and blob:
-                    tree.entries[rest] = (encoding.FILE, blob)
-                if not places:
+            if name in tree.entries and tree.entries[name][0] != encoding.DIRECTORY:
+                count -= 1
+                del tree.entries[name]
+                if not count and blob:
+                    tree.entries[name] = (encoding.FILE, blob)
+                if not count:
                     return
-            below = tree.below.get(rest[:2])
+            below = tree.below.get(name[:2])
             if below is None and not blob:
                 return
-            if below is None and (not tree.is_split or rest[:2] in tree.entries):
-                tree.entries[rest] = (encoding.FILE, blob)
+            if below is None and (not tree.is_split or name[:2] in tree.entries):
+                tree.entries[name] = (encoding.FILE, blob)
                 return
             if below is None:
-                below = tree.below[rest[:2]] = _Tree({})
-            tree, rest = below, rest[2:]
+                below = tree.below[name[:2]] = _Tree({})
+            tree, name = below, name[2:]
 
-    def _encoded(self, tree: _Tree, digits: int) -> str:
+    def _encode(self, tree: _Tree, digits: int) -> str:
         # `digits`: length of the full names here. Returns "" for an empty tree.
         files = (name for name, (mode, _) in tree.entries.items() if mode != encoding.DIRECTORY)
         notes = [name for name in files if _is_hex(name, digits)]
@@ -196,34 +193,34 @@ class Notes:
                     below.entries[name[2:]] = tree.entries.pop(name)
         for name, below in tree.below.items():
             if below.is_changed:
-                oid = self._encoded(below, digits - 2)
+                oid = self._encode(below, digits - 2)
                 tree.entries.pop(name, None)
                 if oid:
                     tree.entries[name] = (encoding.DIRECTORY, oid)
-        return self._put("tree", encoding.encode_tree(tree.entries)) if tree.entries else ""
+        return self._add_object("tree", encoding.encode_tree(tree.entries)) if tree.entries else ""
 
-    def _decoded(self, item: Item | None) -> Entries:
+    def _decode(self, item: Item | None) -> Entries:
         kind, data = item or ("", b"")
         try:
             return encoding.decode_tree(data, self._format) if kind == "tree" else {}
         except encoding.MalformedTree:
             return {}
 
-    def _put(self, kind: str, data: bytes) -> str:
+    def _add_object(self, kind: str, data: bytes) -> str:
         self._items.append((kind, data))
         return encoding.object_id(kind, data, self._format)
 
 
-def _blobs_of(tree: _Tree, commit: str) -> list[str]:
+def _find_blobs(tree: _Tree, commit: str) -> list[str]:
     # Of all notes of the commit, the one in the root first.
     blobs = []
-    rest = commit.encode()
+    name = commit.encode()
     below: _Tree | None = tree
     while below is not None:
-        mode, oid = below.entries.get(rest, (encoding.DIRECTORY, ""))
+        mode, oid = below.entries.get(name, (encoding.DIRECTORY, ""))
         if mode != encoding.DIRECTORY:
             blobs.append(oid)
-        below, rest = below.below.get(rest[:2]), rest[2:]
+        below, name = below.below.get(name[:2]), name[2:]
     return blobs
 
 
@@ -231,10 +228,10 @@ def _is_hex(name: bytes, size: int) -> bool:
     return len(name) == size and not name.strip(b"0123456789abcdef")
 
 
-def lines_of(item: tuple[str, bytes]) -> list[str]:
+def decode_lines(item: tuple[str, bytes]) -> list[str]:
     text = item[1].decode("utf-8", "surrogateescape")
     return text.removesuffix("\n").split("\n") if text else []
 
 
-def text_of(lines: Sequence[str]) -> bytes:
+def encode_lines(lines: Sequence[str]) -> bytes:
     return "".join(f"{line}\n" for line in lines).encode("utf-8", "surrogateescape")

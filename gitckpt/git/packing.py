@@ -1,8 +1,7 @@
 """Pack gitckpt's own loose refs, never the user's, and loose objects of any owner.
 
-Thousands of loose refs slow down every `git log` and `git fetch`. `git pack-refs --include` selects
-namespaces since git 2.42. Older versions pack all or nothing, so they get a scratch repository
-whose refs are links to gitckpt's real directories.
+`git pack-refs --include` selects namespaces since git 2.42. Older versions pack all or nothing:
+they get a scratch repository whose refs are links to gitckpt's real directories.
 """
 
 from __future__ import annotations
@@ -19,7 +18,6 @@ from gitckpt.git.repository import Repository
 
 PACK_FROM = 1000  # loose checkpoint refs, or objects
 _INCLUDE_SINCE = (2, 42)
-
 _PACK = (*DURABLE, "-c", "core.packedRefsTimeout=100", *NO_HOOKS, "pack-refs")
 
 
@@ -58,10 +56,7 @@ def pack_objects(repository: Repository) -> None:
 
 
 def pack(repository: Repository, namespaces: Sequence[str], version: tuple[int, ...]) -> bool:
-    """Pack and flush the loose refs below directories such as `refs/checkpoints`.
-
-    Return False with reftables, without loose refs, or while a lock is held.
-    """
+    """Pack and flush loose refs; return False with reftables, no refs, or a held lock."""
     common = repository.common_dir
     present = [name for name in namespaces if os.path.isdir(os.path.join(common, name))]
     if repository.has_reftable or not present:
@@ -72,7 +67,7 @@ def pack(repository: Repository, namespaces: Sequence[str], version: tuple[int, 
         for prune in ("--no-prune", "--prune"):
             if version >= _INCLUDE_SINCE:
                 # Not `--all`, which includes everything. `*` matches slashes, too.
-                options = [word for name in present for word in ("--include", f"{name}/*")]
+                options = [option for name in present for option in ("--include", f"{name}/*")]
                 repository.git.run(*_PACK, prune, *options)
             else:
                 _pack_by_links(repository, present, prune)

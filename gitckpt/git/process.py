@@ -1,8 +1,4 @@
-"""The only module that starts processes.
-
-It uses `posix_spawn` and `poll`: importing `subprocess` would cost the hook as much as three git
-calls. `posix_spawn` cannot set a working directory; git has `-C`.
-"""
+"""The only module that starts processes: `subprocess` takes too long for the hook."""
 
 from __future__ import annotations
 
@@ -26,41 +22,33 @@ LOCAL_VARIABLES = (
     *("GIT_ALTERNATE_OBJECT_DIRECTORIES", "GIT_REFERENCE_BACKEND", "GIT_GRAFT_FILE"),
     *("GIT_SHALLOW_FILE", "GIT_NO_REPLACE_OBJECTS", "GIT_REPLACE_REF_BASE"),
 )
-
 _QUIET = {"LC_ALL": "C", "LANGUAGE": "C", "GIT_TERMINAL_PROMPT": "0"}
-
 # Variables under which git fetches nothing, whatever the configuration says. A remote may be a
 # command (`ext::`); git before 2.39.4 knows only GIT_ALLOW_PROTOCOL.
 OFFLINE = {"GIT_NO_LAZY_FETCH": "1", "GIT_ALLOW_PROTOCOL": ""}
-
 LOCAL_ONLY = {"GIT_ALLOW_PROTOCOL": "file"}
 MAY_FETCH = {"GIT_NO_LAZY_FETCH": "0"}  # over the protocols that the user allows
-
 # git 2.39.4 and later print this before the error when GIT_NO_LAZY_FETCH is set.
 _NO_LAZY_FETCH = "warning: lazy fetching disabled; some objects may not be available"
-
 _CHUNK = 65536
 _UNREADABLE = "keep a copy of the file, delete that line, then see what is missing: git ckpt verify"
 # Importing `signal` for their names would cost the hook 6 ms.
 _SIGKILL, _SIGPIPE, _SIGTERM = 9, 13, 15
-
 # git's complaints about missing or damaged objects.
 _DAMAGED = ("corrupt loose object", " (stored in ", "unable to read tree", "bad object", "bad tree")
-
 SEE_DAMAGE = "see which objects are missing or damaged: git ckpt verify --contents"
-
 # git's complaint about an object that a partial clone lacks, before the oid.
 _PROMISED = "could not fetch "
 
 
-def cure_of_promised(complaint: str) -> str | None:
+def find_fetch_hint(complaint: str) -> str | None:
     oid = complaint.partition(_PROMISED)[2].partition(" ")[0]
     if not oid or "promisor remote" not in complaint:
         return None
     return f"gitckpt fetches nothing to look at it; fetch it: git cat-file -e {oid}"
 
 
-def ending(code: int) -> str:
+def describe_exit(code: int) -> str:
     return f"exit code {code}" if code >= 0 else f"killed by signal {-code}"
 
 
@@ -72,15 +60,15 @@ class GitError(CkptError):
     ) -> None:
         stripped = (line.strip() for line in stderr.splitlines())
         lines = [line for line in stripped if line and line != _NO_LAZY_FETCH]
-        reason = "; ".join([*lines, ending(code)] if code < 0 or not lines else lines)
+        reason = "; ".join([*lines, describe_exit(code)] if code < 0 or not lines else lines)
         pairs = zip(["", *command], command, strict=False)
-        words = (word for before, word in pairs if before != "-C")
-        name = next((word for word in words if not word.startswith("-") and "=" not in word), "git")
+        arguments = (argument for previous, argument in pairs if previous != "-C")
+        name = next((arg for arg in arguments if not arg.startswith("-") and "=" not in arg), "git")
         # git names the line of `packed-refs`.
         if hint is None and ("unexpected line in" in reason or "unterminated line in" in reason):
             hint = _UNREADABLE
         is_damaged = any(text in reason for text in _DAMAGED)
-        hint = hint or cure_of_promised(reason) or (SEE_DAMAGE if is_damaged else None)
+        hint = hint or find_fetch_hint(reason) or (SEE_DAMAGE if is_damaged else None)
         super().__init__(f"git {name} failed: {reason}", hint=hint)
         self.command = list(command)
         self.code = code
@@ -105,7 +93,6 @@ class Completed:
 
     @property
     def text(self) -> str:
-        """The output, such as an oid, as text without surrounding white space."""
         return self.out.decode("utf-8", "replace").strip()
 
 
@@ -118,15 +105,12 @@ def environment(
 ) -> dict[str, str]:
     """Return the environment of a git process; `keep_local` keeps `LOCAL_VARIABLES`."""
     dropped = () if keep_local else LOCAL_VARIABLES
-    kept = {name: value for name, value in os.environ.items() if name not in dropped}
-    return {**kept, **_QUIET, **(extra or {})}
+    variables = {name: value for name, value in os.environ.items() if name not in dropped}
+    return {**variables, **_QUIET, **(extra or {})}
 
 
 class Child:
-    """A process with pipes on standard input, output and error.
-
-    Its own group spares it Ctrl-C in the terminal. `has_ended`: it was waited for.
-    """
+    """A process with pipes on its three streams; `own_group` spares it Ctrl-C."""
 
     def __init__(
         self, argv: Sequence[str], env: Mapping[str, str], *, own_group: bool = False
@@ -151,10 +135,7 @@ class Child:
             view = view[os.write(self.stdin, view) :]
 
     def read_line(self, patience: float | None = None) -> bytes:
-        """Return the next line of output without the newline; b"" at the end.
-
-        After `patience` seconds without output, close its input, so that it finishes and ends.
-        """
+        """Return the next line; b"" at the end. After `patience` seconds, close its input."""
         while (end := self._buffer.find(b"\n", self._offset)) < 0:
             if not self._fill(len(self._buffer) - self._offset + 1, patience):
                 return b""  # also for a line that is cut off
@@ -211,11 +192,7 @@ class Child:
         deadline: float | None = None,
         into: Callable[[bytes], object] | None = None,
     ) -> Completed:
-        """Write `data`, close the input, and return all output once the process has ended.
-
-        Parts of an iterable `data` must not be empty. `deadline` (time.monotonic) kills its group.
-        `into` receives standard output in chunks.
-        """
+        """Write `data`, close the input and return the output; a deadline kills the group."""
         out, err = [self._buffer[self._offset :]], [self._errors]
         parts = iter((data,) if isinstance(data, bytes) else data)
         pending = memoryview(next(parts, b""))
@@ -225,8 +202,8 @@ class Child:
             poll.register(self.stdin, select.POLLOUT)
             if not pending:
                 self._close_input(poll)
-        waiting = 2
-        while waiting:
+        open_count = 2
+        while open_count:
             timeout = None if deadline is None else max(deadline - time.monotonic(), 0) * 1000
             ready = poll.poll(timeout)
             if not ready:
@@ -249,7 +226,7 @@ class Child:
                     (out if fd == self.stdout else err).append(chunk)
                 else:
                     poll.unregister(fd)
-                    waiting -= 1
+                    open_count -= 1
         return Completed(self.close(), b"".join(out), b"".join(err))
 
     def kill_group(self) -> int:
@@ -289,7 +266,7 @@ class Child:
             except ProcessLookupError:
                 pass
 
-    def hang_up(self) -> None:
+    def close_output(self) -> None:
         """Send SIGTERM and close its output, also for its children; `close` is still due."""
         self.terminate()
         self._close_pipes("stdout", "stderr")
@@ -331,8 +308,8 @@ def _spawn(
     in_read, in_write = os.pipe()
     out_read, out_write = os.pipe()
     err_read, err_write = os.pipe()
-    theirs = (in_read, out_write, err_write)
-    actions = [(os.POSIX_SPAWN_DUP2, fd, number) for number, fd in enumerate(theirs)]
+    child_fds = (in_read, out_write, err_write)
+    actions = [(os.POSIX_SPAWN_DUP2, fd, number) for number, fd in enumerate(child_fds)]
     options = {"setpgroup": 0} if own_group else {}
     try:
         pid = _start(argv, env, file_actions=actions, setsigdef=[_SIGPIPE], **options)
@@ -341,7 +318,7 @@ def _spawn(
             os.close(fd)
         raise
     finally:
-        for fd in theirs:
+        for fd in child_fds:
             os.close(fd)
     return pid, in_write, out_read, err_read
 
@@ -350,6 +327,6 @@ def _start(argv: Sequence[str], env: Mapping[str, str], **options: Any) -> int:
     try:
         return os.posix_spawnp(argv[0], list(argv), env, **options)
     except OSError as error:
-        is_missing = isinstance(error, FileNotFoundError | PermissionError)
-        hint = f"install {argv[0]}, or put it on PATH" if is_missing else None
+        is_absent = isinstance(error, FileNotFoundError | PermissionError)
+        hint = f"install {argv[0]}, or put it on PATH" if is_absent else None
         raise CkptError(f"cannot start {argv[0]}: {error.strerror}", hint=hint) from None

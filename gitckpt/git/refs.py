@@ -1,8 +1,4 @@
-"""Read refs, and write them in git's own transactions with expected values.
-
-A long-lived `git update-ref --stdin` serves many transactions; a long-lived `git cat-file` reads
-refs, fresh each time.
-"""
+"""Read refs, and write them in git's own transactions with expected values."""
 
 from __future__ import annotations
 
@@ -11,7 +7,7 @@ import time
 
 from gitckpt.git import fsync
 from gitckpt.git.command import DURABLE, Standby, setting_options
-from gitckpt.git.files.refs_stat import may_be_there, plain, require_no_pipes
+from gitckpt.git.files.refs_stat import may_exist, read_loose, require_no_pipes
 from gitckpt.git.process import DeadlinePassed, GitError
 from gitckpt.model.errors import BusyError, CkptError
 from gitckpt.model.values import dataclass
@@ -24,12 +20,9 @@ if TYPE_CHECKING:
     from gitckpt.git.repository import Repository
 
 LOCK_TIMEOUT_MS = 2000  # for a `.lock` file of another process
-
 # Seconds until git's input is closed: if its answer is lost, both sides would wait forever.
 PATIENCE = 30.0
-
 _PATIENCE = 20.0  # seconds; a million refs are listed in three
-
 # Directory of the refs that need the others: once its name is flushed, the checkpoint exists.
 _CHECKPOINTS = "refs/checkpoints"
 
@@ -52,11 +45,7 @@ class LockHeld(BusyError):
 
 @dataclass(slots=True)
 class Update:
-    """One change of a ref within a transaction.
-
-    An empty `new` deletes the ref, one equal to `old` verifies it. With an empty `old`, it must not
-    exist. A symbolic ref is replaced itself.
-    """
+    """A change of a ref: an empty `new` deletes it, an empty `old` creates it."""
 
     ref: str
     new: str
@@ -85,36 +74,35 @@ class Refs:
     def update(
         self, updates: Iterable[Update], meanwhile: Callable[[], None] | None = None
     ) -> None:
-        """Apply all updates in one transaction, in this order, and flush them.
+        """Apply and flush all updates in one transaction, in this order.
 
-        With ref files, a kill or a full disk may leave only the first ones applied: callers choose
-        a safe order. If git alone is killed, a second git applies the rest. `meanwhile` flushes the
-        objects that the refs point to; nothing is applied before it returns.
+        A kill or a full disk may leave only the first ones applied: callers choose a safe order.
+        `meanwhile` flushes the objects that the refs point to, before anything is applied.
 
         Raises:
             RefMoved, LockHeld: a ref has another value, or is locked; none was changed.
-            GitError: git refused and changed none; or it failed twice with the first ones applied.
+            GitError: git changed none; or it failed twice with the first ones applied.
             CkptError: the updates were applied, but could not be flushed.
         """
-        meant = list(updates)
+        transaction = list(updates)
         try:
-            self._apply_healed(meant, meanwhile)
+            self._apply_healed(transaction, meanwhile)
         except GitError as error:
             # "write failure": git's answers were lost. "couldn't set": a later rename failed.
             causes = ("write failure", "couldn't set '")
             if error.code > 0 and not any(words in error.stderr for words in causes):
                 raise
-            values = dict(self.each())
+            values = dict(self.iterate())
             remaining = [  # all of the transaction if nothing was applied
                 update
-                for update in meant
+                for update in transaction
                 if update.new == update.old or values.get(update.ref, "") != update.new
             ]
-            if remaining == meant and error.code > 0 and "write failure" not in error.stderr:
+            if remaining == transaction and error.code > 0 and "write failure" not in error.stderr:
                 raise
-            if remaining == meant or any(update.new != update.old for update in remaining):
+            if remaining == transaction or any(update.new != update.old for update in remaining):
                 self._apply_healed(remaining, meanwhile)
-        changes = [update for update in meant if update.new != update.old]
+        changes = [update for update in transaction if update.new != update.old]
         if changes:
             self._flush(changes)
 
@@ -132,19 +120,19 @@ class Refs:
         writer = self._standby.take()
         try:
             if meanwhile is None:
-                committed = _goes(writer, commands + b"commit\0", "start", "commit")
+                committed = _apply_step(writer, commands + b"commit\0", "start", "commit")
             else:
                 writer.write(commands + b"prepare\0")
                 meanwhile()  # git may still prepare; if that fails, it never reads the commit
-                committed = _goes(writer, b"commit\0", "start", "prepare", "commit")
+                committed = _apply_step(writer, b"commit\0", "start", "prepare", "commit")
         except BrokenPipeError:
             committed = False
         except BaseException:
             writer.close()  # waits until git has applied it or not
             raise
         if not committed:
-            done = writer.communicate()
-            raise failure(self._repository, done.code, done.complaint)
+            result = writer.communicate()
+            raise explain_failure(self._repository, result.code, result.complaint)
         self._standby.give_back(writer)
 
     def _flush(self, changes: list[Update]) -> None:
@@ -169,16 +157,16 @@ class Refs:
 
     def read(self, ref: str) -> str | None:
         """Return the oid of a ref, whether its object exists or not; None without a ref."""
-        loose = plain(self._repository, ref)
+        loose = read_loose(self._repository, ref)
         if loose is not None:
             return loose
         entry = self._repository.cat_file.info(ref)
         if entry is not None:
             return entry[0]
-        if not may_be_there(self._repository, ref):
+        if not may_exist(self._repository, ref):
             return None
-        done = self._repository.git.run("rev-parse", "--quiet", "--verify", ref, ok=(0, 1, 128))
-        return done.text or None
+        words = ("rev-parse", "--quiet", "--verify", ref)
+        return self._repository.git.run(*words, ok=(0, 1, 128)).text or None
 
     def list(self, *patterns: str, fields: str = "%(objectname) %(refname)") -> bytes:
         """Return a line for each ref below complete directories or globs, sorted by name."""
@@ -189,7 +177,7 @@ class Refs:
             require_no_pipes(self._repository)
             return self._repository.git.run(*words).out  # many refs, or a slow disk
 
-    def each(self, *patterns: str) -> Iterator[tuple[str, str]]:
+    def iterate(self, *patterns: str) -> Iterator[tuple[str, str]]:
         """Yield full name (surrogates for bytes that are not UTF-8) and oid, sorted."""
         listing = self.list(*(pattern.rstrip("/") for pattern in patterns))
         for line in listing.decode("utf-8", "surrogateescape").split("\n")[:-1]:
@@ -206,7 +194,7 @@ class Refs:
 _MOVED = ("reference already exists", "but expected", "reference is missing")
 
 
-def failure(repository: Repository, code: int, complaint: str) -> CkptError:
+def explain_failure(repository: Repository, code: int, complaint: str) -> CkptError:
     if "Unable to create '" in complaint and "File exists" in complaint:
         return LockHeld(complaint.partition("Unable to create '")[2].partition("': File exists")[0])
     if "cannot lock references" in complaint or "data is locked" in complaint:
@@ -215,8 +203,8 @@ def failure(repository: Repository, code: int, complaint: str) -> CkptError:
         # For a broken ref, the line ends differently: "…: reference broken".
         vanished = "unable to resolve reference '" in line and line.endswith("'")
         if vanished or any(words in line for words in _MOVED):
-            what = line.removeprefix("fatal: ").removeprefix("prepare: ").removeprefix("commit: ")
-            return RefMoved(what, hint="another process was faster; run the command again")
+            reason = line.removeprefix("fatal: ").removeprefix("prepare: ").removeprefix("commit: ")
+            return RefMoved(reason, hint="another process was faster; run the command again")
     is_barred = "exists; cannot create" in complaint
     hint = "see what is in the way: git ckpt doctor" if is_barred else None
     return GitError(["update-ref"], code, complaint, hint=hint)
@@ -228,7 +216,7 @@ def _above(ref: str) -> Iterator[str]:
         yield ref
 
 
-def _goes(writer: Child, commands: bytes, *steps: str) -> bool:
+def _apply_step(writer: Child, commands: bytes, *steps: str) -> bool:
     writer.write(commands)
     return all(writer.read_line(PATIENCE) == f"{step}: ok".encode("ascii") for step in steps)
 

@@ -8,7 +8,7 @@ from gitckpt.git import fsync
 from gitckpt.git.catfile import CatFile
 from gitckpt.git.command import DURABLE, Git, ask_version, require_git
 from gitckpt.git.files import private_dirs
-from gitckpt.git.process import Child, ending, environment, git_executable
+from gitckpt.git.process import Child, describe_exit, environment, git_executable
 from gitckpt.model import ids
 from gitckpt.model.errors import NotFoundError, RepositoryError, WorktreeError
 
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 
 BRANCHES = "refs/heads/"
 OF_A_WORKTREE = ("refs/bisect/", "refs/worktree/", "refs/rewritten/")
-
 # Refs beside HEAD, in files or in a reftable.
 PSEUDO_REFS = (
     *("CHERRY_PICK_HEAD", "REVERT_HEAD", "REBASE_HEAD", "ORIG_HEAD", "AUTO_MERGE"),
@@ -34,11 +33,7 @@ PSEUDO_REFS = (
 
 
 class Repository:
-    """A repository as seen from one of its worktrees.
-
-    A bare repository and the inside of a git directory have no `worktree`. `common_dir` is shared
-    by all worktrees, and equals `git_dir` in the main one. All paths are absolute.
-    """
+    """A repository seen from one worktree, None if bare. All paths are absolute."""
 
     def __init__(self, git_dir: str, worktree: str | None, object_format: str = "sha1") -> None:
         self.git_dir = git_dir
@@ -96,8 +91,8 @@ class Repository:
         ref = content.removeprefix("ref: ").strip()
         # A reftable, or a symlink of an old git.
         if ref == "refs/heads/.invalid" or os.path.islink(path):
-            done = self.git.run("symbolic-ref", "--quiet", "HEAD", ok=(0, 1))
-            return done.out.decode("utf-8", "replace").removesuffix("\n")
+            result = self.git.run("symbolic-ref", "--quiet", "HEAD", ok=(0, 1))
+            return result.out.decode("utf-8", "replace").removesuffix("\n")
         return ref if content.startswith("ref:") else ""
 
     def point_head(self, to: str, message: str = "", *, options: Sequence[str] = ()) -> None:
@@ -139,11 +134,7 @@ class Repository:
         return "bisect" if exists("BISECT_LOG") else None
 
     def commit(self, rev: str) -> str:
-        """Return the oid of the commit that a rev names; tags are peeled.
-
-        Raises:
-            NotFoundError: it names no commit.
-        """
+        """Return the oid of the commit that a rev names, or raise `NotFoundError`."""
         from gitckpt.model.arguments import require_text  # lazy: most callers need no commit
 
         require_text("rev", rev)
@@ -151,9 +142,11 @@ class Repository:
         name = rev if rev.startswith(":/") else f"{rev}^{{commit}}"
         words = ("rev-parse", "--quiet", "--verify", "--end-of-options", name)
         try:
-            done = self.git.run(*words, ok=(0, 1, 128))
-            if done.code == 0 and ids.is_oid(done.text):  # for `^HEAD` git prints `^` and the oid
-                return done.text
+            result = self.git.run(*words, ok=(0, 1, 128))
+            if result.code == 0 and ids.is_oid(
+                result.text
+            ):  # for `^HEAD` git prints `^` and the oid
+                return result.text
         except ValueError:
             pass  # a NUL or a lone surrogate cannot be an argument
         hint = "name a branch, a tag or a commit: git log --oneline --all"
@@ -185,12 +178,10 @@ _OPERATIONS = (
     *(("rebase-apply", "rebase"), ("rebase-merge", "rebase"), ("MERGE_HEAD", "merge")),
     *(("CHERRY_PICK_HEAD", "cherry-pick"), ("REVERT_HEAD", "revert")),
 )
-
-_WHICH = ("GIT_DIR", "GIT_WORK_TREE", "GIT_COMMON_DIR")
-_NONE = "not a git repository: "
+_LOCATION_VARIABLES = ("GIT_DIR", "GIT_WORK_TREE", "GIT_COMMON_DIR")
+_NOT_A_REPOSITORY = "not a git repository: "
 # git's complaints where a variable leads to no repository; others concern an existing one.
-_ELSEWHERE = ("not a git repository", "Invalid path", "not a valid path", "gitfile")
-
+_MISLEADING = ("not a git repository", "Invalid path", "not a valid path", "gitfile")
 _SEARCHED = "(or any"  # git searched the parent directories, too
 
 
@@ -204,51 +195,48 @@ def open_repository(
     path: str = ".", *, meanwhile: Callable[[], object] | None = None, by_variables: bool = True
 ) -> Repository:
     """Return the repository of a path, like `discover`, and check git's version."""
-    asked = ask_version()
+    child = ask_version()
     try:
         return discover(path, meanwhile=meanwhile, by_variables=by_variables)
     finally:
-        require_git(asked)  # an old git explains a failure of `discover`
+        require_git(child)  # an old git explains a failure of `discover`
 
 
 def discover(
     path: str = ".", *, meanwhile: Callable[[], object] | None = None, by_variables: bool = True
 ) -> Repository:
-    """Return the repository that a directory is in, found as git finds it.
-
-    `meanwhile` is called while git runs. `by_variables` respects `GIT_DIR` and the like.
-    """
+    """Return the repository that a directory is in; call `meanwhile` while git runs."""
     if not os.path.isdir(path):
         raise RepositoryError(f"no such directory: {path}")
-    ask = [git_executable(), "-C", path, "rev-parse", "--path-format=absolute"]
-    ask += ["--is-bare-repository", "--is-inside-git-dir", "--show-object-format"]
-    ask += ["--git-dir", "--show-toplevel"]
-    child = Child(ask, environment(keep_local=by_variables))
+    command = [git_executable(), "-C", path, "rev-parse", "--path-format=absolute"]
+    command += ["--is-bare-repository", "--is-inside-git-dir", "--show-object-format"]
+    command += ["--git-dir", "--show-toplevel"]
+    child = Child(command, environment(keep_local=by_variables))
     if meanwhile is not None:
         meanwhile()
-    done = child.communicate()
+    result = child.communicate()
     # `--show-toplevel` fails without a worktree; git still answers the others.
-    answers = os.fsdecode(done.out).split("\n", 3)
-    if done.code != 0 and len(answers) < 4:
-        raise _refused(path, done, by_variables=by_variables)
+    answers = os.fsdecode(result.out).split("\n", 3)
+    if result.code != 0 and len(answers) < 4:
+        raise _explain_failure(path, result, by_variables=by_variables)
     # git before 2.31 echoes unknown options.
     if answers[0] not in ("true", "false") or len(answers) < 4:
         require_git()
         message = f"{git_executable()} does not answer as git does"
         raise RepositoryError(message, hint="name another one in GITCKPT_GIT")
-    bare, inside, object_format, rest = answers
+    bare, inside, object_format, paths = answers
     if bare == "true" or inside == "true":
-        git_dir, worktree = rest.removesuffix("\n"), None
-    elif done.code != 0:
-        raise _refused(path, done, by_variables=by_variables)
+        git_dir, worktree = paths.removesuffix("\n"), None
+    elif result.code != 0:
+        raise _explain_failure(path, result, by_variables=by_variables)
     else:
-        git_dir, worktree = _two_paths(rest.removesuffix("\n"))
+        git_dir, worktree = _split_paths(paths.removesuffix("\n"))
     if not (by_variables and "GIT_DIR" in os.environ):
-        _require_no_stranger(path, git_dir)
+        _reject_tracked(path, git_dir)
     return Repository(git_dir, worktree, object_format)
 
 
-def _require_no_stranger(path: str, git_dir: str) -> None:
+def _reject_tracked(path: str, git_dir: str) -> None:
     # Refuse a repository not called `.git` that was only found inside the worktree of another one:
     # a branch can track such a directory, with a configuration whose commands git runs. It cannot
     # track `.git`. git's `safe.bareRepository` would refuse all bare repositories. The found
@@ -263,7 +251,7 @@ def _require_no_stranger(path: str, git_dir: str) -> None:
         above = os.path.dirname(above)
         dot_git = os.path.join(above, ".git")
         if os.path.isfile(dot_git):
-            common = common_dir(os.path.realpath(_named_above(above)))
+            common = common_dir(os.path.realpath(_read_git_file(above)))
             below = (f"{common}/worktrees/", f"{common}/modules/")
             if git_path == common or git_path.startswith(below):
                 return  # its own worktree, whose `.git` leads to a `.bare` beside it
@@ -277,7 +265,7 @@ def _require_no_stranger(path: str, git_dir: str) -> None:
         raise RepositoryError(f"{message}: its settings may come from a branch", hint=hint)
 
 
-def _two_paths(lines: str) -> tuple[str, str]:
+def _split_paths(lines: str) -> tuple[str, str]:
     # The paths may contain newlines themselves; the first one is a directory.
     offset = lines.find("\n/")
     while offset >= 0 and not os.path.isdir(lines[:offset]):
@@ -295,43 +283,49 @@ def common_dir(git_dir: str) -> str:
     return os.path.normpath(os.path.join(git_dir, relative))
 
 
-def _refused(path: str, done: Completed, *, by_variables: bool) -> RepositoryError:
+def _explain_failure(path: str, result: Completed, *, by_variables: bool) -> RepositoryError:
     try:
-        where = os.path.abspath(path)
+        directory = os.path.abspath(path)
     except FileNotFoundError:
         message = "the current directory does not exist any more"
         return RepositoryError(message, hint="go to another one: cd DIR")
-    lines = [line.strip() for line in done.complaint.splitlines() if line.strip()]
-    unexplained = f"git was {ending(done.code)}" if done.code < 0 else "git gave no reason"
+    lines = [line.strip() for line in result.complaint.splitlines() if line.strip()]
+    unexplained = (
+        f"git was {describe_exit(result.code)}" if result.code < 0 else "git gave no reason"
+    )
     first = lines[0].removeprefix("fatal: ") if lines else unexplained
     if first.endswith(":"):
         first = " ".join([first, ", ".join(lines[1:])])
-    is_elsewhere = any(words in first for words in _ELSEWHERE)
-    given = [name for name in _WHICH if name in os.environ] if by_variables and is_elsewhere else []
-    if _SEARCHED in first and "GIT_WORK_TREE" in given:
-        given.remove("GIT_WORK_TREE")  # it does not locate the repository
-    if given:
-        values = ", ".join(f"{name} is {os.environ[name]!r}" for name in given)
-        message = f"git finds no repository at {where}, as {values}: {first}"
-        return RepositoryError(message, hint=f"go without: unset {' '.join(given)}")
-    if named := first.partition(_NONE)[2].strip("'"):  # named by a `.git` file
-        named = _named_above(where) if named == "(null)" else named
-        message = f"{where} belongs to {named}, which is no git repository any more"
-        return RepositoryError(message, hint=_cure_of_worktree(named))
-    if "not a git repository" in done.complaint:
-        message = f"not in a git repository: {where}"
+    is_elsewhere = any(words in first for words in _MISLEADING)
+    variables = (
+        [name for name in _LOCATION_VARIABLES if name in os.environ]
+        if by_variables and is_elsewhere
+        else []
+    )
+    if _SEARCHED in first and "GIT_WORK_TREE" in variables:
+        variables.remove("GIT_WORK_TREE")  # it does not locate the repository
+    if variables:
+        values = ", ".join(f"{name} is {os.environ[name]!r}" for name in variables)
+        message = f"git finds no repository at {directory}, as {values}: {first}"
+        return RepositoryError(message, hint=f"go without: unset {' '.join(variables)}")
+    if git_dir := first.partition(_NOT_A_REPOSITORY)[2].strip("'"):  # named by a `.git` file
+        git_dir = _read_git_file(directory) if git_dir == "(null)" else git_dir
+        message = f"{directory} belongs to {git_dir}, which is no git repository any more"
+        return RepositoryError(message, hint=_cure_of_worktree(git_dir))
+    if "not a git repository" in result.complaint:
+        message = f"not in a git repository: {directory}"
         return RepositoryError(message, hint="go to one, or make one: git init")
     cure = next((line for line in lines if line.startswith("git config")), None)
-    return RepositoryError(f"git refuses the repository at {where}: {first}", hint=cure)
+    return RepositoryError(f"git refuses the repository at {directory}: {first}", hint=cure)
 
 
-def _named_above(path: str) -> str:
+def _read_git_file(path: str) -> str:
     # Reads the next `.git` file upwards: git 2.55 prints "(null)" instead of its content.
     while True:
         try:
             with open(os.path.join(path, ".git"), "rb") as file:
-                named = file.read().removesuffix(b"\n").removeprefix(b"gitdir: ")
-            return os.path.normpath(os.path.join(path, os.fsdecode(named)))
+                content = file.read().removesuffix(b"\n").removeprefix(b"gitdir: ")
+            return os.path.normpath(os.path.join(path, os.fsdecode(content)))
         except OSError:
             above = os.path.dirname(path)
             if above == path:  # deleted meanwhile

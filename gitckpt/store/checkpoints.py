@@ -27,7 +27,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Self, Unpack
 
-    from gitckpt.git.objects.port import Objects
+    from gitckpt.git.objects.writer import Objects
     from gitckpt.git.worktree.index import PrivateIndex
     from gitckpt.store.config.settings import Rules
     from gitckpt.store.leases.leases import Leases

@@ -274,11 +274,11 @@ def forget_others(repository: Repository, existing: Callable[[], Collection[str]
     lines_by_id = {entry[0]: line for entry, line in entries if entry and entry[0] in ids}
     if len(lines) <= 2 * (len(lines_by_id) + _FEW):
         return
-    from gitckpt.git.files import atomic  # seldom needed
+    from gitckpt.git.files import regular  # seldom needed
 
     data = b"".join(b"\n%s" % line for line in lines_by_id.values()) + b"\n"
     with contextlib.suppress(OSError):  # the next maintenance tries again
-        atomic.write_own(_path(repository), data, flushed=True, opener=private_dirs.create)
+        regular.write_own(_path(repository), data, flushed=True, opener=private_dirs.create)
 
 
 def _oid_of(repository: Repository, checkpoint_id: str) -> str | None:

@@ -11,7 +11,7 @@ import os
 import time
 
 from gitckpt.git.files import private_dirs
-from gitckpt.git.files.refs_stat import plain
+from gitckpt.git.files.refs_stat import read_loose
 from gitckpt.git.refs import RefMoved, Update
 from gitckpt.model import ids
 from gitckpt.model.note import changed, link_id
@@ -20,7 +20,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
 
-    from gitckpt.git.objects.port import Item, Objects
+    from gitckpt.git.objects.writer import Item, Objects
     from gitckpt.git.refs import Refs
     from gitckpt.git.repository import Repository
 
@@ -106,10 +106,10 @@ def write(
         tip = notes.tip()
         commits = {commit for commit, lines in lines_by_commit.items() if lines}
         # Git copies lines to rewritten commits, so any note may contain one that is removed.
-        for commit, note in notes.each() if removed and tip else ():
+        for commit, note in notes.read_all() if removed and tip else ():
             if note and not removed.isdisjoint(map(link_id, note)):
                 commits.add(commit)
-        new_tip, items = notes.edited(tip, list(commits), edit, instant)
+        new_tip, items = notes.edit(tip, list(commits), edit, instant)
         prepared(items)
         objects.write(items)
         try:
@@ -141,11 +141,11 @@ def carry(repository: Repository, command: str) -> None:
 
 def _existing_ids(repository: Repository, refs: Refs, names: set[str]) -> set[str]:
     if len(names) > _MANY:
-        listed = (ref.removeprefix(CHECKPOINTS) for ref, _ in refs.each(CHECKPOINTS))
+        listed = (ref.removeprefix(CHECKPOINTS) for ref, _ in refs.iterate(CHECKPOINTS))
         return names.intersection(listed)
     has_ref = repository.cat_file.info
     paths = {name: CHECKPOINTS + name for name in names}
-    return {name for name, ref in paths.items() if plain(repository, ref) or has_ref(ref)}
+    return {name for name, ref in paths.items() if read_loose(repository, ref) or has_ref(ref)}
 
 
 def _status(repository: Repository, name: str) -> os.stat_result | None:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from types import NoneType
 
 from gitckpt.git.objects.encoding import object_id
-from gitckpt.git.process import GitError, cure_of_promised
+from gitckpt.git.process import GitError, find_fetch_hint
 from gitckpt.git.repository import open_repository
 from gitckpt.model import arguments, ids
 from gitckpt.model.arguments import require, require_callable, require_path, require_text, strings
@@ -442,7 +442,7 @@ class Store:
         try:
             return repository.git.run(*command).out
         except GitError as error:
-            if cure_of_promised(error.stderr) is None:
+            if find_fetch_hint(error.stderr) is None:
                 raise
             problem = "contents of files are missing: diff fetches nothing into this partial clone"
             hint = f"fetch them: git diff --numstat {old} {new}; then run the command again"

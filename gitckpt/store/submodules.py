@@ -27,7 +27,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Protocol, Self
 
-    from gitckpt.git.objects.port import Objects
+    from gitckpt.git.objects.writer import Objects
     from gitckpt.git.repository import Repository
     from gitckpt.store.snapshot.limits import Limits
 
@@ -119,7 +119,7 @@ def _differs(store: AnyCheckpoints, old_entry: Submodule, new_entry: Submodule) 
 def of_tree(store: AnyCheckpoints, tree: str, but: Collection[str] = ()) -> tuple[Submodule, ...]:
     """Return the submodules of a tree or commit at their commits; log failures."""
     repository = store.repository
-    if not tree or repository.worktree is None or not modules.may_exist(repository):
+    if not tree or repository.worktree is None or not modules.may_have_submodules(repository):
         return ()
     submodules = []
     for path, oid in modules.submodules_of(repository, tree):
@@ -246,7 +246,7 @@ def removal(
 
 
 def sweep(store: AnyCheckpoints) -> None:
-    if not modules.may_exist(store.repository):
+    if not modules.may_have_submodules(store.repository):
         return
 
     def clear(inner: AnyCheckpoints) -> None:

@@ -86,7 +86,7 @@ def _walk(
         take(line.decode("ascii") for line in lines)
 
     data = "".join(f"{rev}\n" for rev in revs).encode("ascii")
-    git = repository.git.each_line(*_WALK, *words, take=decode, data=data, ok=_ANY)
+    git = repository.git.stream_lines(*_WALK, *words, handle=decode, data=data, ok=_ANY)
     return git.code == 0
 
 
@@ -203,7 +203,7 @@ class Usage:
 
 def measure(store: Checkpoints) -> Usage:
     repository = store.repository
-    listed = list(store.refs.each(*_SPACES))
+    listed = list(store.refs.iterate(*_SPACES))
     refs = {ref: oid for ref, oid in listed if not ref_names.is_foreign(ref)}
     foreign = sorted({oid for ref, oid in listed if ref_names.is_foreign(ref)})
     objects, is_complete = _find_objects(repository, refs, foreign)

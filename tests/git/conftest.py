@@ -15,7 +15,7 @@ from gitckpt.git.repository import Repository, discover
 from tests.conftest import Checkout, repository_of
 
 if TYPE_CHECKING:
-    from gitckpt.git.objects.port import Objects
+    from gitckpt.git.objects.writer import Objects
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from gitckpt.git.files import atomic
+from gitckpt.git.files import regular
 
 LEFT = ".file.123.0a1b2c3d"
 
@@ -30,7 +30,7 @@ def test_what_a_kill_left_goes_with_the_next_one_who_writes_the_file(tmp_path: P
     for name in others:
         age(tmp_path / name)
     (tmp_path / ".file.123.00000000").write_text("somebody is at it")
-    atomic.write(str(tmp_path / "file"), b"new")
+    regular.write(str(tmp_path / "file"), b"new")
     assert (tmp_path / "file").read_bytes() == b"new"
     assert sorted(os.listdir(tmp_path)) == sorted([*others, ".file.123.00000000", "file"])
 
@@ -42,22 +42,22 @@ def test_who_may_read_the_old_file_may_read_the_new_one_and_nobody_else(
     path = tmp_path / "file"
     path.write_text("old")
     path.chmod(mode)
-    atomic.write(str(path), b"new")
+    regular.write(str(path), b"new")
     assert (path.read_bytes(), path.stat().st_mode & 0o777) == (b"new", mode)
     (tmp_path / "link").symlink_to(path)
-    atomic.write(str(tmp_path / "link"), b"new")
-    atomic.write(str(tmp_path / "fresh"), b"new")
+    regular.write(str(tmp_path / "link"), b"new")
+    regular.write(str(tmp_path / "fresh"), b"new")
     assert (tmp_path / "link").lstat().st_mode == (tmp_path / "fresh").stat().st_mode
 
 
 def test_what_cannot_be_written_leaves_nothing(tmp_path: Path) -> None:
     (tmp_path / "file").mkdir()
     with pytest.raises(IsADirectoryError):
-        atomic.write(str(tmp_path / "file"), b"new")
+        regular.write(str(tmp_path / "file"), b"new")
     assert os.listdir(tmp_path) == ["file"]
 
 
 def test_a_name_as_long_as_names_are_which_bytes_count(tmp_path: Path) -> None:
     name = "界" * 85
-    atomic.write(str(tmp_path / name), b"new")
+    regular.write(str(tmp_path / name), b"new")
     assert os.listdir(tmp_path) == [name]

@@ -58,11 +58,11 @@ def test_of_a_command(git: Git, after: Callable[[float], object]) -> None:
 def test_of_one_that_takes_too_long_while_it_is_listened_to(git: Git) -> None:
     before = descriptors(), children_of_ours()
     with pytest.raises(DeadlinePassed, match="it took too long"):
-        git.each_line(
+        git.stream_lines(
             "-c",
             "alias.wait=!exec sleep 600",
             "wait",
-            take=lambda _: None,
+            handle=lambda _: None,
             deadline=time.monotonic() + 0.2,
         )
     assert (descriptors(), children_of_ours()) == before
@@ -74,7 +74,7 @@ def test_of_one_that_is_listened_to(git: Git) -> None:
 
     before = descriptors(), children_of_ours()
     with pytest.raises(Interrupt):
-        git.each_line("version", take=take)
+        git.stream_lines("version", handle=take)
     assert (descriptors(), children_of_ours()) == before
 
 

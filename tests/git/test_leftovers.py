@@ -76,7 +76,7 @@ def age(path: Path, seconds: float = 60) -> None:
 
 
 def left(repository: Repository, *paths: Path) -> list[str]:
-    return sorted(leftovers.left_locks(repository, map(str, paths)))
+    return sorted(leftovers.find_stale_locks(repository, map(str, paths)))
 
 
 class TestLocks:
@@ -158,11 +158,11 @@ class TestLocks:
         lock = main_checkout.path / ".git/x.lock"
         lock.touch()
         age(lock)
-        known = leftovers.left_locks(repository, [str(lock)])[str(lock)]
+        known = leftovers.find_stale_locks(repository, [str(lock)])[str(lock)]
         age(lock, 5)
         assert not leftovers.discard(str(lock), known)
         assert lock.exists()
-        known = leftovers.left_locks(repository, [str(lock)])[str(lock)]
+        known = leftovers.find_stale_locks(repository, [str(lock)])[str(lock)]
         assert leftovers.discard(str(lock), known)
         assert not lock.exists()
         assert not leftovers.discard(str(lock), known)
@@ -183,14 +183,14 @@ class TestObjects:
             file.write_bytes(b"x" * 10000)
         for path in (*files, inside.parent, inside.parent.parent):
             age(path, 3600)
-        assert leftovers.left_objects(repository) == {}
+        assert leftovers.find_stale_objects(repository) == {}
         for path in (*files, inside.parent, inside.parent.parent):
             age(path, DAYS)
         expected = [*map(str, halves), str(objects / "tmp_objdir-bulk-fsync-x")]
-        assert sorted(leftovers.left_objects(repository)) == expected
+        assert sorted(leftovers.find_stale_objects(repository)) == expected
         assert leftovers.size_of(expected[3]) >= 10000
         age(inside, 1)
-        assert sorted(leftovers.left_objects(repository)) == expected[:3]
+        assert sorted(leftovers.find_stale_objects(repository)) == expected[:3]
 
     @pytest.mark.parametrize(
         "name",
@@ -209,10 +209,10 @@ class TestObjects:
         self, main_checkout: Checkout, repository: Repository, name: str
     ) -> None:
         path = main_checkout.write(f".git/objects/{name}", "x")
-        assert leftovers.half_written(repository) == [str(path)]
-        assert leftovers.left_objects(repository) == {}
+        assert leftovers.find_temporary_objects(repository) == [str(path)]
+        assert leftovers.find_stale_objects(repository) == {}
         age(path, DAYS)
-        assert list(leftovers.left_objects(repository)) == [str(path)]
+        assert list(leftovers.find_stale_objects(repository)) == [str(path)]
 
     @pytest.mark.parametrize("ending", ["pack", "idx", "rev", "bitmap", "mtimes"])
     def test_packs_of_a_repack_are_left_after_a_day(
@@ -221,12 +221,15 @@ class TestObjects:
         """A repack that takes long leaves those alone that it has finished first."""
         pack = main_checkout.write(f".git/objects/pack/.tmp-12-pack-{'1' * 40}.{ending}", "x")
         age(pack, 7200)
-        assert (leftovers.half_written(repository), leftovers.left_objects(repository)) == (
+        assert (
+            leftovers.find_temporary_objects(repository),
+            leftovers.find_stale_objects(repository),
+        ) == (
             [str(pack)],
             {},
         )
         age(pack, DAYS)
-        assert list(leftovers.left_objects(repository)) == [str(pack)]
+        assert list(leftovers.find_stale_objects(repository)) == [str(pack)]
 
     def test_packs_are_none(self, main_checkout: Checkout, repository: Repository) -> None:
         for name in (
@@ -236,4 +239,4 @@ class TestObjects:
             "info/commit-graph",
         ):
             age(main_checkout.write(f".git/objects/pack/{name}", "x"), DAYS)
-        assert leftovers.half_written(repository) == []
+        assert leftovers.find_temporary_objects(repository) == []

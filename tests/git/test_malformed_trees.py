@@ -54,9 +54,9 @@ def test_notes_are_made_anew(main_checkout: Checkout, data: bytes, is_below: boo
     main_checkout.git("update-ref", REF, main_checkout.git("commit-tree", "-m", "notes", tree))
     objects = open_objects(repository)
     notes = Notes(repository, objects, REF)
-    assert list(notes.each()) == []
+    assert list(notes.read_all()) == []
     assert notes.lines([commit]) == {}
-    made, items = notes.edited(notes.tip(), [commit], lambda _, lines: [*lines, "one"], 0)
+    made, items = notes.edit(notes.tip(), [commit], lambda _, lines: [*lines, "one"], 0)
     objects.write(items)
     objects.close()
     main_checkout.git("update-ref", REF, made)

@@ -12,14 +12,14 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from gitckpt import RefMoved
-from gitckpt.git.notes import LONGEST, Notes
+from gitckpt.git.notes import MAX_NOTE_SIZE, Notes
 from gitckpt.git.objects.plumbing import open_objects
 from gitckpt.git.refs import Refs, Update
 from gitckpt.git.repository import Repository, discover
 from tests.conftest import Checkout, examples
 
 if TYPE_CHECKING:
-    from gitckpt.git.objects.port import Objects
+    from gitckpt.git.objects.writer import Objects
 
 REF = "refs/notes/checkpoints"
 INSTANT = 1_800_000_000_000_000
@@ -48,7 +48,7 @@ class Book:
     def change(self, wanted: dict[str, list[str]]) -> str:
         """Sets the lines of some commits, writes it all, and returns the notes commit."""
         tip = self.notes.tip()
-        commit, items = self.notes.edited(tip, list(wanted), lambda name, _: wanted[name], INSTANT)
+        commit, items = self.notes.edit(tip, list(wanted), lambda name, _: wanted[name], INSTANT)
         self.objects.write(items)
         if commit != tip:
             self.checkout.git("update-ref", REF, commit, tip or "0" * len(commit))
@@ -75,7 +75,7 @@ class Book:
         return book
 
     def everything(self) -> dict[str, list[str]]:
-        return {commit: lines for commit, lines in self.notes.each() if lines is not None}
+        return {commit: lines for commit, lines in self.notes.read_all() if lines is not None}
 
     def show(self, commit: str) -> str:
         return self.checkout.git("notes", "--ref=checkpoints", "show", commit)
@@ -130,13 +130,13 @@ class TestEdited:
         assert shown == "one\ntwo\n"
 
     def test_of_nothing_in_nothing_is_nothing(self, book: Book) -> None:
-        assert book.notes.edited("", [], lambda _, lines: lines, INSTANT) == ("", [])
-        assert book.notes.edited("", [commit_name(1)], lambda _, lines: lines, INSTANT) == ("", [])
+        assert book.notes.edit("", [], lambda _, lines: lines, INSTANT) == ("", [])
+        assert book.notes.edit("", [commit_name(1)], lambda _, lines: lines, INSTANT) == ("", [])
 
     def test_without_change_is_the_tip_itself(self, book: Book) -> None:
         tip = book.change(many(300))
-        assert book.notes.edited(tip, list(many(300)), lambda _, lines: lines, INSTANT) == (tip, [])
-        assert book.notes.edited(tip, [commit_name(999)], lambda _, lines: lines, INSTANT) == (
+        assert book.notes.edit(tip, list(many(300)), lambda _, lines: lines, INSTANT) == (tip, [])
+        assert book.notes.edit(tip, [commit_name(999)], lambda _, lines: lines, INSTANT) == (
             tip,
             [],
         )
@@ -150,7 +150,7 @@ class TestEdited:
             seen.append((commit, lines))
             return []
 
-        book.notes.edited(book.notes.tip(), [two, one, two], change, INSTANT)
+        book.notes.edit(book.notes.tip(), [two, one, two], change, INSTANT)
         assert seen == [
             (commit, ["a", "b"] if commit == one else []) for commit in sorted([one, two])
         ]
@@ -162,7 +162,7 @@ class TestEdited:
         assert book.as_git_reads_it() == {one: ["a", "more"], three: ["größe 枝"]}
 
     def test_names_what_is_referred_to_before_what_refers_to_it(self, book: Book) -> None:
-        commit, items = book.notes.edited("", list(many(400)), lambda name, _: [name], INSTANT)
+        commit, items = book.notes.edit("", list(many(400)), lambda name, _: [name], INSTANT)
         kinds = [kind for kind, _ in items]
         last_tree = len(kinds) - 1 - kinds[::-1].index("tree")
         assert (kinds[-1], kinds.count("commit"), last_tree, kinds.count("tree")) == (
@@ -192,7 +192,7 @@ class TestEdited:
         head = book.checkout.git("rev-parse", "HEAD")
         book.checkout.git("notes", "--ref=checkpoints", "add", "-F", "-", head, data=b"\xff\xfe\n")
         tip = book.notes.tip()
-        commit, items = book.notes.edited(tip, [head], lambda _, lines: [*lines, "more"], INSTANT)
+        commit, items = book.notes.edit(tip, [head], lambda _, lines: [*lines, "more"], INSTANT)
         assert ("blob", b"\xff\xfe\nmore\n") in items
         assert commit != tip
 
@@ -335,7 +335,7 @@ class TestLines:
     def test_trees_that_stand_for_more_than_there_is_are_not_all_looked_at_and_stay(
         self, book: Book, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr("gitckpt.git.notes.MOST", 200)
+        monkeypatch.setattr("gitckpt.git.notes.MAX_ENTRIES", 200)
         blob = book.checkout.git("hash-object", "-w", "--stdin", data="a line\n")
         tree = book.checkout.git("mktree", data=f"100644 blob {blob}\t{'7' * 36}\n")
         for _ in range(2):
@@ -344,7 +344,7 @@ class TestLines:
                 data="".join(f"040000 tree {tree}\t{number:02x}\n" for number in range(16)),
             )
         book.checkout.git("update-ref", REF, book.checkout.git("commit-tree", tree, "-m", "notes"))
-        assert list(book.notes.each()) == []
+        assert list(book.notes.read_all()) == []
         wanted = {name: lines for name, lines in many(900).items() if name[:2] >= "10"}
         assert len(wanted) > 500  # of so many, the whole is made anew where all of it is known
         book.change(wanted)
@@ -384,7 +384,7 @@ class TestLines:
                 "commit-tree", book.checkout.git("write-tree", env=index), "-m", "notes"
             ),
         )
-        assert (list(book.notes.each()), book.notes.lines([name])) == (
+        assert (list(book.notes.read_all()), book.notes.lines([name])) == (
             [(name, ["at 40", "at 41"])],
             {name: ["at 40", "at 41"]},
         )
@@ -393,7 +393,7 @@ class TestLines:
         assert book.as_git_reads_it() == {name: ["at 40", "more"]}
 
     def test_without_notes_there_are_none(self, book: Book) -> None:
-        assert list(book.notes.each()) == []
+        assert list(book.notes.read_all()) == []
         assert [book.notes.tip(), book.notes.lines([commit_name(1)])] == ["", {}]
 
     def test_of_notes_that_others_changed_meanwhile(self, book: Book) -> None:
@@ -462,7 +462,7 @@ def add_notes(path: str, adapter: str, number: int, count: int) -> None:
 
         while True:
             tip = notes.tip()
-            commit, items = notes.edited(tip, list(wanted), change, INSTANT)
+            commit, items = notes.edit(tip, list(wanted), change, INSTANT)
             objects.write(items)
             try:
                 refs.update([Update(REF, commit, tip)])
@@ -500,7 +500,7 @@ class TestMany:
         tip = book.notes.tip()
         seen: dict[str, list[str]] = {}
         reads.clear()
-        _, items = book.notes.edited(
+        _, items = book.notes.edit(
             tip,
             list(changes),
             lambda name, lines: seen.setdefault(name, lines) and changes[name],
@@ -543,7 +543,7 @@ class TestMany:
         names = [commit_name(number) for number in range(600)]
         book.change({name: [f"line {name}"] for name in names})
         own = book.checkout.git(
-            "hash-object", "-w", "--stdin", data="somebody's own words\n" * (LONGEST // 20)
+            "hash-object", "-w", "--stdin", data="somebody's own words\n" * (MAX_NOTE_SIZE // 20)
         )
         book.checkout.git("notes", "--ref=checkpoints", "add", "--force", "-C", own, names[0])
         book.change(dict.fromkeys(names, line))
@@ -556,11 +556,11 @@ class TestMany:
         blob = book.checkout.git("rev-parse", f"{REF}:{one}")
         path = book.checkout.path / ".git/objects" / blob[:2] / blob[2:]
         aside = path.rename(path.with_suffix(".aside"))
-        assert book.notes.edited(
+        assert book.notes.edit(
             book.notes.tip(), [one, others[0]], lambda _, lines: lines, INSTANT
         ) == (book.notes.tip(), [])
         aside.rename(path)
-        commit, items = book.notes.edited(
+        commit, items = book.notes.edit(
             book.notes.tip(), [one], lambda _, lines: [*lines, "more"], INSTANT
         )
         book.objects.write(items)
@@ -596,7 +596,7 @@ def test_parallel_writers_lose_nothing(
     assert [process.exitcode for process in writers] == [0, 0, 0, 0]
     book = {
         commit: lines or []
-        for commit, lines in Notes(repository, open_objects(repository), REF).each()
+        for commit, lines in Notes(repository, open_objects(repository), REF).read_all()
     }
     shared = book.pop(commit_name(0))
     assert sorted(shared) == sorted(

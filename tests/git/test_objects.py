@@ -23,7 +23,7 @@ from gitckpt.git.repository import Repository
 from tests.conftest import Checkout
 
 if TYPE_CHECKING:
-    from gitckpt.git.objects.port import Item, Objects
+    from gitckpt.git.objects.writer import Item, Objects
 
 MISSING = "1" * 40
 WHO = b"Ada Tester <ada@example.org> 1700000000 +0000"

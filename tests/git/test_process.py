@@ -76,8 +76,8 @@ class TestInParts:
 
     def test_git_does_not_write_line_by_line(self, main_checkout: Checkout) -> None:
         said: list[bytes] = []
-        discover(str(main_checkout.path)).git.each_line(
-            "-c", "alias.say=!printenv GIT_FLUSH", "say", take=said.extend
+        discover(str(main_checkout.path)).git.stream_lines(
+            "-c", "alias.say=!printenv GIT_FLUSH", "say", handle=said.extend
         )
         assert said == [b"0"]
 

@@ -10,7 +10,7 @@ import pytest
 
 from gitckpt import CkptError
 from gitckpt.git import refs as refs_module
-from gitckpt.git.files.refs_stat import plain
+from gitckpt.git.files.refs_stat import read_loose
 from gitckpt.git.process import git_executable
 from gitckpt.git.refs import Refs, Update
 from gitckpt.git.repository import discover
@@ -27,7 +27,7 @@ class TestAPipeInThePlaceOfARef:
         path.parent.mkdir(parents=True)
         os.mkfifo(path)
         with pytest.raises(CkptError, match="is a pipe in the place of a ref") as caught:
-            plain(discover(str(main_checkout.path)), A)
+            read_loose(discover(str(main_checkout.path)), A)
         assert caught.value.hint == f"remove it: rm {path}"
 
     def test_is_named_where_git_waits_for_it(

@@ -17,7 +17,7 @@ from gitckpt.git.repository import Repository
 from tests.conftest import Checkout
 
 if TYPE_CHECKING:
-    from gitckpt.git.objects.port import Objects
+    from gitckpt.git.objects.writer import Objects
 
 ITEMS = [("blob", b""), ("blob", b"a blob\n"), ("tree", b""), ("blob", os.urandom(100_000))]
 
@@ -39,7 +39,7 @@ class TestPacks:
         monkeypatch: pytest.MonkeyPatch,
     ) -> None:
         checkout = make_checkout("project", f"--object-format={object_format}")
-        monkeypatch.setattr(writer, "_FAR", 1000)  # so that offsets of all widths are in it
+        monkeypatch.setattr(writer, "_MAX_OFFSET", 1000)  # so that offsets of all widths are in it
         repository = opened(checkout)
         many = [("blob", b"%d" % number) for number in range(300)]
         writer.write_pack(repository, [*many, *many[:3]])

@@ -128,7 +128,7 @@ def _advice(usage: Usage) -> Iterator[str]:
             yield f"{terminal.size(size_of_trees)} in worktrees of {status} runs; {cure}"
     paths = [tree.path for tree in usage.worktrees if tree.status in (CHECKPOINT, REMOVED)]
     if paths:  # of any size: no other command reports them
-        command = mounts.way_to_remove(paths[0] if len(paths) == 1 else "PATH")
+        command = mounts.removal_command(paths[0] if len(paths) == 1 else "PATH")
         yield f"worktrees of checkpoints and of removed runs stay; to remove: {command}"
 
 

@@ -113,7 +113,7 @@ def print_kept_worktrees(store: Store, removed: Collection[str]) -> None:
         try:
             store.raw(checkpoint_id)
         except NotFoundError:
-            short, command = checkpoint_id[:SHORT], mounts.way_to_remove(path)
+            short, command = checkpoint_id[:SHORT], mounts.removal_command(path)
             terminal.remark(f"the worktree of {short} stays; to remove it: {command}")
         except CkptError:  # its ref exists
             continue

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 
 from gitckpt.git import fsync, graph
 from gitckpt.git.files import private_dirs
-from gitckpt.git.objects.diff import Expansion, listed, oddity
+from gitckpt.git.objects.diff import Expansion, decode_raw, find_oddity
 from gitckpt.git.objects.encoding import DIRECTORY, Entries, MalformedTree, empty_tree
 from gitckpt.git.process import GitError
 from gitckpt.git.repository import Repository
@@ -134,14 +134,16 @@ class Census:
             self._flaws[oid] = f"it is a {item[1]}, and is named as a directory"
             return ()
         try:
-            entries = listed(item[2], self._repository.object_format)
+            entries = decode_raw(item[2], self._repository.object_format)
         except MalformedTree as error:
             self._flaws[oid] = str(error)
             return ()
         trees = {name: raw for name, (mode, raw) in entries.items() if mode.zfill(6) == _TREE}
         names = [name + b"/" if name in trees else name for name in entries]
         is_sorted = names == sorted(names)
-        flaw = oddity(entries) or ("" if is_sorted else "its entries are not in the order of git")
+        flaw = find_oddity(entries) or (
+            "" if is_sorted else "its entries are not in the order of git"
+        )
         if flaw:
             self._flaws[oid] = flaw
         oids = (raw.hex() for raw in trees.values())
@@ -210,7 +212,7 @@ class Quarantine:
         indexes = [name for name in names if name.endswith(".idx")]
         if oids or len(indexes) > 1:
             for name in indexes:
-                oids += graph.listed_in(self._repository, os.path.join(pack, name), deadline)
+                oids += graph.list_pack(self._repository, os.path.join(pack, name), deadline)
             # No search for deltas: it would dominate the time, and a later repack finds them.
             base = os.path.join(self._path, "one")
             words = (*self.options, "pack-objects", "-q", "--window=0", base)

@@ -15,7 +15,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 from gitckpt.git.contents import attributes
 from gitckpt.git.contents.attributes import AttributeRules, Treatment
-from gitckpt.git.files import atomic
+from gitckpt.git.files import regular
 from gitckpt.git.objects import writer
 from gitckpt.git.objects.encoding import FILES, object_hash, object_id
 from gitckpt.git.repository import Repository
@@ -24,7 +24,7 @@ from gitckpt.model.values import dataclass, field
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from gitckpt.git.objects.port import Objects
+    from gitckpt.git.objects.writer import Objects
 
 _File = tuple[bytes, str, os.stat_result]  # path, oid and stat data of an entry
 
@@ -66,7 +66,7 @@ def save_verdicts(repository: Repository, key: str, verdicts: dict[bytes, bytes]
     records = b"".join(b"\0%s\t%s" % (mark, path) for path, mark in verdicts.items())
     data = _FORM + key.encode() + records
     with contextlib.suppress(OSError):
-        atomic.write_own(_path(repository), data, flushed=False)
+        regular.write_own(_path(repository), data, flushed=False)
 
 
 def forget_verdicts(repository: Repository) -> None:

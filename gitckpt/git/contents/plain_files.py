@@ -14,13 +14,13 @@ from gitckpt.git.contents.exact_files import with_parents
 from gitckpt.git.files import regular
 from gitckpt.git.fsync import object_path
 from gitckpt.git.objects import encoding
-from gitckpt.git.objects.diff import listed
+from gitckpt.git.objects.diff import decode_raw
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
 
-    from gitckpt.git.objects.port import Item, Objects
+    from gitckpt.git.objects.writer import Item, Objects
     from gitckpt.git.repository import Repository
 
     Listed = dict[bytes, tuple[bytes, bytes]]
@@ -87,7 +87,7 @@ class TreeWriter:
                     return True
             except FileNotFoundError:
                 packed.append(oid)
-        existing = self._repository.cat_file.known(packed)
+        existing = self._repository.cat_file.existing(packed)
         return any(item is None for item in self._objects.read(existing, None))
 
     def _read(self, paths: Iterable[bytes]) -> Listed:
@@ -128,7 +128,7 @@ class TreeWriter:
             for (directory, oid), item in zip(level.items(), items, strict=True):
                 if item is None or item[0] != "tree":
                     raise _NotPlain(oid)
-                trees[directory] = listed(item[1], self._format)
+                trees[directory] = decode_raw(item[1], self._format)
             # Each level of directories is read with one call.
             level = {
                 path: trees[directory][name][1].hex()

@@ -20,7 +20,7 @@ from gitckpt.git import config
 from gitckpt.git.command import nul_ended
 from gitckpt.git.contents import exact_files
 from gitckpt.git.contents.attributes import ANNEX, filter_names
-from gitckpt.git.files import atomic, private_dirs
+from gitckpt.git.files import private_dirs, regular
 from gitckpt.git.objects.encoding import object_id
 from gitckpt.git.process import GitError
 from gitckpt.git.repository import Repository
@@ -91,7 +91,7 @@ def save_record(repository: Repository, files: FilesByPath) -> None:
     records = [[os.fsdecode(name), oid, driver] for name, (oid, driver) in sorted(files.items())]
     import json  # for the few repositories in which a filter fails
 
-    atomic.write_own(path, json.dumps(records).encode(), flushed=True)
+    regular.write_own(path, json.dumps(records).encode(), flushed=True)
 
 
 def forget(repository: Repository, paths: Collection[bytes]) -> None:

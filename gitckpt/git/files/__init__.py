@@ -1,9 +1,4 @@
 """Read and write files without a process: those of git and those of a branch.
 
-Doors:
-    refs_stat: refs read from their files.
-    regular: files that a branch may contain.
-    atomic: replace a file as a whole.
-    mounts: mount points, which must not be deleted.
-    private_dirs: gitckpt's own directories, in place of which a branch may put a link.
+Doors: all.
 """

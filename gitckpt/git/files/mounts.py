@@ -12,7 +12,7 @@ _MOUNTINFO = "/proc/self/mountinfo"
 def below(*directories: str) -> list[str]:
     """Return the mount points at or below some directories, the latest first."""
     mount_points: list[str] = []
-    listed = _listed()
+    listed = _list_mount_points()
     for directory in directories:
         top = os.path.realpath(directory)
         mount_points += [path for path in listed if f"{path}/".startswith(f"{top}/")]
@@ -24,11 +24,11 @@ def reason(*directories: str) -> str | None:
     mount_points = below(*directories)
     if not mount_points:
         return None
-    more = f", as are {len(mount_points) - 1} more below it" if len(mount_points) > 1 else ""
-    return f"{mount_points[0]} is a mount point{more}: umount {shell_word(mount_points[0])}"
+    suffix = f", as are {len(mount_points) - 1} more below it" if len(mount_points) > 1 else ""
+    return f"{mount_points[0]} is a mount point{suffix}: umount {shell_word(mount_points[0])}"
 
 
-def way_to_remove(path: str) -> str:
+def removal_command(path: str) -> str:
     # Unmount first: git would delete what is mounted in the worktree.
     unmount = [f"umount {shell_word(mount_point)} && " for mount_point in below(path)]
     return f"{''.join(unmount)}git worktree remove --force --force {shell_word(path)}"
@@ -46,7 +46,7 @@ def mount_of(fd: int) -> str:
     return f"device {os.fstat(fd).st_dev}"
 
 
-def _listed() -> list[str]:
+def _list_mount_points() -> list[str]:
     # None without /proc (proc_pid_mountinfo(5)): `private_dirs.remove` then stops at a mount.
     try:
         with open(_MOUNTINFO, "rb") as file:

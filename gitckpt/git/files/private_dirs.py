@@ -1,8 +1,4 @@
-"""Use gitckpt's own directories without following links. Imported by the hook.
-
-A branch may track a symbolic link `.ckpt`, and files would be written to its target. So each
-directory on the way is opened without following links, and its owner is checked.
-"""
+"""Use gitckpt's own directories without following links. Imported by the hook."""
 
 from __future__ import annotations
 
@@ -19,24 +15,19 @@ if TYPE_CHECKING:
 
 PRIVATE = ".ckpt"  # at the top of the main worktree; it ignores itself
 RUNS = "ckpt-runs"  # the same in a bare repository
-
 MOUNTED = "something is mounted there"
-
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _TRIES = 10
-
 # Mode of directories under core.sharedRepository: group-writable, and inherited by new files.
 _GROUP = 0o2020
-
-_SECRET = ("runs", RUNS)  # directories with copied inputs: private whatever the umask
+_PRIVATE_NAMES = ("runs", RUNS)  # directories with copied inputs: private whatever the umask
 
 
 class OpenDir:
-    """A directory held open while its path is used; a context manager.
+    """Hold a directory open while its path is used, and check that it is not replaced.
 
-    `top` is the user's own directory, whose owner git has checked; `names` are the components below
-    it. Raises `WorktreeError` if one is a link, no directory, or has a foreign owner; on exit, also
-    if the directory was replaced.
+    Raises `WorktreeError` if a component of `names`, below the user's directory `top`, is a
+    link, no directory, or has a foreign owner.
     """
 
     def __init__(self, top: str, names: Sequence[str], *, make: bool = False) -> None:
@@ -51,7 +42,9 @@ class OpenDir:
         try:
             above = os.fstat(fd)
             for depth, name in enumerate(self._names, 1):
-                inner = self._step(fd, name, os.path.join(self._top, *self._names[:depth]), above)
+                inner = self._enter_component(
+                    fd, name, os.path.join(self._top, *self._names[:depth]), above
+                )
                 os.close(fd)
                 fd = inner
         except BaseException:
@@ -60,8 +53,8 @@ class OpenDir:
         self._fd = fd
         return self.path
 
-    def _step(self, fd: int, name: str, path: str, above: os.stat_result) -> int:
-        is_new = self._make and _is_made(name, fd)
+    def _enter_component(self, fd: int, name: str, path: str, above: os.stat_result) -> int:
+        is_new = self._make and _make_directory(name, fd)
         try:
             inner = os.open(name, _DIRECTORY, dir_fd=fd)
         except FileNotFoundError:
@@ -70,28 +63,28 @@ class OpenDir:
             status = os.lstat(name, dir_fd=fd)
             if stat.S_ISDIR(status.st_mode):
                 raise
-            what = "a symbolic link" if stat.S_ISLNK(status.st_mode) else "no directory"
-            raise _stranger(path, what) from error
+            problem = "a symbolic link" if stat.S_ISLNK(status.st_mode) else "no directory"
+            raise _foreign_error(path, problem) from error
         status = os.fstat(inner)
-        if not _is_friend(status, above):
+        if not _is_trusted(status, above):
             os.close(inner)
-            raise _stranger(path, "another user's")
+            raise _foreign_error(path, "another user's")
         if is_new:
             git_dir = "" if self._names[0] == RUNS else ".git"
-            shared = _shared(os.path.join(self._top, git_dir, "objects"))
-            is_secret = any(part in _SECRET for part in path[len(self._top) :].split(os.sep))
+            shared = _shared_mode(os.path.join(self._top, git_dir, "objects"))
+            is_secret = any(part in _PRIVATE_NAMES for part in path[len(self._top) :].split(os.sep))
             os.fchmod(inner, (0o700 if is_secret else status.st_mode & 0o7777) | shared)
         return inner
 
     def __exit__(self, kind: object, *_: object) -> None:
-        held = os.fstat(self._fd)
+        status = os.fstat(self._fd)
         os.close(self._fd)
-        if kind is None and not _is_same(held, self._top, self._names):
+        if kind is None and not _is_same(status, self._top, self._names):
             message = f"{self.path} was replaced while it was in use"
             raise WorktreeError(message, hint="see who did that, and what lies there now")
 
 
-def _is_made(name: str, fd: int) -> bool:
+def _make_directory(name: str, fd: int) -> bool:
     try:
         os.mkdir(name, dir_fd=fd)
     except FileExistsError:
@@ -99,7 +92,7 @@ def _is_made(name: str, fd: int) -> bool:
     return True
 
 
-def _shared(objects: str) -> int:
+def _shared_mode(objects: str) -> int:
     # Mode bits by which git shares the repository with a group, 0 if it does not.
     try:
         mode = os.stat(objects).st_mode
@@ -108,17 +101,17 @@ def _shared(objects: str) -> int:
     return mode & 0o2070 if mode & _GROUP == _GROUP else 0
 
 
-def _is_same(held: os.stat_result, top: str, names: Sequence[str]) -> bool:
+def _is_same(opened: os.stat_result, top: str, names: Sequence[str]) -> bool:
     depths = range(1, len(names) + 1)
     try:
-        now = [os.lstat(os.path.join(top, *names[:depth])) for depth in depths] or [held]
+        statuses = [os.lstat(os.path.join(top, *names[:depth])) for depth in depths] or [opened]
     except OSError:
         return False
-    are_plain = all(stat.S_ISDIR(status.st_mode) for status in now)
-    return are_plain and os.path.samestat(held, now[-1])
+    are_plain = all(stat.S_ISDIR(status.st_mode) for status in statuses)
+    return are_plain and os.path.samestat(opened, statuses[-1])
 
 
-def way(path: str) -> tuple[str, list[str]] | None:
+def split_private(path: str) -> tuple[str, list[str]] | None:
     """Split a path at gitckpt's directory; None for a place of the user's own."""
     for name in (PRIVATE, RUNS):
         above, separator, below = path.rpartition(f"{os.sep}{name}{os.sep}")
@@ -127,14 +120,13 @@ def way(path: str) -> tuple[str, list[str]] | None:
     return None
 
 
-def holding(path: str) -> OpenDir:
-    """Return a context that holds an existing directory; a user's may be a link."""
-    return OpenDir(*(way(path) or (path, ())))
+def hold_open(path: str) -> OpenDir:
+    return OpenDir(*(split_private(path) or (path, ())))
 
 
 def require(path: str) -> None:
     """Raise `WorktreeError` if a private directory in a path is foreign."""
-    top, names = way(path) or ("", [])
+    top, names = split_private(path) or ("", [])
     for depth in range(len(names), 0, -1):
         if os.path.lexists(os.path.join(top, *names[:depth])):
             with OpenDir(top, names[:depth]):
@@ -142,7 +134,7 @@ def require(path: str) -> None:
 
 
 def make(path: str) -> None:
-    top, names = way(path) or (path, [])
+    top, names = split_private(path) or (path, [])
     if not names:
         os.makedirs(path, exist_ok=True)
         return
@@ -153,13 +145,12 @@ def make(path: str) -> None:
 
 
 def ignore(directory: str) -> None:
-    """Make gitckpt's directory in a worktree ignore itself by a `.gitignore`."""
     with OpenDir(os.path.dirname(directory), [os.path.basename(directory)]):
         path = os.path.join(directory, ".gitignore")
         if os.path.lexists(path):
             status = os.lstat(path)
             if stat.S_ISLNK(status.st_mode):
-                raise _stranger(path, "a symbolic link")
+                raise _foreign_error(path, "a symbolic link")
             if status.st_size or not stat.S_ISREG(status.st_mode):
                 return
         with open(path, "wb", opener=own_file) as file:  # missing, or empty after a full disk
@@ -167,10 +158,7 @@ def ignore(directory: str) -> None:
 
 
 def create(path: str, flags: int) -> int:
-    """Open a private file with the mode of its directory; an opener for `open`.
-
-    Links are not followed, and a pipe in its place does not block.
-    """
+    """Open a private file with its directory's mode; do not follow links or block."""
     flags |= os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
     if not flags & os.O_CREAT:
         return os.open(path, flags)
@@ -202,11 +190,7 @@ def append(path: str, data: bytes, *, flushed: bool = False) -> None:
 
 
 def ensure(path: str) -> None:
-    """Create an empty file like `create`, or set its mode without opening it.
-
-    Closing a file drops all POSIX locks of the process on it, also those of SQLite
-    (https://sqlite.org/howtocorrupt.html, section 2.2).
-    """
+    """Create an empty file, or set its mode unopened: closing drops locks of SQLite."""
     try:
         os.close(create(path, os.O_RDWR | os.O_CREAT | os.O_EXCL))
         return
@@ -220,16 +204,11 @@ def ensure(path: str) -> None:
 
 
 def own_file(path: str, flags: int) -> int:
-    """Open like `create` a file of the user's: the umask decides on the mode."""
     return os.open(path, flags | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666)
 
 
 def remove(path: str) -> None:
-    """Delete a directory with its contents, unless something is mounted there.
-
-    Read-only directories are deleted, too; no link is followed. A fetched tree may be deeper than
-    Python's recursion limit: subdirectories move up level by level. EBUSY names a mount point.
-    """
+    """Delete a directory with its contents, unless something is mounted there (EBUSY)."""
     from gitckpt.git.files import mounts  # the hook does not need it
 
     if mounted := mounts.below(path):
@@ -237,19 +216,19 @@ def remove(path: str) -> None:
     above = os.open(os.path.dirname(path) or ".", _DIRECTORY & ~os.O_NOFOLLOW)
     try:
         mount = mounts.mount_of(above)
-        top = _entered(path, None, mount)
+        top = _enter(path, None, mount)
     finally:
         os.close(above)
     try:
         token, count = os.urandom(4).hex(), 0
         while os.listdir(top):
             for name in _remove_files(top):
-                inner = _entered(name, top, mount)
+                inner = _enter(name, top, mount)
                 try:
                     for below in _remove_files(inner):
                         count += 1
                         # A read-only directory cannot be moved.
-                        os.close(_entered(below, inner, mount))
+                        os.close(_enter(below, inner, mount))
                         os.rename(below, f".{token}-{count}", src_dir_fd=inner, dst_dir_fd=top)
                 finally:
                     os.close(inner)
@@ -277,11 +256,11 @@ def _remove_files(fd: int) -> list[str]:
     return [name for name, is_directory in names if is_directory]
 
 
-def _entered(name: str, fd: int | None, mount: str) -> int:
+def _enter(name: str, fd: int | None, mount: str) -> int:
     try:
         entered = os.open(name, _DIRECTORY, dir_fd=fd)
     except PermissionError:
-        _open_up(name, fd, mount)
+        _make_readable(name, fd, mount)
         entered = os.open(name, _DIRECTORY, dir_fd=fd)
     try:
         _require_mount(entered, mount, name)
@@ -300,7 +279,7 @@ def _require_mount(fd: int, mount: str, name: str) -> None:
         raise OSError(EBUSY, MOUNTED, name)
 
 
-def _open_up(name: str, fd: int | None, mount: str) -> None:
+def _make_readable(name: str, fd: int | None, mount: str) -> None:
     # For directories without read permission; never changes the target of a link.
     flags = getattr(os, "O_PATH", 0) | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
     opened = os.open(name, flags, dir_fd=fd)
@@ -311,13 +290,12 @@ def _open_up(name: str, fd: int | None, mount: str) -> None:
         os.close(opened)
 
 
-def content(path: str, most: int) -> bytes:
-    """Return the content of a worktree file that gitckpt obeys, such as the settings."""
+def content(path: str, max_size: int) -> bytes:
     if os.path.islink(path):
-        raise _stranger(path, "a symbolic link")
+        raise _foreign_error(path, "a symbolic link")
     from gitckpt.git.files import regular  # the hook does not need it
 
-    return regular.content(path, most, follow=False)
+    return regular.content(path, max_size, follow=False)
 
 
 def private(directory: str, common_dir: str, *, make: bool) -> str:
@@ -327,25 +305,25 @@ def private(directory: str, common_dir: str, *, make: bool) -> str:
     except FileNotFoundError:
         if not make:
             return directory
-        status = _made(directory)
+        status = _make_private(directory)
     if stat.S_ISLNK(status.st_mode):
-        raise _stranger(directory, "a symbolic link")
+        raise _foreign_error(directory, "a symbolic link")
     if not stat.S_ISDIR(status.st_mode):
         if make:
             raise NotADirectoryError(ENOTDIR, os.strerror(ENOTDIR), directory)
         return directory
     if make:
         # Keep a user's read-only mode.
-        mode = (status.st_mode & 0o700) | _shared(os.path.join(common_dir, "objects"))
+        mode = (status.st_mode & 0o700) | _shared_mode(os.path.join(common_dir, "objects"))
         if status.st_mode & 0o7777 != mode and status.st_uid == os.geteuid():
-            _share(directory, mode, os.stat(common_dir).st_gid)
+            _set_mode(directory, mode, os.stat(common_dir).st_gid)
     # On the path of each record.
-    if not _is_ours(status) and not _is_friend(status, os.stat(common_dir)):
-        raise _stranger(directory, "another user's")
+    if not _is_ours(status) and not _is_trusted(status, os.stat(common_dir)):
+        raise _foreign_error(directory, "another user's")
     return directory
 
 
-def _made(directory: str) -> os.stat_result:
+def _make_private(directory: str) -> os.stat_result:
     # Another process may delete the directory at any time.
     for _ in range(_TRIES):
         try:
@@ -359,7 +337,7 @@ def _made(directory: str) -> os.stat_result:
     raise FileNotFoundError(ENOENT, os.strerror(ENOENT), directory)
 
 
-def _share(directory: str, mode: int, group: int) -> None:
+def _set_mode(directory: str, mode: int, group: int) -> None:
     try:
         if mode & 0o2000:
             os.chown(directory, -1, group)
@@ -372,15 +350,15 @@ def _is_ours(status: os.stat_result) -> bool:
     return status.st_uid in (os.geteuid(), 0)
 
 
-def _is_friend(status: os.stat_result, above: os.stat_result) -> bool:
+def _is_trusted(status: os.stat_result, above: os.stat_result) -> bool:
     # git has checked the owner of the directory above.
     if _is_ours(status) or status.st_uid == above.st_uid:
         return True
     return above.st_mode & _GROUP == _GROUP and status.st_gid == above.st_gid
 
 
-def _stranger(path: str, what: str) -> WorktreeError:
+def _foreign_error(path: str, problem: str) -> WorktreeError:
     from gitckpt.model.arguments import shell_word
 
     hint = f"see what it is, then move it out of the way: ls -ld {shell_word(path)}"
-    return WorktreeError(f"{path} is {what}, and not used", hint=hint)
+    return WorktreeError(f"{path} is {problem}, and not used", hint=hint)

@@ -1,8 +1,7 @@
 """Read refs from files, and detect changes of refs and files by `stat`.
 
-git writes a ref through a lock beside it, which changes the times of the directory, and replaces
-packed refs as a whole. It relies on the same for its own cache (`stat_validity` in
-refs/packed-backend.c). With reftables, each change adds a name to the table list.
+git writes a ref through a lock beside it, which changes the times of the directory, and relies on
+the same for its own cache (`stat_validity` in refs/packed-backend.c).
 """
 
 from __future__ import annotations
@@ -24,9 +23,8 @@ if TYPE_CHECKING:
 
 # Reading refs without a process
 
-_LINE = 256
-
-_SCANNED = 8_000_000  # up to this many bytes, reading `packed-refs` is faster than asking git
+_MAX_LINE = 256
+_MAX_SCANNED = 8_000_000  # up to this many bytes, reading `packed-refs` is faster than asking git
 
 
 def require_no_pipes(repository: Repository) -> None:
@@ -37,7 +35,6 @@ def require_no_pipes(repository: Repository) -> None:
 
 
 def require_no_pipe(repository: Repository, ref: str) -> None:
-    """Raise `CkptError` if a ref, or the file at a path, is a pipe."""
     path = os.path.join(repository.common_dir, ref)
     try:
         status = os.lstat(path)
@@ -64,7 +61,7 @@ def packed_size(repository: Repository, refs: Iterable[str]) -> int:
         return 0
 
 
-def may_be_there(repository: Repository, ref: str) -> bool:
+def may_exist(repository: Repository, ref: str) -> bool:
     """Return whether git has to be asked for a ref, which may cost a process, 5 ms."""
     if repository.has_reftable or not ref.startswith("refs/") or ref.startswith(OF_A_WORKTREE):
         return True
@@ -72,7 +69,7 @@ def may_be_there(repository: Repository, ref: str) -> bool:
         if os.path.lexists(os.path.join(repository.common_dir, ref)):
             return True
         with open(os.path.join(repository.common_dir, "packed-refs"), "rb") as file:
-            if os.fstat(file.fileno()).st_size > _SCANNED:
+            if os.fstat(file.fileno()).st_size > _MAX_SCANNED:
                 return True
             return b" %s\n" % os.fsencode(ref) in file.read()
     except FileNotFoundError:
@@ -81,7 +78,7 @@ def may_be_there(repository: Repository, ref: str) -> bool:
         return True
 
 
-def plain(repository: Repository, ref: str) -> str | None:
+def read_loose(repository: Repository, ref: str) -> str | None:
     """Return the oid in a ref's file; None if git must be asked, at a tenfold cost."""
     if not ref.startswith("refs/") or ref.startswith(OF_A_WORKTREE) or ".." in ref:
         return None
@@ -92,7 +89,7 @@ def plain(repository: Repository, ref: str) -> str | None:
     except (OSError, ValueError):
         return None
     try:
-        content = os.read(fd, _LINE)
+        content = os.read(fd, _MAX_LINE)
         if not content:
             _require_no_pipe_at(path, os.fstat(fd))
     except BlockingIOError:
@@ -111,7 +108,6 @@ def plain(repository: Repository, ref: str) -> str | None:
 _SETTLED = 2 * 10**9  # nanoseconds: FAT, the coarsest file system, counts in two seconds
 # Nanoseconds: where a time is finer than milliseconds, its clock ticks at least every 10 ms.
 _FINE, _FINELY_SETTLED = 10**6, 5 * 10**7
-
 _NONE = "none"
 
 
@@ -123,7 +119,7 @@ class State:
     loose: str | None
 
 
-def look(repository: Repository, directory: str) -> State:
+def read_state(repository: Repository, directory: str) -> State:
     """Return the state of a directory of refs, without its subdirectories."""
     common = repository.common_dir
     if repository.has_reftable:
@@ -136,25 +132,22 @@ def look(repository: Repository, directory: str) -> State:
 
 
 def _stamp(path: str) -> str | None:
-    now = time.time_ns()
+    instant = time.time_ns()
     try:
         status = os.stat(path)
     except FileNotFoundError:
         return _NONE
     except OSError:
         return None
-    return stamp(status, now)
+    return stamp(status, instant)
 
 
-def stamp(status: os.stat_result, now: int | None) -> str | None:
-    """Return a fingerprint of a file; None if a further change could go unnoticed.
-
-    `now` is in nanoseconds since the epoch; None if the result is only compared.
-    """
+def stamp(status: os.stat_result, instant: int | None) -> str | None:
+    """Return a file's fingerprint; None if a change after `now` (ns) may go unnoticed."""
     is_fine = status.st_ctime_ns % _FINE and status.st_mtime_ns % _FINE
     settled = _FINELY_SETTLED if is_fine else _SETTLED
     # A file that has just changed may change again within one tick of the file system's clock.
-    if now is not None and now - max(status.st_ctime_ns, status.st_mtime_ns) < settled:
+    if instant is not None and instant - max(status.st_ctime_ns, status.st_mtime_ns) < settled:
         return None
     times = f"{status.st_mtime_ns}.{status.st_ctime_ns}"
     return f"{status.st_dev}.{status.st_ino}.{status.st_size}.{times}"

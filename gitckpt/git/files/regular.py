@@ -1,13 +1,13 @@
-"""Read files that a branch may contain, and never block or read without end.
-
-A link may lead to /dev/zero, and nothing may ever write to a pipe.
-"""
+"""Read files that a branch may contain, and replace files as a whole."""
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import stat
+import time
+from collections.abc import Callable
 
 
 def tail(path: str, size: int) -> bytes:
@@ -16,19 +16,16 @@ def tail(path: str, size: int) -> bytes:
         return file.read(size)
 
 
-def content(path: str | bytes, most: int | None = None, *, follow: bool = True) -> bytes:
-    """Return the content of a regular file of at most `most` bytes.
-
-    A file that is larger or not regular is an OSError, and the latter is not opened.
-    """
+def content(path: str | bytes, max_size: int | None = None, *, follow: bool = True) -> bytes:
+    """Return the content of a regular file; OSError if it is larger, or not regular."""
     _require_regular(os.stat(path, follow_symlinks=follow), path)
     # It may be a pipe by now.
     flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | (0 if follow else os.O_NOFOLLOW)
-    return _read(os.open(path, flags), path, most)
+    return _read(os.open(path, flags), path, max_size)
 
 
-def content_below(top: str, path: str, most: int | None = None) -> bytes:
-    """Return, like `content`, that of a file below `top`; links must stay below it."""
+def content_below(top: str, path: str, max_size: int | None = None) -> bytes:
+    """Return the content of a file below `top`; links must stay below it."""
     root = os.path.realpath(top)
     real = os.path.realpath(os.path.join(top, path))
     if not real.startswith(f"{root}/"):
@@ -42,20 +39,20 @@ def content_below(top: str, path: str, most: int | None = None) -> bytes:
         status = os.stat(name, dir_fd=opened[-1], follow_symlinks=False)
         _require_regular(status, path)
         opened.append(os.open(name, flags | os.O_NONBLOCK, dir_fd=opened[-1]))
-        return _read(opened.pop(), path, most)
+        return _read(opened.pop(), path, max_size)
     finally:
         for fd in opened:
             os.close(fd)
 
 
-def _read(fd: int, path: str | bytes, most: int | None) -> bytes:
+def _read(fd: int, path: str | bytes, max_size: int | None) -> bytes:
     with open(fd, "rb") as file:
         _require_regular(os.fstat(fd), path)
-        if most is None:
+        if max_size is None:
             return file.read()
-        data = file.read(most + 1)
-    if len(data) > most:
-        raise OSError(errno.EFBIG, f"it is larger than {most:,} bytes", path)
+        data = file.read(max_size + 1)
+    if len(data) > max_size:
+        raise OSError(errno.EFBIG, f"it is larger than {max_size:,} bytes", path)
     return data
 
 
@@ -64,3 +61,99 @@ def _require_regular(status: os.stat_result, path: str | bytes) -> None:
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)
     if not stat.S_ISREG(status.st_mode):
         raise OSError(errno.EINVAL, "it is no regular file", path)
+
+
+# Replacing files: readers and a power cut see old or new content only
+
+Opener = Callable[[str, int], int]
+_DIGITS = 4
+_NAME = 200  # bytes of the file's name used in that of its scratch file; names have at most 255
+# Seconds after which a scratch file counts as left by a kill; a process only stopped then fails.
+_STALE_AFTER = 600.0
+
+
+def write(path: str, data: bytes, *, scratch: str = "") -> None:
+    """Replace and flush a file that other programs read; keep its permissions.
+
+    A link is replaced itself. `scratch` is the prefix of the scratch file, unless on another
+    mount; the next `write` removes one that a kill leaves.
+    """
+    directory, name = os.path.split(os.path.abspath(path))
+    default_scratch = os.path.join(directory, f".{os.fsdecode(os.fsencode(name)[:_NAME])}")
+    opener = _opener_like(path)
+    if not scratch or os.stat(os.path.dirname(scratch)).st_dev != os.stat(directory).st_dev:
+        scratch = default_scratch
+    for prefix in (scratch, default_scratch):
+        _delete_stale(prefix)
+        try:
+            _replace(path, f"{prefix}.{_token()}", data, opener, flushed=True)
+            break
+        except OSError as error:
+            # Rename fails between two mounts of one file system, as in containers.
+            if error.errno != errno.EXDEV or prefix == default_scratch:
+                raise
+    try:
+        above = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    except PermissionError:
+        return  # a directory that may be written but not read cannot be flushed
+    try:
+        os.fsync(above)
+    finally:
+        os.close(above)
+
+
+def write_own(
+    path: str, data: bytes, *, flushed: bool, opener: Opener | None = None, scratch: str = ""
+) -> None:
+    """Replace a file of gitckpt's own; derived files need not be flushed."""
+    if scratch:
+        _delete_stale(scratch)
+    _replace(path, f"{scratch or path}.{_token()}", data, opener, flushed=flushed)
+
+
+def _opener_like(path: str) -> Opener | None:
+    # None without a regular file there: the umask decides.
+    try:
+        status = os.lstat(path)
+    except OSError:
+        return None
+    if not stat.S_ISREG(status.st_mode):
+        return None
+
+    def opened(scratch: str, flags: int) -> int:
+        fd = os.open(scratch, flags, 0o600)
+        os.fchmod(fd, status.st_mode & 0o777)
+        return fd
+
+    return opened
+
+
+def _replace(path: str, scratch: str, data: bytes, opener: Opener | None, *, flushed: bool) -> None:
+    try:
+        with open(scratch, "xb", opener=opener) as file:
+            file.write(data)
+            if flushed:
+                file.flush()
+                os.fsync(file.fileno())
+        os.replace(scratch, path)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            os.unlink(scratch)
+        raise
+
+
+def _delete_stale(scratch: str) -> None:
+    # Removes scratch files that killed processes left.
+    directory, name = os.path.split(scratch)
+    with contextlib.suppress(OSError):
+        for entry in os.listdir(directory):
+            pid, _, digits = entry.removeprefix(f"{name}.").partition(".")
+            is_token = len(digits) == 2 * _DIGITS and not digits.strip("0123456789abcdef")
+            if entry.startswith(f"{name}.") and pid.isdecimal() and is_token:
+                path = os.path.join(directory, entry)
+                if abs(time.time() - os.lstat(path).st_mtime) > _STALE_AFTER:
+                    os.unlink(path)
+
+
+def _token() -> str:
+    return f"{os.getpid()}.{os.urandom(_DIGITS).hex()}"

@@ -16,28 +16,23 @@ Leaf = tuple[bytes, bytes, str]  # path, mode as in a tree (`encoding`), and oid
 # Entries of a tree (git-ls-tree(1)); git prints canonical modes, whatever an old tree contains
 
 _LINE = re.compile(rb"0?([0-7]{5,6}) [a-z]+ ([0-9a-f]+)\t([^\0]+)\0")
-
 # Above this, filter here: git compares each path with each entry, and command lines are limited.
-_TREES_FEW = 100
+_MAX_PATHSPECS = 100
 
 
 def leaves(
     repository: Repository, tree: str, paths: Collection[bytes] = (), *, with_trees: bool = False
 ) -> list[Leaf]:
-    """Return files, links and submodules of a tree, in git's order.
-
-    `paths` are literal paths of files or directories; none for all.
-    """
+    """Return files, links and submodules of a tree: all, or those at literal paths."""
     options = ["-r", *(["-t"] if with_trees else [])]
-    if len(paths) <= _TREES_FEW:
-        return _listed(repository, options, tree, paths)
-    wanted, entries = set(paths), _listed(repository, options, tree, ())
-    return [entry for entry in entries if _is_within(entry[0], wanted)]
+    if len(paths) <= _MAX_PATHSPECS:
+        return _list_tree(repository, options, tree, paths)
+    selected, entries = set(paths), _list_tree(repository, options, tree, ())
+    return [entry for entry in entries if _is_within(entry[0], selected)]
 
 
 def leaf(repository: Repository, tree: str, path: bytes) -> Leaf | None:
-    """Return the entry at a path, which may be a directory, or None."""
-    entries = _listed(repository, [], tree, [path])
+    entries = _list_tree(repository, [], tree, [path])
     return next((entry for entry in entries if entry[0] == path), None)
 
 
@@ -46,7 +41,7 @@ def present(repository: Repository, tree: str, paths: Collection[bytes]) -> set[
     return {path for path, _, _ in leaves(repository, tree, paths)} if paths else set()
 
 
-def _listed(
+def _list_tree(
     repository: Repository, options: list[str], tree: str, paths: Collection[bytes]
 ) -> list[Leaf]:
     words = ("--literal-pathspecs", "ls-tree", "-z", "--full-tree", *options, tree, "--")
@@ -54,8 +49,8 @@ def _listed(
     return [(path, mode, oid.decode("ascii")) for mode, oid, path in _LINE.findall(out)]
 
 
-def _is_within(path: bytes, wanted: set[bytes]) -> bool:
-    while path and path not in wanted:
+def _is_within(path: bytes, selected: set[bytes]) -> bool:
+    while path and path not in selected:
         path = path.rpartition(b"/")[0]
     return path != b""
 
@@ -65,13 +60,12 @@ def _is_within(path: bytes, wanted: set[bytes]) -> bool:
 # An unterminated name consumes the rest (possessive), so that matching stays linear.
 _ENTRY = rb"([0-7]{5,6}) ([^\0/]++)(?:\0([\0-\xff]{%d})|\Z)"
 _SHA1_ENTRY, _SHA256_ENTRY = (re.compile(_ENTRY % size) for size in (20, 32))
-_FEW = 200  # from this many differences on, a git process is cheaper than reading the trees here
-
-_LARGEST = 1 << 20  # bytes: git compares larger trees
-
+_MAX_COMPARED = (
+    200  # from this many differences on, a git process is cheaper than reading the trees here
+)
+_MAX_TREE_SIZE = 1 << 20  # bytes: git compares larger trees
 # Independent of settings: submodules count even where `status` ignores them.
 _RAW = ("--raw", "--no-renames", "--no-abbrev", "--ignore-submodules=none")
-
 _TREE = encoding.DIRECTORY.zfill(6)
 _BARRED = frozenset((b".", b"..", b".git"))
 _TYPES = frozenset((0o040000, 0o100000, 0o120000, 0o160000))
@@ -117,26 +111,23 @@ def differences(
     *,
     with_trees: bool = False,
 ) -> list[Difference]:
-    """Return the differences between two trees, sorted by path.
-
-    `paths` are literal paths of files or directories; none, or an empty one, for all.
-    """
+    """Return the differences between two trees, by path: all, or at literal paths."""
     if old == new:
         return []
-    wanted = [path.decode("utf-8", "surrogateescape") for path in paths]
-    if not wanted or "" in wanted:
-        wanted = []
-        few = _few(repository, old, new)
-        if few is not None:
-            return [entry for entry in few if with_trees or not entry.is_directory]
+    pathspecs = [path.decode("utf-8", "surrogateescape") for path in paths]
+    if not pathspecs or "" in pathspecs:
+        pathspecs = []
+        changes = _compare_trees(repository, old, new)
+        if changes is not None:
+            return [entry for entry in changes if with_trees or not entry.is_directory]
     options = ("-r", *(["-t"] if with_trees else []), "-z", *_RAW)
-    words = ("--literal-pathspecs", "diff-tree", *options, old, new, "--", *wanted)
+    words = ("--literal-pathspecs", "diff-tree", *options, old, new, "--", *pathspecs)
     records = repository.git.run(*words).out.split(b"\0")[:-1]
     result = []
     for head, path in zip(records[::2], records[1::2], strict=True):
-        old_mode, new_mode, *others = head[1:].split(b" ")
-        before, after, status = (word.decode("ascii") for word in others)
-        result.append(Difference(status, path, old_mode, new_mode, before, after))
+        old_mode, new_mode, *fields = head[1:].split(b" ")
+        old_oid, new_oid, status = (field.decode("ascii") for field in fields)
+        result.append(Difference(status, path, old_mode, new_mode, old_oid, new_oid))
     return result
 
 
@@ -162,35 +153,39 @@ def counts(
     return {pair: totals[trees] for pair, trees in compared.items()}
 
 
-def _few(repository: Repository, old: str, new: str) -> list[Difference] | None:
+def _compare_trees(repository: Repository, old: str, new: str) -> list[Difference] | None:
     # As git does, with directories; None if there are too many, or git has to judge a tree.
-    nothing = (b"000000", b"\0" * (len(old) // 2))
+    absent = (b"000000", b"\0" * (len(old) // 2))
     empty = encoding.empty_tree(repository.object_format)
     changed: list[Difference] = []
     level = [(b"", old, new)]
     while level:
-        read = repository.cat_file.contents([oid for _, *pair in level for oid in pair], _LARGEST)
-        below = []
-        for (above, *_), *pair in zip(level, read, read, strict=True):
+        trees = repository.cat_file.contents(
+            [oid for _, *pair in level for oid in pair], _MAX_TREE_SIZE
+        )
+        next_level = []
+        for (above, *_), *items in zip(level, trees, trees, strict=True):
             try:
-                sides = [_entries(repository, tree) for tree in pair]
+                sides = [_entries(repository, item) for item in items]
             except encoding.MalformedTree:
                 return None
             for name in sides[0].keys() | sides[1].keys():
-                old_side, new_side = both = [side.get(name, nothing) for side in sides]
+                old_side, new_side = pair = [side.get(name, absent) for side in sides]
                 if old_side == new_side:
                     continue
-                are_trees = [mode == _TREE for mode, _ in both]
-                is_exchanged = are_trees[0] != are_trees[1] and nothing not in both
-                steps = [(old_side, nothing), (nothing, new_side)]
+                are_trees = [mode == _TREE for mode, _ in pair]
+                is_exchanged = are_trees[0] != are_trees[1] and absent not in pair
+                steps = [(old_side, absent), (absent, new_side)]
                 steps = steps if is_exchanged else [(old_side, new_side)]
-                changed += [_difference(above + name, *step) for step in steps]
+                changed += [_compare(above + name, *step) for step in steps]
                 if any(are_trees):
-                    before, after = (oid.hex() if mode == _TREE else empty for mode, oid in both)
-                    below.append((above + name + b"/", before, after))
-            if len(changed) > _FEW:
+                    old_tree, new_tree = (
+                        oid.hex() if mode == _TREE else empty for mode, oid in pair
+                    )
+                    next_level.append((above + name + b"/", old_tree, new_tree))
+            if len(changed) > _MAX_COMPARED:
                 return None
-        level = below
+        level = next_level
     return sorted(changed, key=lambda entry: entry.path + b"/" * entry.is_directory)
 
 
@@ -200,22 +195,22 @@ def _entries(
     # Raises MalformedTree where git might read the tree differently.
     if tree is None or tree[1] != "tree":
         raise encoding.MalformedTree("it is missing")
-    raw = listed(tree[2], repository.object_format)
+    raw = decode_raw(tree[2], repository.object_format)
     entries = {name: (mode.zfill(6), oid) for name, (mode, oid) in raw.items()}
     if not _KINDS.keys() >= {mode for mode, _ in entries.values()}:
         raise encoding.MalformedTree("it has modes that git would not write")
     return entries
 
 
-def _difference(path: bytes, before: tuple[bytes, bytes], after: tuple[bytes, bytes]) -> Difference:
-    kinds = _KINDS.get(before[0]), _KINDS.get(after[0])
+def _compare(path: bytes, old: tuple[bytes, bytes], new: tuple[bytes, bytes]) -> Difference:
+    kinds = _KINDS.get(old[0]), _KINDS.get(new[0])
     status = "M" if kinds[0] == kinds[1] else "T"
     if None in kinds:
         status = "A" if kinds[0] is None else "D"
-    return Difference(status, path, before[0], after[0], before[1].hex(), after[1].hex())
+    return Difference(status, path, old[0], new[0], old[1].hex(), new[1].hex())
 
 
-def own(repository: Repository, base: str, tree: str) -> list[str]:
+def list_own_objects(repository: Repository, base: str, tree: str) -> list[str]:
     """Return the objects, but submodules, that `base` lacks at the same path."""
     return [
         difference.new
@@ -224,7 +219,7 @@ def own(repository: Repository, base: str, tree: str) -> list[str]:
     ]
 
 
-def listed(data: bytes, object_format: str) -> dict[bytes, tuple[bytes, bytes]]:
+def decode_raw(data: bytes, object_format: str) -> dict[bytes, tuple[bytes, bytes]]:
     """Decode a tree like `decode_tree`, with raw oids, five times as fast."""
     pattern = _SHA256_ENTRY if object_format == "sha256" else _SHA1_ENTRY
     matches = pattern.findall(data)
@@ -236,7 +231,7 @@ def listed(data: bytes, object_format: str) -> dict[bytes, tuple[bytes, bytes]]:
     return {name: (mode, bytes.fromhex(oid)) for name, (mode, oid) in decoded.items()}
 
 
-def oddity(entries: Mapping[bytes, tuple[bytes, object]]) -> str:
+def find_oddity(entries: Mapping[bytes, tuple[bytes, object]]) -> str:
     """Return what git would not write into a tree, such as a path out of it; or ""."""
     for name, (mode, _) in entries.items():
         if name[:1] == b"." and name.lower() in _BARRED:
@@ -253,8 +248,7 @@ def _tree_of(entry: tuple[bytes, str] | None) -> str:
 class Expansion:
     """A cached count of the paths at which trees differ, to bound what git lists.
 
-    A tree may name another one 256 times, and that a third one: a few fetched kilobytes may hold
-    more paths than git can ever list. So each pair of trees is counted once.
+    A tree may name another 256 times, and that a third one: few kilobytes hold endless paths.
     """
 
     def __init__(self, repository: Repository, limits: Paths) -> None:
@@ -267,11 +261,7 @@ class Expansion:
         self.flaw = ""  # what is wrong with the first malformed tree
 
     def is_beyond(self, old: str, new: str) -> bool:
-        """Return whether two trees differ at more paths, or deeper, than the limits.
-
-        A missing tree has no paths; a malformed one, which would end git, counts as beyond. "" is
-        the empty tree.
-        """
+        """Return whether two trees differ at too many paths, or one is malformed."""
         return self._count(old, new, 0) > self._limits.count
 
     def is_lacking(self, old: str, new: str) -> bool:
@@ -286,15 +276,15 @@ class Expansion:
             return counted
         if depth > self._limits.depth:
             return self._limits.count + 1
-        before, after = self.entries(old), self.entries(new)
+        old_entries, new_entries = self.entries(old), self.entries(new)
         if old in self._unread or new in self._unread:
             self._lacking.add((old, new))
-        total, flaw = 0, self._flaws.get(new) or oddity(after)
+        total, flaw = 0, self._flaws.get(new) or find_oddity(new_entries)
         if flaw:
             self.flaw = self.flaw or f"the tree {new}: {flaw}"
-            before, after, total = {}, {}, self._limits.count + 1
-        for name in before.keys() | after.keys():
-            sides = before.get(name), after.get(name)
+            old_entries, new_entries, total = {}, {}, self._limits.count + 1
+        for name in old_entries.keys() | new_entries.keys():
+            sides = old_entries.get(name), new_entries.get(name)
             if sides[0] != sides[1]:
                 pair = _tree_of(sides[0]), _tree_of(sides[1])
                 total += 1 + self._count(*pair, depth + 1)

@@ -1,8 +1,4 @@
-"""Encode and decode objects as bytes, and compute their oids.
-
-A tree's entry is mode, space, name, NUL and raw oid; entries are sorted as if directories ended in
-a slash.
-"""
+"""Encode and decode objects as bytes, and compute their oids."""
 
 from __future__ import annotations
 
@@ -10,7 +6,7 @@ import sys
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
     from typing import Protocol
 
     class Hash(Protocol):
@@ -22,7 +18,6 @@ if TYPE_CHECKING:
 
 
 OVERSIZED = "oversized"  # kind of an object that is larger than the reader's limit
-
 # By format: importing one takes as long as hashing a commit, and each record hashes seven objects.
 _digests: dict[str, Callable[[bytes], Hash]] = {}
 
@@ -56,13 +51,12 @@ def _digest(object_format: str) -> Callable[[bytes], Hash]:
         import hashlib
 
         digest = getattr(hashlib, object_format)
-    made: Callable[[bytes], Hash] = digest
-    _digests[object_format] = made
-    return made
+    typed_digest: Callable[[bytes], Hash] = digest
+    _digests[object_format] = typed_digest
+    return typed_digest
 
 
 Entries = dict[bytes, tuple[bytes, str]]  # mode and oid by name
-
 DIRECTORY = b"40000"
 FILE = b"100644"
 EXECUTABLE = b"100755"
@@ -129,3 +123,29 @@ def parents(text: bytes) -> list[str]:
     # `text`: content of a commit.
     lines = text.partition(b"\n\n")[0].split(b"\n")
     return [line[7:].decode("ascii") for line in lines if line.startswith(b"parent ")]
+
+
+# Commits that keep other commits alive
+
+_MAX_DATE = 10**11  # git refuses only far larger ones
+
+
+def encode_merge(
+    commits: Sequence[str], date: int, object_format: str
+) -> tuple[str, list[tuple[str, bytes]]]:
+    """Return oid and objects of a commit with parents; `date` is the newest one's."""
+    author = f"gitckpt <gitckpt> {date} +0000"
+    parents = "".join(f"parent {oid}\n" for oid in commits)
+    tree = object_id("tree", b"", object_format)
+    header = f"tree {tree}\n{parents}author {author}\ncommitter {author}"
+    data = f"{header}\n\nkeeps alive what checkpoints need\n".encode("ascii")
+    return object_id("commit", data, object_format), [("tree", b""), ("commit", data)]
+
+
+def commit_date(text: bytes) -> int:
+    """Return the committer date in seconds since the epoch; 0 if it has none."""
+    for line in text.partition(b"\n\n")[0].split(b"\n"):
+        if line.startswith(b"committer "):
+            words = line.rpartition(b"> ")[2].split()
+            return min(int(words[0]), _MAX_DATE) if words and words[0].isdigit() else 0
+    return 0

@@ -21,14 +21,12 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from io import RawIOBase
 
-    from gitckpt.git.objects.port import Items
+    from gitckpt.git.objects.writer import Items
 
 # Held during each call of libgit2: its objects must not be shared between threads.
-_TURN = threading.RLock()
-
+_LOCK = threading.RLock()
 _PORTION = 1 << 16
-_SOUND = 10_000  # limit of loose objects remembered as complete
-
+_MAX_COMPLETE = 10_000  # limit of loose objects remembered as complete
 _NAMES = {
     int(kind): kind.name.lower()
     for kind in (ObjectType.BLOB, ObjectType.TREE, ObjectType.COMMIT, ObjectType.TAG)
@@ -45,11 +43,11 @@ class Libgit2(ObjectWriter):
             raise RepositoryError(f"libgit2 ignores core.sharedRepository of {repository.git_dir}")
         super().__init__(repository)
         self._odb = self._repo.odb
-        self._sound: set[str] = set()
+        self._complete: set[str] = set()
         self._alternates = os.path.join(repository.common_dir, "objects/info/alternates")
 
     def head(self) -> tuple[str, str | None]:
-        with _TURN:
+        with _LOCK:
             try:
                 target = self._repo.lookup_reference("HEAD").raw_target
             except (KeyError, pygit2.GitError) as error:
@@ -62,16 +60,16 @@ class Libgit2(ObjectWriter):
                 return "", branch
             return str(self._repo.head.target), branch
 
-    def read(self, oids: Sequence[str], most: int | None = budget.DOCUMENT.size) -> Items:
+    def read(self, oids: Sequence[str], max_size: int | None = budget.DOCUMENT.size) -> Items:
         is_borrowing = os.path.exists(self._alternates)
         for oid in oids:
-            if is_borrowing or self._is_spoiled(oid):
-                (entry,) = self._repository.cat_file.contents([oid], most)
+            if is_borrowing or self._is_truncated(oid):
+                (entry,) = self._repository.cat_file.contents([oid], max_size)
                 yield (entry[1], entry[2]) if entry is not None else None
                 continue
             try:
-                with _TURN:
-                    if most is not None and self._odb.read_header(oid)[1] > most:
+                with _LOCK:
+                    if max_size is not None and self._odb.read_header(oid)[1] > max_size:
                         yield OVERSIZED, b""
                         continue
                     kind, data = self._odb.read(oid)
@@ -83,12 +81,12 @@ class Libgit2(ObjectWriter):
     def close(self) -> None:
         self._repo.free()
 
-    def _is_spoiled(self, oid: str) -> bool:
+    def _is_truncated(self, oid: str) -> bool:
         # A loose object truncated by a power cut makes libgit2 1.9 loop forever; git reports it.
         # `read` leaves borrowed objects to git: only git finds all places that they come from.
         path = object_path(self._repository.common_dir, oid)
         # `exists` takes a quarter of the time of a failing `open`.
-        if oid in self._sound or not os.path.exists(path):
+        if oid in self._complete or not os.path.exists(path):
             return False
         try:
             with open(path, "rb", buffering=0) as file:
@@ -96,8 +94,8 @@ class Libgit2(ObjectWriter):
                     return True
         except OSError:  # missing, or libgit2 reports the error
             return False
-        if len(self._sound) < _SOUND:
-            self._sound.add(oid)
+        if len(self._complete) < _MAX_COMPLETE:
+            self._complete.add(oid)
         return False
 
 

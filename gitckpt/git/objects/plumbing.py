@@ -9,7 +9,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from gitckpt.git.objects.port import Items, Objects
+    from gitckpt.git.objects.writer import Items, Objects
     from gitckpt.git.repository import Repository
 
 
@@ -19,8 +19,8 @@ class Plumbing(ObjectWriter):
         commit = self._repository.cat_file.info("HEAD")
         return commit[0] if commit else "", branch
 
-    def read(self, oids: Sequence[str], most: int | None = budget.DOCUMENT.size) -> Items:
-        for item in self._repository.cat_file.contents(oids, most):
+    def read(self, oids: Sequence[str], max_size: int | None = budget.DOCUMENT.size) -> Items:
+        for item in self._repository.cat_file.contents(oids, max_size):
             yield None if item is None else (item[1], item[2])
 
     def close(self) -> None:
@@ -28,10 +28,7 @@ class Plumbing(ObjectWriter):
 
 
 def open_objects(repository: Repository, adapter: str = "auto") -> Objects:
-    """Return the objects of a repository through "libgit2", "plumbing" or "auto".
-
-    "auto" is libgit2 if it can open the repository, else plumbing.
-    """
+    """Return the adapter of a name; "auto" is libgit2 if it can open the repository."""
     if adapter == "plumbing":
         return Plumbing(repository)
     from gitckpt.git.objects import libgit2

@@ -1,4 +1,8 @@
-"""Write loose objects and packs, and flush them. Imported by the hook."""
+"""The interface for objects, and the writer of loose objects and packs.
+
+`libgit2` (pygit2) is faster in a long-lived process, but takes 80 ms to import and cannot open all
+repositories. `plumbing` (the git executable) opens whatever git opens. Imported by the hook.
+"""
 
 from __future__ import annotations
 
@@ -12,10 +16,29 @@ from gitckpt.git.process import GitError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
+    from typing import Protocol
 
-    from gitckpt.git.objects.port import Item
     from gitckpt.git.repository import Repository
+    from gitckpt.model import budget
+
+    Item = tuple[str, bytes]  # kind and content
+    Items = Iterator[Item | None]
+
+    class Objects(Protocol):
+        def head(self) -> tuple[str, str | None]:
+            """Return commit ("" if unborn) and branch (None if detached) of HEAD."""
+
+        def read(self, oids: Sequence[str], max_size: int | None = budget.DOCUMENT.size) -> Items:
+            """Yield kind and content by oid; None if missing, OVERSIZED above the limit."""
+
+        def write(self, items: Sequence[Item], *, flushed: bool = True) -> list[str]:
+            """Write objects, referenced ones first; refs may name them once flushed."""
+
+        def flush(self, oids: Iterable[str] = (), paths: Iterable[str] = ()) -> None:
+            """Wait until unflushed objects, and other oids and paths, are on the disk."""
+
+        def close(self) -> None: ...
 
 # Loose objects
 
@@ -23,9 +46,7 @@ _TRIES = 10
 # Mode bits of `objects` in a shared repository (core.sharedRepository): git makes each directory
 # writable for the group, and new ones inherit it.
 _SHARED = 0o2022
-
 _LEVEL = 1  # git's own for loose objects
-
 # Up to this size, a small window and tables suffice (zlib's `windowBits` and `memLevel`): clearing
 # large ones takes twice as long as compressing a document. Readers may use a larger window.
 _SMALL, _WINDOW, _MEMORY = 8 << 10, 13, 6
@@ -37,12 +58,12 @@ def write(repository: Repository, items: Sequence[Item], oids: Sequence[str]) ->
     try:
         mode = os.stat(top).st_mode
         for (kind, data), oid in zip(items, oids, strict=True):
-            _put(os.path.join(top, oid[:2]), oid[2:], kind, data, mode & 0o7777)
+            _write_loose(os.path.join(top, oid[:2]), oid[2:], kind, data, mode & 0o7777)
     except OSError as error:
         raise GitError(["write"], 1, f"{error.filename or top}: {error.strerror}") from None
 
 
-def _put(directory: str, name: str, kind: str, data: bytes, mode: int) -> None:
+def _write_loose(directory: str, name: str, kind: str, data: bytes, mode: int) -> None:
     path = os.path.join(directory, name)
     try:
         if os.stat(path).st_size:  # a power cut may have left an empty file
@@ -54,17 +75,17 @@ def _put(directory: str, name: str, kind: str, data: bytes, mode: int) -> None:
     window, memory = (_WINDOW, _MEMORY) if is_small else (zlib.MAX_WBITS, zlib.DEF_MEM_LEVEL)
     compressor = zlib.compressobj(_LEVEL, wbits=window, memLevel=memory)
     parts = (b"%s %d\0" % (kind.encode("ascii"), len(data)), data)
-    whole = b"".join([*map(compressor.compress, parts), compressor.flush()])
+    content = b"".join([*map(compressor.compress, parts), compressor.flush()])
     for tries in range(1, _TRIES + 1):
         # git deletes a leftover.
         scratch = os.path.join(directory, f"tmp_obj_{os.urandom(8).hex()}")
         try:
-            _write_file(scratch, whole, mode)
+            _write_file(scratch, content, mode)
             os.replace(scratch, path)
         except FileNotFoundError:  # a prune deletes empty directories and scratch files
             if tries == _TRIES:
                 raise
-            _make(directory, mode)
+            _make_directory(directory, mode)
         except OSError:
             try:
                 os.unlink(scratch)
@@ -87,7 +108,7 @@ def _write_file(path: str, data: bytes, above: int) -> None:
         os.close(fd)
 
 
-def _make(directory: str, above: int) -> None:
+def _make_directory(directory: str, above: int) -> None:
     try:
         os.mkdir(directory, above & 0o777)
     except FileExistsError:
@@ -99,7 +120,7 @@ def _make(directory: str, above: int) -> None:
 # Packs of whole objects and their indexes (gitformat-pack(5), both version 2)
 
 _KINDS = {"commit": 1, "tree": 2, "blob": 3}
-_FAR = 1 << 31  # larger offsets go into a separate table
+_MAX_OFFSET = 1 << 31  # larger offsets go into a separate table
 
 
 def encode(
@@ -121,8 +142,8 @@ def encode(
         places.append((offset, zlib.crc32(entry)))
         offset += len(entry)
         parts.append(entry)
-    whole = b"".join(parts)
-    return whole + object_hash(object_format, whole).digest(), places
+    pack = b"".join(parts)
+    return pack + object_hash(object_format, pack).digest(), places
 
 
 def write_pack(repository: Repository, items: Sequence[Item]) -> None:
@@ -130,19 +151,19 @@ def write_pack(repository: Repository, items: Sequence[Item]) -> None:
     object_format = repository.object_format
     objects = {object_id(kind, data, object_format): (kind, data) for kind, data in items}
     data, places = encode(list(objects.values()), object_format, level=-1)
-    index = _index(dict(zip(objects, places, strict=True)), data, object_format)
+    index = _encode_index(dict(zip(objects, places, strict=True)), data, object_format)
     directory = os.path.join(repository.common_dir, "objects", "pack")
     path = os.path.join(directory, f"pack-{os.urandom(20).hex()}")
     try:
         os.makedirs(directory, exist_ok=True)
-        _put_pack(f"{path}.pack", data)
-        _put_pack(f"{path}.idx", index)  # last: git finds the pack by it
+        _write_durably(f"{path}.pack", data)
+        _write_durably(f"{path}.idx", index)  # last: git finds the pack by it
     except OSError as error:
         raise GitError(["write"], 1, f"{error.filename or path}: {error.strerror}") from None
     fsync.flush([directory, os.path.dirname(directory)])
 
 
-def _put_pack(path: str, data: bytes) -> None:
+def _write_durably(path: str, data: bytes) -> None:
     # As readable as the directory, as git does it in a shared repository.
     directory = os.path.dirname(path)
     mode = os.stat(directory).st_mode & 0o444
@@ -163,7 +184,7 @@ def _put_pack(path: str, data: bytes) -> None:
             return
 
 
-def _index(places: dict[str, tuple[int, int]], pack: bytes, object_format: str) -> bytes:
+def _encode_index(places: dict[str, tuple[int, int]], pack: bytes, object_format: str) -> bytes:
     ordered = sorted(places)
     counts = [0] * 256
     for oid in ordered:
@@ -175,13 +196,13 @@ def _index(places: dict[str, tuple[int, int]], pack: bytes, object_format: str) 
     far: list[int] = []
     for oid in ordered:
         offset = places[oid][0]
-        if offset >= _FAR:
+        if offset >= _MAX_OFFSET:
             far.append(offset)
             offset = 1 << 31 | (len(far) - 1)
         parts.append(offset.to_bytes(4, "big"))
     parts += [offset.to_bytes(8, "big") for offset in far]
-    whole = b"".join(parts) + pack[-len(object_hash(object_format, b"").digest()) :]
-    return whole + object_hash(object_format, whole).digest()
+    content = b"".join(parts) + pack[-len(object_hash(object_format, b"").digest()) :]
+    return content + object_hash(object_format, content).digest()
 
 
 # The writer of both adapters

@@ -14,7 +14,7 @@ from collections.abc import Iterable
 
 from gitckpt.git import config, fsync
 from gitckpt.git.command import setting_options
-from gitckpt.git.files import atomic, mounts, private_dirs
+from gitckpt.git.files import mounts, private_dirs, regular
 from gitckpt.git.filesystem import names_in, read_or_empty
 from gitckpt.git.lock import Lock
 from gitckpt.git.process import Completed, GitError
@@ -182,12 +182,12 @@ def repair(repository: Repository, path: str) -> None:
         dot_git = os.path.join(os.path.realpath(path), ".git")
         try:
             if is_lost:
-                atomic.write(os.path.join(git_dir, COMMONDIR), b"../..\n")
+                regular.write(os.path.join(git_dir, COMMONDIR), b"../..\n")
             if not is_ours(repository, old_git_dir):
                 _point_dot_git_to(dot_git, os.path.realpath(git_dir))
             # In a place that maintenance cleans after a kill: this file is rarely written again.
             target, scratch = os.path.join(git_dir, "gitdir"), os.path.join(git_dir, SCRATCH)
-            atomic.write_own(target, os.fsencode(f"{dot_git}\n"), flushed=True, scratch=scratch)
+            regular.write_own(target, os.fsencode(f"{dot_git}\n"), flushed=True, scratch=scratch)
             fsync.flush([git_dir])
         except OSError as error:
             reason = f"{error.filename or path}: {error.strerror}"
@@ -202,7 +202,7 @@ def _point_dot_git_to(dot_git: str, git_dir: str) -> None:
         os.symlink(os.path.relpath(git_dir, os.path.dirname(dot_git)), link)
         os.replace(link, dot_git)
     else:
-        atomic.write(dot_git, b"gitdir: %s\n" % os.fsencode(git_dir), scratch=scratch)
+        regular.write(dot_git, b"gitdir: %s\n" % os.fsencode(git_dir), scratch=scratch)
 
 
 def _is_linked(repository: Repository, path: str) -> bool:
@@ -250,7 +250,7 @@ def _find_main_worktree(repository: Repository) -> str | None:
 
 
 def write_file(repository: Repository, path: str, data: bytes) -> None:
-    atomic.write(path, data, scratch=os.path.join(repository.git_dir, AWAY))
+    regular.write(path, data, scratch=os.path.join(repository.git_dir, AWAY))
 
 
 def seen_from(repository: Repository, path: str) -> Repository | None:

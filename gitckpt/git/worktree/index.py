@@ -12,7 +12,7 @@ from gitckpt.git import config
 from gitckpt.git.command import NO_HOOKS, nul_ended
 from gitckpt.git.files import private_dirs
 from gitckpt.git.files.refs_stat import content_mark
-from gitckpt.git.filesystem import copied_within
+from gitckpt.git.filesystem import copy_in_kernel
 from gitckpt.git.objects.diff import leaves
 from gitckpt.git.objects.encoding import FILES, GITLINK, object_hash, object_id, oid_size
 from gitckpt.git.process import Child, Completed, DeadlinePassed, GitError
@@ -301,7 +301,7 @@ def _copy_index(source: BinaryIO, target: str) -> None:
     status = os.fstat(source.fileno())
     fd = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, status.st_mode & 0o777)
     with open(fd, "wb") as copy:
-        if not copied_within(source.fileno(), copy.fileno(), status.st_size):
+        if not copy_in_kernel(source.fileno(), copy.fileno(), status.st_size):
             source.seek(0)
             copy.write(source.read())
     os.utime(target, ns=(status.st_atime_ns, status.st_mtime_ns))

@@ -12,8 +12,8 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 
 from gitckpt.git.catfile import CatFile
 from gitckpt.git.command import Git
-from gitckpt.git.files import atomic
-from gitckpt.git.files.refs_stat import may_be_there, plain
+from gitckpt.git.files import regular
+from gitckpt.git.files.refs_stat import may_exist, read_loose
 from gitckpt.git.filesystem import names_in
 from gitckpt.git.objects.diff import leaf, leaves
 from gitckpt.git.objects.encoding import GITLINK
@@ -56,7 +56,7 @@ def seen_from(repository: Repository, path: bytes) -> Repository | None:
     return None if is_same else submodule
 
 
-def may_exist(repository: Repository) -> bool:
+def may_have_submodules(repository: Repository) -> bool:
     """Return whether a repository may have submodules, without starting a process."""
     tops = [repository.worktree, os.path.dirname(repository.common_dir)]
     has_modules = any(map(os.path.isdir, _places(repository)))
@@ -255,7 +255,7 @@ def _link(store: Repository, top: str) -> None:
     target = os.path.relpath(os.path.realpath(store.git_dir), os.path.realpath(top))
     # A kill must leave nothing there: only an empty place is taken for a submodule.
     scratch = os.path.join(store.git_dir, administration.AWAY)
-    atomic.write(os.path.join(top, ".git"), os.fsencode(f"gitdir: {target}\n"), scratch=scratch)
+    regular.write(os.path.join(top, ".git"), os.fsencode(f"gitdir: {target}\n"), scratch=scratch)
 
 
 def checked_out_at(repository: Repository, store: Repository) -> bytes | None:
@@ -344,9 +344,9 @@ def is_ref_stored(repository: Repository, path: bytes, ref: str) -> bool:
 
 
 def has(repository: Repository, ref: str) -> bool:
-    if plain(repository, ref) is not None:
+    if read_loose(repository, ref) is not None:
         return True
-    return may_be_there(repository, ref) and repository.cat_file.info(ref) is not None
+    return may_exist(repository, ref) and repository.cat_file.info(ref) is not None
 
 
 def is_plain(path: bytes) -> bool:

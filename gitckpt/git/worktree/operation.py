@@ -17,7 +17,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from gitckpt.git.objects.port import Objects
+    from gitckpt.git.objects.writer import Objects
     from gitckpt.git.repository import Repository
 
 
@@ -77,11 +77,11 @@ def write_holder(
     tips = _tips(repository, _commits_in(repository, files), head)
     if not tips:
         return None
-    from gitckpt.git.objects import alternates
+    from gitckpt.git.objects import encoding
 
     commits = repository.cat_file.contents(tips)
-    dates = [alternates.committed_at(commit[2]) for commit in commits if commit is not None]
-    oid, items = alternates.make(tips, max(dates, default=0), repository.object_format)
+    dates = [encoding.commit_date(commit[2]) for commit in commits if commit is not None]
+    oid, items = encoding.encode_merge(tips, max(dates, default=0), repository.object_format)
     objects.write(items)
     return oid
 

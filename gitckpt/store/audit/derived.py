@@ -31,7 +31,7 @@ def links(store: Checkpoints, evidence: Evidence) -> tuple[list[Flaw], int]:
     stray: list[tuple[str, Flaw]] = []
     full: set[str] = set()
     count = 0
-    for commit, lines in Notes(store.repository, store.objects, ref_names.NOTES).each():
+    for commit, lines in Notes(store.repository, store.objects, ref_names.NOTES).read_all():
         if lines and note.is_full(lines):
             full.add(commit)
         for line in lines or ():

@@ -49,7 +49,7 @@ def diagnose(store: Checkpoints) -> Diagnosis:
 
 def facts(store: Checkpoints, version: tuple[int, ...]) -> dict[str, str | int | None]:
     repository = store.repository
-    refs = [ref for ref, _ in store.refs.each(ref_names.CHECKPOINTS)]
+    refs = [ref for ref, _ in store.refs.iterate(ref_names.CHECKPOINTS)]
     own = [ref for ref in refs if not ref_names.is_foreign(ref)]
     paths = sweep.left_files(repository)
     ran = maintenance.last(repository)
@@ -198,7 +198,7 @@ def _find_stale_locks(store: Checkpoints) -> list[Finding]:
         # Without locks of other tools beside gitckpt's refs.
         if not heads.is_ours(repository, path) and not ref_names.is_foreign(ref):
             places.append(path)
-    stale = leftovers.left_locks(repository, places)
+    stale = leftovers.find_stale_locks(repository, places)
     instant = store.clock() // times.MICRO
     findings = []
     for path in places:

@@ -157,7 +157,7 @@ def list_refs(
     require_no_pipes(repository)  # git would block on them
     names = (*ref_names.OWN, ref_names.NOTES)
     form = "--format=%(objectname) %(refname) %(symref)"
-    listing = repository.git.each_line("for-each-ref", form, *names, take=look)
+    listing = repository.git.stream_lines("for-each-ref", form, *names, handle=look)
     return digest.digest(), listing.complaint
 
 
@@ -183,8 +183,8 @@ def gather(store: Checkpoints) -> Evidence:
     commits = evidence.commits()
     for space in ref_names.HOLDERS:
         oids = {row.holds[space] for row in evidence.rich if space in row.holds}
-        evidence.odd |= graph.unlike(store.repository, sorted(oids), KINDS[space])
-    evidence.odd |= graph.unlike(store.repository, commits, KINDS[ref_names.KEEP])
+        evidence.odd |= graph.find_other_kinds(store.repository, sorted(oids), KINDS[space])
+    evidence.odd |= graph.find_other_kinds(store.repository, commits, KINDS[ref_names.KEEP])
     return evidence
 
 

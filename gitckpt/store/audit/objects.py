@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Collection, Iterator, Mapping
 
-from gitckpt.git import damage, graph
+from gitckpt.git import graph
 from gitckpt.git.contents import bounds
 from gitckpt.git.objects.encoding import DIRECTORY, MalformedTree, decode_tree
 from gitckpt.git.process import GitError
@@ -60,7 +60,7 @@ def audit_objects(
 
     `empty` has the paths of empty loose objects by oid. With `only`, no history is checked.
     """
-    lost = {*damaged, *damage.unreadable(store.repository, sorted(empty))}
+    lost = {*damaged, *graph.unreadable(store.repository, sorted(empty))}
     # By time: similar trees are adjacent.
     rows = evidence.by_time() if only is None else [evidence.rows[id_] for id_ in sorted(only)]
     roots = list(dict.fromkeys(oid for row in rows for oid in _find_roots(row, evidence)))
@@ -137,7 +137,7 @@ def _find_problems(store: Checkpoints, roots: list[str]) -> Iterator[tuple[str, 
 
     def present(trees: list[str]) -> list[str]:
         # Without fetching any in a partial clone.
-        odd = {} if is_whole else graph.unlike(repository, trees, "tree")
+        odd = {} if is_whole else graph.find_other_kinds(repository, trees, "tree")
         return [tree for tree in trees if odd.get(tree, "tree") is not None]
 
     census = bounds.Census(repository, roots, present)
@@ -202,7 +202,7 @@ def replaced(
 def lost_targets(repository: Repository) -> Iterator[Flaw]:
     """Yield the branches, tags, stashes and detached HEADs whose object is gone."""
     tips = _list_tips(repository)
-    odd = graph.unlike(repository, sorted({oid for oid, _ in tips.values()}), "commit")
+    odd = graph.find_other_kinds(repository, sorted({oid for oid, _ in tips.values()}), "commit")
     lost = [tip for tip in tips.items() if odd.get(tip[1][0], "") is None]
     current = _list_tips(repository) if lost else {}  # others may have moved refs meanwhile
     for name, (oid, undo) in lost:

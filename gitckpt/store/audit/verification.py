@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Collection, Mapping, Sequence
 
-from gitckpt.git import damage
+from gitckpt.git import graph
 from gitckpt.git.objects.encoding import object_id
 from gitckpt.git.process import GitError
 from gitckpt.git.refs import LockHeld, RefMoved
@@ -24,7 +24,7 @@ from gitckpt.store.worktrees import ownership
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from gitckpt.git.objects.port import Item
+    from gitckpt.git.objects.writer import Item
 
 _INSPECTIONS = 3  # at most, while others write
 
@@ -52,7 +52,7 @@ def verify(
     repair: bool = False,
     contents: bool = False,
     only: Collection[str] | None = None,
-    progress: damage.Counted | None = None,
+    progress: graph.Counted | None = None,
 ) -> Report:
     """Check everything that gitckpt keeps in a repository, as `Store.verify`.
 
@@ -60,7 +60,7 @@ def verify(
     back if that still exists; a worktree whose directory and checkpoint are gone is forgotten if
     nothing is lost.
     """
-    damaged = damage.all_unreadable(store.repository, progress) if contents else set()
+    damaged = graph.all_unreadable(store.repository, progress) if contents else set()
     checked, flaws = _inspect_settled(store, damaged, only)
     findings = {flaw.key: flaw.finding for flaw in flaws}
     tried, refused = set[tuple[str, str, str]](), list[str]()
@@ -73,7 +73,7 @@ def verify(
             continue
         refused += mend(store, due)
         tried |= {flaw.key for flaw in due}
-        damaged = damage.unreadable(store.repository, sorted(damaged))  # notes are rewritten
+        damaged = graph.unreadable(store.repository, sorted(damaged))  # notes are rewritten
         checked, flaws = _inspect_settled(store, damaged, only)
         if not is_last:  # what followed from the foreign documents is not reported
             findings = {flaw.key: flaw.finding for flaw in due}
@@ -102,7 +102,7 @@ def _inspect_settled(
 def _inspect(
     store: Checkpoints, damaged: Collection[str], only: Collection[str] | None
 ) -> tuple[bytes, dict[str, int], list[inventory.Flaw]]:
-    empty = damage.empty_files(store.repository)
+    empty = graph.empty_files(store.repository)
     evidence = inventory.gather(store)
     in_links, links = derived.links(store, evidence)
     in_worktrees, worktree_count = worktrees.audit(store, evidence)
@@ -189,8 +189,8 @@ def _write_links(store: Checkpoints, links: Sequence[inventory.Link]) -> None:
     def make_room(items: Sequence[Item]) -> None:
         oids = [object_id(kind, data, repository.object_format) for kind, data in items]
         # Git does not rewrite an object whose file exists, even if that is damaged.
-        for oid in damage.unreadable(repository, oids):
-            damage.move_aside(repository, oid)
+        for oid in graph.unreadable(repository, oids):
+            graph.move_aside(repository, oid)
 
     common = (repository, store.objects, store.refs, store.clock())
     notes.write(*common, links=by_commit, removed_ids=removed_ids, prepared=make_room)

@@ -98,7 +98,7 @@ def _check(
     code, lack = "worktree-unclaimed", "does not say what it was made for"
     if owner is not None:
         code, lack = "worktree-orphan", _describe_missing_owner(owner, evidence)
-    remove = mounts.way_to_remove(path)
+    remove = mounts.removal_command(path)
     loss = "what is staged there, or committed and on no branch,"
     if _is_of(path, git_dir):
         cure = f"save what you need of it, then: {remove}"

@@ -11,7 +11,7 @@ import stat
 import sys
 
 from gitckpt.git import fsync
-from gitckpt.git.files import atomic
+from gitckpt.git.files import regular
 from gitckpt.model.errors import RepositoryError
 from gitckpt.model.values import dataclass
 
@@ -235,7 +235,7 @@ def _put(path: str, data: bytes | None, mode: int) -> None:
         return
     directory, name = os.path.split(path)
     scratch = os.path.join(directory, f".{name}.gitckpt-hook")
-    atomic.write_own(path, data, flushed=True, opener=opener, scratch=scratch)
+    regular.write_own(path, data, flushed=True, opener=opener, scratch=scratch)
 
 
 def _insert(data: bytes, block: bytes) -> bytes:

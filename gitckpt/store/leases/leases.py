@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from typing import Any
 
-    from gitckpt.git.objects.port import Objects
+    from gitckpt.git.objects.writer import Objects
     from gitckpt.git.refs import Refs
     from gitckpt.git.repository import Repository
 
@@ -76,7 +76,7 @@ class Lease:
     @property
     def is_here(self) -> bool:
         """Whether its process, if it lives, is visible to this process."""
-        host = filesystem.here()
+        host = filesystem.this_host()
         return (self.host, self.boot, self.namespace) == (host.name, host.boot, host.namespace)
 
     @property
@@ -199,9 +199,9 @@ class LockFiles:
             return True
         if locked is None:  # a file system without locks
             is_visible = lease.is_here and lease.boot
-            return filesystem.start_of(lease.pid) == lease.started if is_visible else None
+            return filesystem.process_start(lease.pid) == lease.started if is_visible else None
         # A network file system may not lock across machines.
-        return False if lease.boot and lease.boot == filesystem.here().boot else None
+        return False if lease.boot and lease.boot == filesystem.this_host().boot else None
 
     def _path(self, lease: Lease) -> str:
         process = f"{lease.boot} {lease.namespace} {lease.pid} {lease.started}"
@@ -262,7 +262,10 @@ class Leases:
     def is_process(self, oid: str, lease: Lease) -> bool:
         if not lease.is_here or lease.pid <= 1 or not lease.started:
             return False
-        return self._files.has_noted(lease, oid) and filesystem.start_of(lease.pid) == lease.started
+        return (
+            self._files.has_noted(lease, oid)
+            and filesystem.process_start(lease.pid) == lease.started
+        )
 
     def refusal(self, oid: str, lease: Lease) -> LeaseHeld:
         run, driven = lease.run, f"run {lease.run} is driven by {lease.sentence()}"
@@ -359,8 +362,8 @@ class Leases:
             is_broken = self.is_stalled(oid, predecessor) or predecessor.is_endless(instant)
             if not (take_over and is_broken):
                 raise self.refusal(oid, predecessor)
-        host, pid = filesystem.here(), os.getpid()
-        process = host.name, host.boot, host.namespace, pid, filesystem.start_of(pid)
+        host, pid = filesystem.this_host(), os.getpid()
+        process = host.name, host.boot, host.namespace, pid, filesystem.process_start(pid)
         acquired, expires = times.to_text(instant), times.to_text(instant + length)
         return Lease(run, token, holder, *process, acquired, acquired, expires), oid, predecessor
 

@@ -120,7 +120,7 @@ def settle(repository: Repository, apply: Apply, needed: Needed) -> None:
     intact = [oid for oid, value in listed.items() if value == oid and oid not in symbolic]
     # A ref whose commit is gone is not being written, and makes every gc fail.
     young = [oid for oid in intact if is_young(repository, KEEP + oid)]
-    needed_oids = set(repository.cat_file.known(young))
+    needed_oids = set(repository.cat_file.existing(young))
     old_needs = needed()
     needed_oids |= set(intact if old_needs is None else old_needs)
     try:

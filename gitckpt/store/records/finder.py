@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from itertools import chain
 
-from gitckpt.git.files.refs_stat import plain
+from gitckpt.git.files.refs_stat import read_loose
 from gitckpt.git.notes import Notes
 from gitckpt.git.objects import diff
 from gitckpt.git.repository import Repository
@@ -24,7 +24,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import TypeAlias
 
-    from gitckpt.git.objects.port import Objects
+    from gitckpt.git.objects.writer import Objects
 
     Linked: TypeAlias = Callable[[str], Infos]  # the checkpoints of a commit
     Pick: TypeAlias = Callable[[Infos, Repository], Iterator[CheckpointInfo]]
@@ -147,7 +147,7 @@ def named_run(text: str, repository: Repository, index: Index) -> str | None:
 def _resolve(text: str, repository: Repository, index: Index) -> tuple[str | None, str | None]:
     folded = text.lower()
     ref = ref_names.CHECKPOINTS + folded
-    if ids.is_id(folded) and (plain(repository, ref) or repository.cat_file.info(ref)):
+    if ids.is_id(folded) and (read_loose(repository, ref) or repository.cat_file.info(ref)):
         return folded, None  # needs no new process
     checkpoints = _checkpoints(folded, repository)
     if folded in checkpoints:

@@ -19,7 +19,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from gitckpt.git.objects.port import Objects
+    from gitckpt.git.objects.writer import Objects
     from gitckpt.git.repository import Repository
     from gitckpt.model.checkpoint import Checkpoint
     from gitckpt.store.records.entry import CheckpointInfo
@@ -166,7 +166,7 @@ def clear(repository: Repository, tell: Callable[[str], None], in_the_way: str) 
 
 def discard_left(repository: Repository, tell: Callable[[str], object]) -> None:
     """Remove and report stale locks of refs; the caller holds the lock of writers."""
-    stale = leftovers.left_locks(repository, locks(repository))
+    stale = leftovers.find_stale_locks(repository, locks(repository))
     if paths := sorted(path for path, mark in stale.items() if leftovers.discard(path, mark)):
         tell(f"removed {first_of(paths, 1)}: a killed git had left it behind")
 

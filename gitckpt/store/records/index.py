@@ -31,7 +31,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, TypeAlias, TypeVar
 
-    from gitckpt.git.objects.port import Objects
+    from gitckpt.git.objects.writer import Objects
 
     _T = TypeVar("_T")
     Take: TypeAlias = Callable[[Iterable[tuple[Any, ...]]], Any]
@@ -258,7 +258,7 @@ class Index:
                 return answer(self._without_file(error))
 
     def _bring_up(self, connection: Connection) -> None:
-        state = refs_stat.look(self._repository, _DIRECTORY)
+        state = refs_stat.read_state(self._repository, _DIRECTORY)
         connection.execute("BEGIN")
         meta = _read_meta(connection)
         marks = (state.packed, state.loose)

@@ -19,7 +19,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import TypeAlias
 
-    from gitckpt.git.objects.port import Objects
+    from gitckpt.git.objects.writer import Objects
 
     Exists: TypeAlias = Callable[[str], bool]  # whether a run exists
 
@@ -115,7 +115,7 @@ def forget_orphans(refs: Refs, objects: Objects, runs: Callable[[], Collection[s
 
 def _list_keys(refs: Refs, objects: Objects) -> list[tuple[str, str, str | None]]:
     """Return ref, oid and run of each key; None for the run of an unreadable one."""
-    refs_of_keys = list(refs.each(ref_names.KEYS))
+    refs_of_keys = list(refs.iterate(ref_names.KEYS))
     keys: list[tuple[str, str, str | None]] = []
     contents = objects.read([oid for _, oid in refs_of_keys])
     for (ref, oid), content in zip(refs_of_keys, contents, strict=True):

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
     from typing import Any, Protocol, TypeAlias
 
-    from gitckpt.git.objects.port import Item, Objects
+    from gitckpt.git.objects.writer import Item, Objects
     from gitckpt.git.refs import Refs
     from gitckpt.git.repository import Repository
     from gitckpt.model.checkpoint import Progress

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from typing import Any
 
-    from gitckpt.git.objects.port import Item, Items, Objects
+    from gitckpt.git.objects.writer import Item, Items, Objects
     from gitckpt.git.repository import Repository
     from gitckpt.model.checkpoint import Checkpoint
     from gitckpt.store.records.entry import CheckpointInfo

@@ -21,7 +21,7 @@ from gitckpt.store.records.index import Index
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from gitckpt.git.objects.port import Objects
+    from gitckpt.git.objects.writer import Objects
 
     Names = Collection[str]  # of checkpoints or runs
     Oids = Mapping[str, str]  # by the id of a checkpoint
@@ -141,7 +141,7 @@ class Remover:
         if len(names) < _LIST_ALL_FROM:
             patterns = [space + name for space in spaces for name in names]
         refs: dict[str, dict[str, str]] = {space: {} for space in spaces}
-        for ref, oid in self._refs.each(*patterns) if names else ():
+        for ref, oid in self._refs.iterate(*patterns) if names else ():
             space, _, name = ref.rpartition("/")
             # Foreign refs in deeper namespaces may end in the same name.
             if name in names and f"{space}/" in refs:
@@ -171,7 +171,7 @@ class Remover:
             runs = {entry.run for entry in entries if entry.run}
             if len(entries) < len(removed):  # only the head names the run of an unreadable document
                 oids = set(removed.values())
-                heads = self._refs.each(ref_names.RUNS)
+                heads = self._refs.iterate(ref_names.RUNS)
                 runs |= {ref.removeprefix(ref_names.RUNS) for ref, oid in heads if oid in oids}
         newest: dict[str, str] = {}
         for entry in self._entries(Query(runs=sorted(runs))) if runs else ():

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from errno import EISDIR, ELOOP, ENOENT
 
 from gitckpt.git import fsync
-from gitckpt.git.files import atomic, private_dirs
+from gitckpt.git.files import private_dirs, regular
 from gitckpt.git.lock import Lock
 from gitckpt.git.objects import diff
 from gitckpt.git.repository import Repository
@@ -286,7 +286,7 @@ def _write(repository: Repository, stack: Stack) -> None:
     stack.oids = {name: oid for name, oid in stack.oids.items() if name in names}
     document = {key: getattr(stack, key) for key in _KEYS}
     try:
-        atomic.write_own(path, json.dumps(document).encode(), flushed=True)
+        regular.write_own(path, json.dumps(document).encode(), flushed=True)
     except OSError as error:
         move = f"mv {shell_word(path)} {shell_word(f'{path}.old')}"
         hint = f"move it out of the way: {move}" if error.errno == EISDIR else None

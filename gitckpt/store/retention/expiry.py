@@ -9,7 +9,7 @@ from collections.abc import Collection, Sequence
 from itertools import chain
 
 from gitckpt.git import graph
-from gitckpt.git.files import atomic, private_dirs
+from gitckpt.git.files import private_dirs, regular
 from gitckpt.git.notes import Notes
 from gitckpt.git.objects.diff import Expansion, differences
 from gitckpt.git.objects.encoding import empty_tree
@@ -55,7 +55,7 @@ def doubt(repository: Repository, instant: int) -> str | None:
     with contextlib.suppress(OSError):  # on a full disk, the older file does as well
         path = os.path.join(repository.make_private_dir(), _FILE)
         line = " ".join(map(str, (since, instant, *uptime))) + "\n"
-        atomic.write_own(path, line.encode("ascii"), flushed=False, opener=private_dirs.create)
+        regular.write_own(path, line.encode("ascii"), flushed=False, opener=private_dirs.create)
     if instant - since >= _PROOF:
         return None
     return "the clock was set, or the repository was unused for a month: nothing expires for a day"
@@ -113,7 +113,7 @@ def decide(
 
 def heads(store: Checkpoints) -> set[str]:
     output = store.refs.list("refs/heads", "refs/tags", "refs/remotes", fields="%(objectname)")
-    return set(store.repository.cat_file.known(sorted(set(output.decode("ascii").split()))))
+    return set(store.repository.cat_file.existing(sorted(set(output.decode("ascii").split()))))
 
 
 class _Contents:
@@ -177,7 +177,7 @@ class _Contents:
 
 def _existing_commits(store: Checkpoints, entries: Infos) -> set[str]:
     commits = {entry.git_sha for entry in entries if entry.git_sha}
-    return set(store.repository.cat_file.known(sorted(commits)))
+    return set(store.repository.cat_file.existing(sorted(commits)))
 
 
 def _submodules(entry: CheckpointInfo) -> set[str]:
@@ -384,11 +384,11 @@ def _rewritten(store: Checkpoints, entries: Infos) -> set[str]:
     if not commits:
         return set()
     pending, _ = notes.pending(store.repository)
-    noted_lines = Notes(store.repository, store.objects, ref_names.NOTES).each()
+    noted_lines = Notes(store.repository, store.objects, ref_names.NOTES).read_all()
     noting: set[str] = set()
     for commit, lines in chain(pending.items(), noted_lines):
         noting |= {commits.get(note.link_id(line), commit) for line in lines or ()} - {commit}
-    existing = set(store.repository.cat_file.known(sorted(noting)))
+    existing = set(store.repository.cat_file.existing(sorted(noting)))
     tips = heads(store) if existing else set()
     unreached = noting - existing | graph.outside(store.repository.git, existing - tips, tips)
     # All checkpoints of such a commit, as its note lists the newest only.

@@ -193,7 +193,7 @@ def refs_named(error: CkptError, names: Collection[str]) -> set[str]:
 
 
 def forget_leases(store: Checkpoints) -> None:
-    refs = store.refs.each(ref_names.LEASES)
+    refs = store.refs.iterate(ref_names.LEASES)
     runs = [ref.removeprefix(ref_names.LEASES) for ref, _ in refs]
     existing = set(store.index.runs()) if runs else set()
     for run in runs:
@@ -229,7 +229,7 @@ def _unmerged(store: Checkpoints, newest: Sequence[CheckpointInfo]) -> set[str]:
     commits = {str(d.run): d.git_sha for d in documents if d.git_sha and str(d.run) not in dirty}
     if not commits:
         return dirty
-    existing = store.repository.cat_file.known(sorted(set(commits.values())))
+    existing = store.repository.cat_file.existing(sorted(set(commits.values())))
     data = "".join(f"{commit}\n" for commit in existing).encode("ascii")
     words = ("rev-list", "--stdin", "--not", "--branches", "--tags", "--remotes")
     outside = set(store.repository.git.run(*words, data=data).out.decode("ascii").split())

@@ -40,10 +40,10 @@ def sweep(repository: Repository, refs: Refs, tell: Notify = lambda _: None) -> 
         # A ref that is never written again keeps its stale lock unless it is removed here.
         heads.discard_left(repository, tell)
         spaces = [space for space in ref_names.OWN if f"{space}/" != ref_names.CHECKPOINTS]
-        oids = dict(refs.each(*spaces))
+        oids = dict(refs.iterate(*spaces))
         if any(ref.startswith(ref_names.HOLDERS) for ref in oids):
             # Last: a checkpoint is written after the refs it needs.
-            oids |= dict(refs.each(ref_names.CHECKPOINTS))
+            oids |= dict(refs.iterate(ref_names.CHECKPOINTS))
         orphans = [ref for ref in oids if _is_orphan(repository, ref, oids)]
         if leftover := [ref for ref in orphans if not commit_refs.is_young(repository, ref)]:
             refs.update([Update(ref, "", oids[ref]) for ref in leftover])
@@ -68,7 +68,7 @@ def sweep_files(repository: Repository) -> list[str]:
 def left_files(repository: Repository) -> dict[str, leftovers.FileMark]:
     scratch = ((path, leftovers.mark(path)) for path in _scratch(repository))
     return {
-        **leftovers.left_objects(repository),
+        **leftovers.find_stale_objects(repository),
         **_left_keeps(repository),
         **_left_worktrees(repository),
         **{path: mark for path, mark in scratch if mark is not None and _is_abandoned(path)},
@@ -77,7 +77,7 @@ def left_files(repository: Repository) -> dict[str, leftovers.FileMark]:
 
 def scratch_files(repository: Repository) -> list[str]:
     return [
-        *leftovers.half_written(repository),
+        *leftovers.find_temporary_objects(repository),
         *_scratch(repository),
         *_left_keeps(repository),
         *_left_worktrees(repository),
@@ -116,7 +116,7 @@ def _scratch(repository: Repository) -> list[str]:
 def _left_worktrees(repository: Repository) -> dict[str, leftovers.FileMark]:
     # From a killed `git worktree add`: git locks a worktree while it adds it, and never prunes it.
     unfinished = filter(ownership.is_locked_by_us, administration.unfinished_git_dirs(repository))
-    return leftovers.left_for(times.GRACE, unfinished)
+    return leftovers.find_older(times.GRACE, unfinished)
 
 
 def _left_keeps(repository: Repository) -> dict[str, leftovers.FileMark]:

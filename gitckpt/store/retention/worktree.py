@@ -300,7 +300,10 @@ def _take_away(repository: Repository, git_dir: str, path: str) -> None:
     private, token = repository.make_private_dir(), os.urandom(4).hex()
     stage = os.path.join(os.path.dirname(path), f"{_AWAY}{token}")
     parked = os.path.join(private, f"{_PARKED}{token}")
-    with private_dirs.holding(os.path.dirname(path)), Lock(os.path.join(private, _LOCK), _PATIENCE):
+    with (
+        private_dirs.hold_open(os.path.dirname(path)),
+        Lock(os.path.join(private, _LOCK), _PATIENCE),
+    ):
         try:
             with open(os.path.join(git_dir, _NOTE), "w", encoding="utf-8") as file:
                 json.dump({"git_dir": git_dir, "path": path, "stage": stage}, file)

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 
 from gitckpt.git import fsync
 from gitckpt.git.contents import bounds
-from gitckpt.git.files import atomic, mounts, private_dirs, regular
+from gitckpt.git.files import mounts, private_dirs, regular
 from gitckpt.git.filesystem import names_in
 from gitckpt.git.objects.diff import leaves
 from gitckpt.git.objects.encoding import DIRECTORY, EXECUTABLE, FILE, encode_tree, object_id
@@ -25,7 +25,7 @@ from gitckpt.store.snapshot.limits import Limits
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from gitckpt.git.objects.encoding import Entries
-    from gitckpt.git.objects.port import Objects
+    from gitckpt.git.objects.writer import Objects
 
     Inputs = Mapping[str, bytes]  # content by name
 
@@ -140,7 +140,7 @@ class RunFiles:
         # directories.
         if paths:
             place, name = os.path.split(self.path)
-            top, names = private_dirs.way(self.path) or (place, [name])
+            top, names = private_dirs.split_private(self.path) or (place, [name])
             above = [os.path.join(top, *names[:depth]) for depth in range(len(names), -1, -1)]
             fsync.flush([os.path.join(self.path, INPUT), *above])
 
@@ -267,9 +267,9 @@ def _put(path: str, data: bytes, top: str, *, is_executable: bool = False) -> No
 
     try:
         private_dirs.make(directory)
-        with private_dirs.holding(directory), private_dirs.holding(top):
+        with private_dirs.hold_open(directory), private_dirs.hold_open(top):
             scratch = os.path.join(top, _SCRATCH)
-            atomic.write_own(path, data, flushed=True, opener=opened, scratch=scratch)
+            regular.write_own(path, data, flushed=True, opener=opened, scratch=scratch)
     except OSError as error:
         raise WorktreeError(f"cannot write {path}: {error.strerror}") from None
 

@@ -195,7 +195,7 @@ def summary_of(store: Checkpoints, run: str) -> RunInfo:
 
 
 def _leases(store: Checkpoints) -> dict[str, tuple[str, Lease]]:
-    refs = list(store.refs.each(ref_names.LEASES))
+    refs = list(store.refs.iterate(ref_names.LEASES))
     leases = {}
     contents = store.objects.read([oid for _, oid in refs])
     for (ref, oid), content in zip(refs, contents, strict=True):

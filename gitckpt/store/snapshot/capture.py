@@ -7,7 +7,7 @@ import os
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 
-from gitckpt.git import damage, fsync
+from gitckpt.git import fsync, graph
 from gitckpt.git.contents import attributes, bounds, conversion, exact_files
 from gitckpt.git.files import regular
 from gitckpt.git.objects import diff, encoding
@@ -30,7 +30,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from gitckpt.git.contents.plain_files import TreeWriter
     from gitckpt.git.contents.refusal import Refused
-    from gitckpt.git.objects.port import Objects
+    from gitckpt.git.objects.writer import Objects
     from gitckpt.git.repository import Repository
     from gitckpt.model.checkpoint import Checkpoint
 
@@ -455,7 +455,7 @@ def is_whole(repository: Repository, checkpoint: Checkpoint, parts: Parts | None
     if checkpoint.tree is None:
         return True
     oids = own_objects(repository, checkpoint.tree, checkpoint.git_sha, parts)
-    return oids is not None and not damage.unreadable(repository, list(oids))
+    return oids is not None and not graph.unreadable(repository, list(oids))
 
 
 def own_objects(
@@ -473,7 +473,7 @@ def own_objects(
             elif mode == encoding.DIRECTORY:
                 stages = _entries(repository, oid).values() if name == b"index" else [(mode, oid)]
                 for _, part in stages:
-                    oids.update([part, *diff.own(repository, base, part)])
+                    oids.update([part, *diff.list_own_objects(repository, base, part)])
     except (GitError, MalformedTree):
         return None
     return oids - {base}
@@ -567,7 +567,7 @@ def _write_again(
         if source is not None:
             origin = f"was written again from {quoted(source)}"
             messages.append(f"the object {oid} was missing or damaged, and {origin}")
-        elif not paths and not is_committed and damage.move_aside(repository, oid):
+        elif not paths and not is_committed and graph.move_aside(repository, oid):
             messages.append(_moved_aside(repository, oid))
         else:
             names = ", ".join(quoted(path) for path in sorted(set(paths))[:3])
@@ -587,7 +587,7 @@ def _make_way(repository: Repository, objects: Objects, oid: str) -> bool:
     """Move a damaged object aside for a capture to write, unless HEAD has it."""
     head = manifest.base_tree(repository, "HEAD")
     is_committed = oid in _list_objects(objects, head, repository.object_format, set())
-    return not is_committed and damage.move_aside(repository, oid)
+    return not is_committed and graph.move_aside(repository, oid)
 
 
 def _damaged_objects(
@@ -601,7 +601,7 @@ def _damaged_objects(
     base = manifest.base_tree(repository, checkpoint.git_sha)
     committed = _list_objects(objects, base, repository.object_format, broken)
     suspects = sorted(broken.union(snapshot.keys() - committed.keys()))
-    unreadable = damage.unreadable(repository, suspects)
+    unreadable = graph.unreadable(repository, suspects)
     return {oid: (snapshot.get(oid, []), oid in committed) for oid in unreadable}
 
 
@@ -639,13 +639,13 @@ def _write_file(repository: Repository, objects: Objects, oid: str, path: bytes)
     except OSError:
         return False
     if object_id("blob", data, repository.object_format) == oid:
-        damage.move_aside(repository, oid)
+        graph.move_aside(repository, oid)
         objects.write([("blob", data)])  # also if a damaged pack has it: git would write nothing
         return True
     words = ("-c", "core.safecrlf=false", "hash-object", "--stdin", f"--path={os.fsdecode(path)}")
     if repository.git.run(*words, data=data, ok=(0, 1, 128)).out.decode("ascii").strip() != oid:
         return False
-    damage.move_aside(repository, oid)
+    graph.move_aside(repository, oid)
     repository.git.run(*words, "-w", data=data)
     fsync.flush(fsync.object_paths(repository.common_dir, [oid]))
     return True

@@ -18,7 +18,7 @@ from gitckpt.store.snapshot.manifest import ABSENT, SKIPPED, Contents
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from gitckpt.git.objects.port import Objects
+    from gitckpt.git.objects.writer import Objects
 
 
 def compare(

@@ -23,7 +23,7 @@ from gitckpt.model.values import dataclass, field, replace
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from gitckpt.git.objects.diff import Leaf
-    from gitckpt.git.objects.port import Objects
+    from gitckpt.git.objects.writer import Objects
     from gitckpt.model.checkpoint import Checkpoint
 
 

@@ -73,7 +73,7 @@ def fill(
         missing = graph.missing(worktree, contents.files, None)
         if missing:
             is_promised = graph.promisor(worktree) is not None
-            raise graph.unreachable(missing, is_promised=is_promised) from None
+            raise graph.missing_error(missing, is_promised=is_promised) from None
         message = f"cannot restore the files {contents.files}: {error.message}"
         raise WorktreeError(message, hint=error.hint) from None
     # Objects of its own: no ref leads to what it writes, so it must not be held while a gc runs.
@@ -90,7 +90,7 @@ def fill_from_commit(worktree: Repository, options: Sequence[str]) -> list[bytes
 
     def attempt(more: list[str]) -> None:
         words = ("reset", "--quiet", "--hard", "--no-recurse-submodules")
-        worktree.git.run(*PARALLEL, *options, *more, *words, env=graph.on_purpose(worktree))
+        worktree.git.run(*PARALLEL, *options, *more, *words, env=graph.fetch_variables(worktree))
 
     written, still_failing = unfiltered.write(worktree, lambda: blobs_of(worktree, "HEAD"), attempt)
     of_annex = unfiltered.uses_annex(worktree)
@@ -108,7 +108,7 @@ def blobs_of(repository: Repository, tree: str) -> dict[bytes, str]:
 
 
 def _write_files(index: PrivateIndex, contents: Contents) -> list[bytes]:
-    repository, fetching = index.repository, graph.on_purpose(index.repository)
+    repository, fetching = index.repository, graph.fetch_variables(index.repository)
 
     def attempt(options: list[str]) -> None:
         index.run(*options, *PARALLEL, "read-tree", "--reset", "-u", contents.files, env=fetching)

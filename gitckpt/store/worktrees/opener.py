@@ -28,7 +28,7 @@ from gitckpt.store.worktrees.plan import ADOPT, MAKE, ResumePlan
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from gitckpt.git.objects.port import Objects
+    from gitckpt.git.objects.writer import Objects
 
 _ALONE = (*NO_HOOKS, "-c", "worktree.useRelativePaths=false")
 
@@ -108,7 +108,7 @@ class WorktreeOpener:
         except OSError as error:
             hint = "choose another place: git ckpt resume --into DIR"
             raise WorktreeError(f"cannot make {root}: {error.strerror}", hint=hint) from None
-        with private_dirs.holding(root), ownership.around(repository, path) as staged:
+        with private_dirs.hold_open(root), ownership.around(repository, path) as staged:
             held = self._add(staged)
             with contextlib.closing(_require_seen(repository, staged)) as worktree:
                 remarks, held = self._fill(worktree, held)

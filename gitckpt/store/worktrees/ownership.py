@@ -9,7 +9,7 @@ import contextlib
 import os
 from collections.abc import Collection, Iterator
 
-from gitckpt.git.files import atomic, private_dirs
+from gitckpt.git.files import private_dirs, regular
 from gitckpt.git.filesystem import names_in
 from gitckpt.git.lock import Lock
 from gitckpt.git.repository import Repository
@@ -97,7 +97,7 @@ def note_behind(repository: Repository, run: str, checkpoint_id: str, adopted: s
         if owner.run == run:
             stands_at, _ = behind_in(git_dir) or (checkpoint_id, adopted)
             file = os.path.join(git_dir, ref_names.BEHIND_FILE)
-            atomic.write(file, f"{stands_at} {adopted}\n".encode("ascii"))
+            regular.write(file, f"{stands_at} {adopted}\n".encode("ascii"))
 
 
 def forget_behind(repository: Repository) -> None:

@@ -32,7 +32,7 @@ from gitckpt.store.worktrees.plan import Branch, PathState, Registration, Situat
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from gitckpt.git.objects.port import Objects
+    from gitckpt.git.objects.writer import Objects
 
 # What is left of a worktree whose directory is gone.
 
@@ -208,7 +208,7 @@ def _start_from_head(store: Checkpoints, checkpoint: Checkpoint) -> tuple[Checkp
 def _add_submodules(store: Checkpoints, checkpoint: Checkpoint) -> Checkpoint:
     # A hook does not wait for submodules: they are added unchanged, as the files name them.
     files = checkpoint.worktree or CLEAN
-    if files.degraded or not modules.may_exist(store.repository):
+    if files.degraded or not modules.may_have_submodules(store.repository):
         return checkpoint
     contents = manifest.contents_of(checkpoint, store.repository, store.objects)
     away = map(quoted, contents.away)  # a sparse checkout may leave out submodules
@@ -245,7 +245,7 @@ def _describe_situation(
         registrations=tuple(registrations),
         places=places,
         branch=_find_branch(store, checkpoint) if owner.run is not None and is_missing else None,
-        has_submodules=modules.may_exist(repository),
+        has_submodules=modules.may_have_submodules(repository),
     )
 
 
@@ -302,7 +302,7 @@ def _describe_place(repository: Repository, path: str) -> PathState:
         other=administration.foreign_repository(repository, path) if owner is None else None,
         behind=behind[0] if behind is not None else None,
         lacks_submodules=submodules.are_to_come(path),
-        removal=mounts.way_to_remove(path) if owner is None else "",
+        removal=mounts.removal_command(path) if owner is None else "",
     )
 
 

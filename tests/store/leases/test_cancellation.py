@@ -57,7 +57,8 @@ def driven_by(desk: Leases, process: subprocess.Popen[bytes], **changes: Any) ->
     found = desk.read(RUN)
     assert found is not None
     lease = replace(
-        found[1], **{"pid": process.pid, "started": filesystem.start_of(process.pid), **changes}
+        found[1],
+        **{"pid": process.pid, "started": filesystem.process_start(process.pid), **changes},
     )
     assert process.stdin is not None
     assert process.stdout is not None
@@ -159,7 +160,7 @@ def test_a_process_that_only_a_fetched_lease_names_is_not_signalled(
     innocent = start()
     hold = desk.acquire(RUN, "one")
     fetched = replace(
-        hold.lease, token=2, pid=innocent.pid, started=filesystem.start_of(innocent.pid)
+        hold.lease, token=2, pid=innocent.pid, started=filesystem.process_start(innocent.pid)
     )
     desk.swap(fetched, hold.update().old)
     for _ in range(

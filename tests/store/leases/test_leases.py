@@ -54,7 +54,7 @@ def elsewhere(desk: Leases, hold: Hold, **changes: str | int) -> Lease:
 
 def test_a_lease_says_who_drives_a_run(desk: Leases, plain: Store) -> None:
     hold = desk.acquire(RUN, "git ckpt run ci")
-    here = filesystem.here()
+    here = filesystem.this_host()
     text = inside(plain).repository.git.text("cat-file", "blob", f"refs/ckpt/leases/{RUN}")
     assert text.splitlines() == [
         "version = 1",
@@ -65,7 +65,7 @@ def test_a_lease_says_who_drives_a_run(desk: Leases, plain: Store) -> None:
         f'boot = "{here.boot}"',
         f'namespace = "{here.namespace}"',
         f"pid = {os.getpid()}",
-        f'started = "{filesystem.start_of(os.getpid())}"',
+        f'started = "{filesystem.process_start(os.getpid())}"',
         'acquired = "2027-01-15T08:00:01.000000Z"',
         'renewed = "2027-01-15T08:00:01.000000Z"',
         'expires = "2027-01-15T08:02:01.000000Z"',
@@ -78,7 +78,7 @@ def test_a_second_driver_is_told_who_the_first_one_is(desk: Leases) -> None:
     with pytest.raises(LeaseHeld) as caught:
         desk.acquire(RUN, "git ckpt resume")
     assert caught.value.exit_code == 11
-    who = f"git ckpt run ci on {filesystem.here().name}, process {os.getpid()}, renewed at 2027-01-15T08:00:01.000000Z"
+    who = f"git ckpt run ci on {filesystem.this_host().name}, process {os.getpid()}, renewed at 2027-01-15T08:00:01.000000Z"
     assert caught.value.message == f"run {RUN} is driven by {who}"
     assert caught.value.hint == f"wait for its end, or stop it: git ckpt cancel {RUN}"
     assert desk.acquire(ANOTHER_RUN, "git ckpt resume").lease.token == 1, "each run has its own"
@@ -251,7 +251,7 @@ def other(desk: Leases) -> Iterator[tuple[subprocess.Popen[str], Hold]]:
         assert process.stdin is not None
         assert process.stdout is not None
         hold = desk.acquire(RUN, "the other one")
-        lease = replace(hold.lease, pid=process.pid, started=filesystem.start_of(process.pid))
+        lease = replace(hold.lease, pid=process.pid, started=filesystem.process_start(process.pid))
         process.stdin.write(f"{desk._files._path(lease)}\n")
         assert process.stdout.readline()
         oid = desk.swap(lease, hold.update().old, is_ours=True)

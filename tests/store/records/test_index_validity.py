@@ -275,7 +275,7 @@ def test_what_is_young_is_looked_at_again(plain: Store, main_checkout: Checkout)
     """Two changes within one tick of the clock look alike."""
     plain.record("a-complete", {})
     main_checkout.git("pack-refs", "--all")
-    state = refs_stat.look(inside(plain).repository, "refs/checkpoints")
+    state = refs_stat.read_state(inside(plain).repository, "refs/checkpoints")
     assert state.packed is None
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from gitckpt import GitError, Limits, WorktreeError
-from gitckpt.git import damage
+from gitckpt.git import graph
 from gitckpt.git.contents import conversion
 from gitckpt.git.contents.bounds import Quarantine
 from gitckpt.git.objects.encoding import OVERSIZED
@@ -176,7 +176,7 @@ def test_what_is_asked_for_has_no_time_limit(
 def test_a_large_file_is_never_held_as_a_whole(
     main_checkout: Checkout, make_store: MakeStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(damage, "_LARGE", 5000)
+    monkeypatch.setattr(graph, "_LARGE", 5000)
     main_checkout.write("large", "x" * 5001)
     main_checkout.write("small", "x" * 5000)
     large, small = (main_checkout.git("hash-object", name) for name in ("large", "small"))
@@ -189,7 +189,7 @@ def test_a_large_file_is_never_held_as_a_whole(
             names: Sequence[str], most: int | None = None
         ) -> Iterator[tuple[str, str, bytes] | None]:
             for found in really(names, most):
-                if found is not None and found[1] != OVERSIZED and most == damage._LARGE:
+                if found is not None and found[1] != OVERSIZED and most == graph._LARGE:
                     asked.append(found[0])
                 yield found
 

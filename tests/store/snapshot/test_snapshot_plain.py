@@ -70,7 +70,10 @@ def require_parts(store: Store, checkout: Checkout, files: str) -> None:
     parts = at._captured_parts(head, files)
     assert at._captured_parts(head, head) is None
     if parts is not None:
-        own = {files, *diff.own(at.repository, checkout.git("rev-parse", "HEAD^{tree}"), files)}
+        own = {
+            files,
+            *diff.list_own_objects(at.repository, checkout.git("rev-parse", "HEAD^{tree}"), files),
+        }
         assert own <= set(parts)
         assert set(parts) - own <= set(
             checkout.git("rev-list", "--objects", "--no-object-names", "HEAD^{tree}").split()
@@ -138,7 +141,7 @@ def test_what_was_written_is_not_looked_for_once_more(
     main_checkout.commit("deep", **{"d/e/f": "1\n"})
     main_checkout.write("d/e/f", "2\n")
     compared: list[str] = []
-    monkeypatch.setattr(diff, "own", lambda *trees: compared.append(trees[-1]))
+    monkeypatch.setattr(diff, "list_own_objects", lambda *trees: compared.append(trees[-1]))
     plain.save("a-complete", {})
     assert compared == []
 

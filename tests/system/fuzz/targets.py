@@ -188,11 +188,11 @@ def read_notes(data: bytes) -> None:
     tip = memory.put("commit", f"tree {known[-1]}\n\nnotes\n".encode())
     notes = Notes(Told(tip), memory, "refs/notes/checkpoints")  # type: ignore[arg-type]
     with contextlib.suppress(CkptError):
-        list(notes.each())
+        list(notes.read_all())
     with contextlib.suppress(CkptError):
         notes.lines([known[0]])
     with contextlib.suppress(CkptError):
-        notes.edited(tip, [known[0], "ab" * 20], lambda commit, lines: [*lines, "one"], 0)
+        notes.edit(tip, [known[0], "ab" * 20], lambda commit, lines: [*lines, "one"], 0)
 
 
 class Told:

@@ -166,7 +166,7 @@ def full_document(id_: str, run: str, sequence: int, tree: str, head: str) -> Ch
 def lease_full_of_escapes(checkout: Checkout, run: str = RUN) -> None:
     """Lets somebody on another machine drive a run for ever."""
     then = TIME.format(1)
-    where = f"{ESCAPES}{filesystem.here().name}"
+    where = f"{ESCAPES}{filesystem.this_host().name}"
     held = leases.Lease(
         run,
         1,

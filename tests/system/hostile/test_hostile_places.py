@@ -99,7 +99,7 @@ def test_a_place_that_is_replaced_meanwhile_is_noticed(tmp_path: Path, elsewhere
     place.mkdir(parents=True)
 
     def swap() -> None:
-        with private_dirs.holding(str(place)):
+        with private_dirs.hold_open(str(place)):
             place.rename(tmp_path / "away")
             place.symlink_to(elsewhere)
 

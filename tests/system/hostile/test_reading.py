@@ -124,9 +124,9 @@ def test_only_regular_files_are_read(tmp_path: Path) -> None:
 def test_trees_of_notes_that_stand_for_too_many_are_left(
     main_checkout: Checkout, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("gitckpt.git.notes.MOST", 2000)
+    monkeypatch.setattr("gitckpt.git.notes.MAX_ENTRIES", 2000)
     notes_of_256_to_the_19(Victim(main_checkout, "", "", "", ""))
     repository = open_repository(str(main_checkout.path))
     objects = open_objects(repository, "plumbing")
-    assert list(Notes(repository, objects, "refs/notes/checkpoints").each()) == []
+    assert list(Notes(repository, objects, "refs/notes/checkpoints").read_all()) == []
     objects.close()

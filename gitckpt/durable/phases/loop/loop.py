@@ -139,7 +139,7 @@ class Documents:
                     return
         run_files.make_directory(os.path.dirname(path))
         try:
-            with private_dirs.holding(os.path.dirname(path)):
+            with private_dirs.hold_open(os.path.dirname(path)):
                 administration.write_file(self._context.run.store.repository, path, data)
         except OSError as error:
             raise WorktreeError(f"cannot write {path}: {error.strerror}") from None
