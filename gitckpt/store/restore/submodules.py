@@ -32,8 +32,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-# Remove submodules when the restore that checked them out is undone. Git keeps the repositories.
-
 # In the state of a safety checkpoint: submodules to check out, with `_read_state` by path.
 _KEY = "submodules"
 
@@ -42,12 +40,12 @@ class _NotRemovable(CkptError):
     """A submodule has files that no checkpoint holds, or it changed since its capture."""
 
 
-def _read_state(store: Checkpoints, kept: Repository, top: str) -> dict[str, Any]:
+def _read_state(store: Checkpoints, repository: Repository, top: str) -> dict[str, Any]:
     """Record a submodule's HEAD and missing parent directories before checkout."""
     missing = 0
     while not os.path.lexists(top):
         top, missing = os.path.dirname(top), missing + 1
-    with store.seen_from(kept, "plumbing") as inner:
+    with store.seen_from(repository, "plumbing") as inner:
         head, branch = inner.objects.head()
     return {"head": head, "branch": branch or "", "missing": missing}
 
@@ -55,7 +53,8 @@ def _read_state(store: Checkpoints, kept: Repository, top: str) -> dict[str, Any
 class SubmoduleRemoval:
     """Remove the submodules that a restore checked out when it is undone.
 
-    `undone` is the state of the safety checkpoint whose restore is undone; empty for a restore.
+    Git keeps their repositories. `undone` is the state of the safety checkpoint; empty for a
+    restore.
     """
 
     def __init__(
@@ -63,9 +62,9 @@ class SubmoduleRemoval:
     ) -> None:
         self._store, self._limits = store, limits
         self.remarks: list[str] = []
-        recorded = undone.get(_KEY, {})
-        states = recorded if isinstance(recorded, dict) else {}
-        by_path = {modules.unquoted(str(text)): state for text, state in states.items()}
+        recorded = undone.get(_KEY)
+        states = recorded.items() if isinstance(recorded, dict) else ()
+        by_path = {modules.unquoted(str(text)): state for text, state in states}
         paths = sorted(by_path.keys() - stay)
         self._states = {path: by_path[path] for path in paths if isinstance(by_path[path], dict)}
 
@@ -96,9 +95,8 @@ class SubmoduleRemoval:
 
     def _remove(self, submodule: Repository, checkpoint: str, state: Mapping[str, Any]) -> None:
         top = submodule.worktree or ""
-        mounted = mounts.reason(top)
-        if mounted is not None:
-            raise _NotRemovable(mounted)
+        if (mount := mounts.reason(top)) is not None:
+            raise _NotRemovable(mount)
         with self._store.seen_from(submodule, "plumbing") as inner:
             files = self._list_files(inner, inner.read_own(checkpoint))
             walk = os.walk(os.fsencode(top))
@@ -132,7 +130,7 @@ class SubmoduleRemoval:
         if state != (checkpoint.git_sha, captured.tree, captured.dirty):
             raise _NotRemovable("it has changed meanwhile")
         tree = leaves(repository, manifest.files_of(repository, checkpoint))
-        held = {path for path, mode, _ in tree if mode != GITLINK} | {b".git"}
+        captured_paths = {path for path, mode, _ in tree if mode != GITLINK} | {b".git"}
         files: list[bytes] = []
         nested: set[bytes] = set()
         for submodule in captured.submodules:
@@ -144,12 +142,12 @@ class SubmoduleRemoval:
                 files += self._list_files(innermost, innermost.read(submodule.checkpoint))
             nested.add(os.path.join(top, path))
         for parent, directories, names in os.walk(top):
-            whole = {name: os.path.join(parent, name) for name in [*names, *directories]}
-            directories[:] = [name for name in directories if whole[name] not in nested]
-            links = [name for name in directories if os.path.islink(whole[name])]
-            for file in [whole[name] for name in [*names, *links]]:
+            full = {name: os.path.join(parent, name) for name in [*names, *directories]}
+            directories[:] = [name for name in directories if full[name] not in nested]
+            links = [name for name in directories if os.path.islink(full[name])]
+            for file in [full[name] for name in [*names, *links]]:
                 path = os.path.relpath(file, top)
-                if path not in held:
+                if path not in captured_paths:
                     raise _NotRemovable(f"no checkpoint holds {decode_path(path)} in it")
                 files.append(file)
         return files
@@ -171,8 +169,6 @@ def _has_commit(repository: Repository, commit: str) -> bool:
     return repository.cat_file.info(f"{commit}^{{commit}}") is not None
 
 
-# Restore submodules.
-
 _INSIDE = "after cd "  # begins advice to follow inside of a submodule
 
 
@@ -183,10 +179,9 @@ class _Incomplete(WorktreeError):
         then = "then, back here," if advice.startswith(_INSIDE) else "then"
         hint = f"{advice}; {then} run the command again" if advice else ""
         if is_changed:
-            back = "go back: git ckpt undo"
-            hint = f"{hint}, or {back}" if hint else f"to {back}"
-        others = "all else came back" if is_changed else "all else is as it was captured"
-        message = f"{others}, but not every submodule: {'; '.join(failures)}"
+            hint += f"{', or' if hint else 'to'} go back: git ckpt undo"
+        rest = "all else came back" if is_changed else "all else is as it was captured"
+        message = f"{rest}, but not every submodule: {'; '.join(failures)}"
         super().__init__(message, hint=hint or None)
         self.advice = advice
 
@@ -320,17 +315,18 @@ class Submodules:
         ref = ref_names.CHECKPOINTS + submodule.checkpoint
         if modules.has(repository, ref):
             return True
-        kept = modules.holding(self._repository, path, ref) or modules.beside(self._repository, ref)
-        if kept is None:
-            raise _not_held(path, submodule.checkpoint)
-        with contextlib.closing(kept):
+        source = modules.holding(self._repository, path, ref)
+        source = source or modules.beside(self._repository, ref)
+        if source is None:
+            raise _lacks_checkpoint(path, submodule.checkpoint)
+        with contextlib.closing(source):
             if not modules.is_copy(self._repository, repository, submodule.git_sha):
                 reason = "another repository is in its place"
                 raise _Unavailable(reason, hint=_move_away(path))
             if dry_run:
                 self.changes.append(PathChange(CHANGE, path))
                 return False
-            submodules.bring_all(self._store, kept, repository)
+            submodules.bring_all(self._store, source, repository)
         return True
 
     def _check_out(self, path: bytes, submodule: Submodule, *, dry_run: bool) -> Repository | None:
@@ -342,30 +338,30 @@ class Submodules:
         if top is None or (os.path.lexists(top) and (not os.path.isdir(top) or os.listdir(top))):
             raise _Unavailable("something else is in its place", hint=_move_away(path))
         command, ref = submodules.way_to_make(path), ref_names.CHECKPOINTS + submodule.checkpoint
-        kept = modules.holding(repository, path, ref)
-        if kept is None:
-            other = modules.beside(repository, ref)
-            if other is None:
-                raise _not_held(path, submodule.checkpoint, f"{command}; ")
-            other.close()
-            reason = f"its repository {other.git_dir} is that of another worktree"
+        source = modules.holding(repository, path, ref)
+        if source is None:
+            neighbor = modules.beside(repository, ref)
+            if neighbor is None:
+                raise _lacks_checkpoint(path, submodule.checkpoint, f"{command}; ")
+            neighbor.close()
+            reason = f"its repository {neighbor.git_dir} is that of another worktree"
             raise _Unavailable(reason, hint=f"bring it here: {command}")
         if not self._is_submodule(path):
             raise _Unavailable("no submodule in the files of the checkpoint")
-        with contextlib.closing(kept):
-            place = modules.checked_out_at(repository, kept)
+        with contextlib.closing(source):
+            place = modules.checked_out_at(repository, source)
             checked_out = None
             if place is not None:
                 self._require_movable(path, place)
                 self.moved.add(place)
                 self.changes.append(PathChange(DELETE, place))
-                checked_out = None if dry_run else modules.move(repository, kept, place, top)
+                checked_out = None if dry_run else modules.move(repository, source, place, top)
             elif dry_run:
-                self._states[submodule.path] = _read_state(self._store, kept, top)
+                self._states[submodule.path] = _read_state(self._store, source, top)
             else:
-                checked_out = modules.attach(kept, top)
+                checked_out = modules.attach(source, top)
                 if checked_out is None:
-                    reason = f"its repository {kept.git_dir} is in use elsewhere"
+                    reason = f"its repository {source.git_dir} is in use elsewhere"
                     raise _Unavailable(reason, hint=f"bring it here: {command}")
         self.changes.append(PathChange(ADD, path))
         return checked_out
@@ -376,9 +372,9 @@ class Submodules:
             return
         advice = _move_away(place)
         if self._paths:
-            both = " ".join(shell_word(decode_path(name)) for name in (path, place))
+            words = [shell_word(decode_path(name)) for name in (path, place)]
             short = self._checkpoint.id[: ids.SHORT]
-            advice = f"restore both: git ckpt restore {short} -- {both}"
+            advice = f"restore both: git ckpt restore {short} -- {' '.join(words)}"
         reason = f"its repository is checked out at {decode_path(place)}"
         raise _Unavailable(reason, hint=advice)
 
@@ -418,7 +414,7 @@ def _is_branch_free(inner: Checkpoints, checkpoint: Checkpoint) -> bool:
     )
 
 
-def _not_held(path: bytes, checkpoint: str, first: str = "") -> _Unavailable:
+def _lacks_checkpoint(path: bytes, checkpoint: str, first: str = "") -> _Unavailable:
     reason = f"no repository of it has the checkpoint {checkpoint}"
     return _Unavailable(reason, hint=first + submodules.way_to_fetch(path, checkpoint))
 

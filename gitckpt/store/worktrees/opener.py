@@ -260,7 +260,7 @@ class WorktreeOpener:
 
 
 def default_root(repository: Repository, configured: str | None) -> str:
-    """Return the directory of worktrees; `configured` is relative to the main worktree's top."""
+    """Return the directory of worktrees; `configured` is relative to the main one."""
     top = administration.main_worktree(repository)
     if configured:
         place = os.path.expanduser(configured)
