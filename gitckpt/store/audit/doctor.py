@@ -184,10 +184,10 @@ def _find_stale_locks(store: Checkpoints) -> Iterator[Finding]:
         if not heads.is_ours(repository, path) and not ref_names.is_foreign(ref):
             paths.append(path)
     stale = leftovers.left_locks(repository, paths)
-    now = store.clock() // times.MICRO
+    seconds = store.clock() // times.MICRO
     for path in paths:
         mark = leftovers.mark(path)
-        age = max(now - int(mark.changed), 0) if mark is not None else 0
+        age = max(seconds - int(mark.changed), 0) if mark is not None else 0
         if path not in stale and age <= _STALE_AFTER:
             continue
         sentence = f"is {times.age_text(age * times.MICRO)} old, "

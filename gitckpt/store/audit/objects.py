@@ -90,12 +90,9 @@ def audit_objects(
 
 def _missing_objects(row: Row, evidence: Evidence) -> list[str]:
     """Return a checkpoint's missing objects that are no flaw of a ref."""
-    return [
-        oid
-        for space, oid in row.holds.items()
-        if evidence.kind(space, oid) is None
-        and (space == ref_names.KEEP or evidence.refs.get(space + row.id) == oid)
-    ]
+    missing = [pair for pair in row.holds.items() if evidence.kind(*pair) is None]
+    refs, keep = evidence.refs, ref_names.KEEP
+    return [oid for space, oid in missing if space == keep or refs.get(space + row.id) == oid]
 
 
 def _find_roots(row: Row, evidence: Evidence) -> list[str]:
@@ -109,8 +106,8 @@ def _describe_incomplete(row: Row, oids: list[str], *, lacks_commit: bool) -> Fl
     fetch = " ".join([_REFETCH, *oids[: graph.SHOWN]])
     if lacks_commit:
         fetch = f"git fetch --no-tags --no-prune REMOTE '{ref_names.KEEP}*:{ref_names.KEEP}*'"
-    cure = f"fetch from a clone that has it: {fetch}"
-    cure += f"; or give it up: git ckpt remove {row.id[: ids.SHORT]}"
+    remove = f"git ckpt remove {row.id[: ids.SHORT]}"
+    cure = f"fetch from a clone that has it: {fetch}; or give it up: {remove}"
     return lasting("objects-missing", row.ref, sentence, cure)
 
 
@@ -163,13 +160,12 @@ def audit_refs(repository: Repository, evidence: Evidence) -> Iterator[Flaw]:
     for space in ref_names.HOLDERS:
         for id_, ref, oid in evidence.below(space):
             row = evidence.rows.get(id_)
+            sentence = ""
             if row is not None and space not in row.holds:
                 sentence = f"its checkpoint names no {_MEANINGS[space][1]}"
             elif id_.rpartition("/")[2] not in evidence.oids:
                 sentence = "keeps something for a checkpoint that does not exist"
-            else:
-                continue
-            if not commit_refs.is_young(repository, ref):
+            if sentence and not commit_refs.is_young(repository, ref):
                 absent = [Update(ref_names.CHECKPOINTS + id_, "", "")] if ids.is_id(id_) else []
                 updates = [*(absent if row is None else ()), Update(ref, "", oid)]
                 yield mendable("ref-leftover", ref, sentence, *updates, is_leftover=True)

@@ -39,14 +39,11 @@ _FIELDS = attrgetter(*(name for name in entry.FIELDS if name != "changed"))
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """The result of `verify`, with the number of things checked by kind.
+    """The result of `verify`."""
 
-    `findings` include the repaired ones; `refused` has a sentence for each repair git refused.
-    """
-
-    checked: Mapping[str, int]
-    findings: Sequence[Finding]
-    refused: Sequence[str] = ()
+    checked: Mapping[str, int]  # numbers by kind
+    findings: Sequence[Finding]  # with the repaired ones
+    refused: Sequence[str] = ()  # a sentence for each repair that git refused
 
     @property
     def is_clean(self) -> bool:
@@ -63,9 +60,7 @@ def verify(
 ) -> Report:
     """Check everything that gitckpt keeps in a repository, as `Store.verify`.
 
-    It is safe beside writers. Of the repairs: a checkpoint that a fetch replaced gets its document
-    back if that still exists; a worktree whose directory and checkpoint are gone is forgotten if
-    nothing is lost.
+    It is safe beside writers. A repair forgets a worktree only if nothing is lost.
     """
     damaged = damage.all_unreadable(store.repository, progress) if contents else set()
     checked, flaws = _inspect_settled(store, damaged, only)
@@ -267,7 +262,7 @@ def audit_index(store: Checkpoints, evidence: Evidence) -> Iterator[Flaw]:
     # The index has the header of documents whose state is unreadable.
     names = (listed.keys() | valid.keys()) - evidence.unjudged.keys()
     if differing := sorted(id_ for id_ in names if listed.get(id_) != valid.get(id_)):
-        more = f" and {len(differing) - 1} more" if len(differing) > 1 else ""
+        count = f" and {len(differing) - 1} more" if len(differing) > 1 else ""
         path = os.path.join(store.repository.private_dir, index.FILE)
-        sentence = f"does not list {differing[0]}{more} as their documents say"
+        sentence = f"does not list {differing[0]}{count} as their documents say"
         yield Flaw(Finding("index-stale", path, sentence, REPAIR), in_index=True)

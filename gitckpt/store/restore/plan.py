@@ -219,10 +219,10 @@ class Planner:
         plan = self.plan
         plan.skipped = self._find_skipped()
         differing = self._find_differences(self._current.files, self._target.files)
-        for change in differing:  # trees may have been fetched; git refuses other bad paths
-            if not stays_within(change.path):
-                message = f"a file of the checkpoint has an unsafe path: {change.path!r}"
-                raise WorktreeError(message, hint="look at it: git fsck")
+        # Trees may have been fetched; git refuses other bad paths.
+        if unsafe := [change.path for change in differing if not stays_within(change.path)]:
+            message = f"a file of the checkpoint has an unsafe path: {unsafe[0]!r}"
+            raise WorktreeError(message, hint="look at it: git fsck")
         spared = self._find_unlisted(differing) - set(fileless) - set(undone)
         if self._target.sparse in (None, self._current.sparse):
             # Files that exist here but not in the snapshot, where their entries are skipped.
@@ -246,8 +246,8 @@ class Planner:
         coming = paths_in(plan.files, "AMT")
         plan.is_contradictory = any(not coming.isdisjoint(_list_parents(path)) for path in coming)
 
-    def _find_differences(self, tree: str, other: str) -> list[Difference]:
-        return diff.differences(self._repository, tree, other, self._paths)
+    def _find_differences(self, old_tree: str, tree: str) -> list[Difference]:
+        return diff.differences(self._repository, old_tree, tree, self._paths)
 
     def _find_unlisted(self, differing: list[Difference]) -> set[bytes]:
         """Return untracked files to spare, as the snapshot says nothing about them.
@@ -425,9 +425,8 @@ class Planner:
     def _is_hollow(self, path: bytes) -> bool:
         # A captured directory that holds only directories; that of a submodule does not count.
         absolute = self._resolve(path)
-        if not os.path.isdir(absolute) or os.path.islink(absolute):
-            return False
-        if any(names for _, _, names in os.walk(absolute)):
+        is_directory = os.path.isdir(absolute) and not os.path.islink(absolute)
+        if not is_directory or any(names for _, _, names in os.walk(absolute)):
             return False
         return any(is_within(entry, [path]) for entry in self._current.directories)
 

@@ -56,17 +56,11 @@ _TRIES = 10  # of a restore while HEAD moves
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """The commit, branch and operation in progress of a worktree.
+    """The commit, branch and operation in progress of a worktree."""
 
-    Attributes:
-        commit: full oid of HEAD; "" before the first commit.
-        branch: short name; None if HEAD is detached.
-        operation: the merge, rebase, … in progress, or None.
-    """
-
-    commit: str
-    branch: str | None
-    operation: str | None
+    commit: str  # full oid of HEAD; "" before the first commit
+    branch: str | None  # short name; None if HEAD is detached
+    operation: str | None  # the merge, rebase, … in progress
 
     def __str__(self) -> str:
         commit = f"commit {self.commit[: ids.SHORT]}" if self.commit else "no commit yet"
@@ -75,28 +69,18 @@ class Position:
 
 @dataclass(frozen=True, slots=True)
 class RestoreResult:
-    """The result of a restore.
+    """The result of a restore."""
 
-    Attributes:
-        checkpoint: id of the restored checkpoint.
-        changes: what was or would be done, path by path.
-        safety: id of the checkpoint of the previous state; None if nothing was done.
-        remarks: further sentences for the user, for example about files that the checkpoint omits.
-        head: the position of HEAD, which stays.
-        source: where the checkpoint was recorded.
-        apart: sentences about the difference between `head` and `source`.
-        unfiltered: files left as git stores them as a filter fails; another restore completes them.
-        kept: files that stay because no checkpoint can hold their content: the reason by path.
-    """
-
-    checkpoint: str
+    checkpoint: str  # id
     changes: Sequence[PathChange]
-    safety: str | None
-    remarks: Sequence[str]
-    head: Position
-    source: Position
-    apart: Sequence[str]
+    safety: str | None  # id of the checkpoint of the previous state; None if nothing was done
+    remarks: Sequence[str]  # for the user, for example about files that the checkpoint omits
+    head: Position  # of HEAD, which stays
+    source: Position  # where the checkpoint was recorded
+    apart: Sequence[str]  # sentences about the difference between `head` and `source`
+    # Files left as git stores them because a filter fails; another restore completes them.
     unfiltered: Sequence[bytes] = ()
+    # Files that stay because no checkpoint can hold their content: the reason by path.
     kept: Mapping[bytes, str] = field(default_factory=dict)
 
 
@@ -118,19 +102,10 @@ def restore(
     announce: Announce = lambda _: None,
     trusted: bool = False,
 ) -> RestoreResult:
-    """Restore files, index and operation in progress of a checkpoint.
+    """Restore files, index and operation of a checkpoint, as `Store.restore`.
 
-    Args:
-        paths: files and directories, relative to the top; none for all, with the operation.
-        index: whether the index entries of `paths` are restored; without paths they always are.
-        dry_run: whether to return only what would be done.
-        announce: receives the `apart` and `remarks` of the result before anything changes.
-        trusted: whether a document that a fetch has replaced may be restored.
-
-    Raises:
-        WorktreeError: a fetch has replaced the checkpoint; there is no worktree; files are missing;
-            an obstacle is in no checkpoint; or the restored files differ from the checkpoint.
-        BusyError: another process changes the index or the files.
+    Without `paths`, everything is restored. `announce` receives the `apart` and `remarks` of the
+    result before anything changes. Raises `BusyError` if another process changes index or files.
     """
     if not trusted and store.is_replaced(checkpoint.id):
         hint = f"; if you trust what came: git ckpt restore {checkpoint.id[: ids.SHORT]} --trust"
@@ -197,9 +172,7 @@ def _restore_submodule(
 class _Restore:
     """A single restore: inspect, plan, apply, compare.
 
-    Attributes:
-        has_begun: whether files may have changed.
-        is_due: whether there is anything to do.
+    `has_begun` tells whether files may have changed, `is_due` whether there is anything to do.
     """
 
     def __init__(
@@ -383,8 +356,8 @@ class _Restore:
             return  # git may fetch the blobs of files
         oids = {*plan.exactness.raw.items()}
         oids |= {(change.path, change.new) for change in plan.files if change.new.strip("0")}
-        has_info = self._repository.cat_file.info
-        if missing := sorted(pair for pair in oids if has_info(pair[1]) is None):
+        info = self._repository.cat_file.info
+        if missing := sorted(pair for pair in oids if info(pair[1]) is None):
             names = first_of([f"{quoted(path)} (blob {oid})" for path, oid in missing])
             message = f"checkpoint {self._checkpoint.id} lacks what was in {names}"
             raise WorktreeError(message, hint=manifest.VERIFY)
@@ -612,8 +585,7 @@ def _require_source(repository: Repository, checkpoint: Checkpoint) -> None:
         hint = "see other checkpoints: git ckpt list"
         if commit:
             hint = f"the files of its commit: git restore --source={commit} --staged --worktree ."
-        message = f"checkpoint {checkpoint.id} has no files: {files.degraded}"
-        raise WorktreeError(message, hint=hint)
+        raise WorktreeError(f"checkpoint {checkpoint.id} has no files: {files.degraded}", hint=hint)
 
 
 def _list_left_out(
@@ -625,13 +597,10 @@ def _list_left_out(
         path = modules.unquoted(entry.path).rstrip(b"/")
         is_beside = checkpoint.run is not None and path.startswith(b"run/")  # not in the worktree
         is_private = path.split(b"/")[0] == b".git" or not stays_within(path)
-        if is_beside or is_private or not is_within(path, paths):
-            continue
-        if not os.path.lexists(os.path.join(top, path)):
-            names.append(entry.path)
+        if not is_beside and not is_private and is_within(path, paths):
+            names += [] if os.path.lexists(os.path.join(top, path)) else [entry.path]
     if not names:
         return []
     count = "1 path" if len(names) == 1 else f"{len(names)} paths"
-    see = f"see why: git ckpt show {checkpoint.id[: ids.SHORT]}"
-    listed = first_of(names, _FEW)
-    return [f"{count} left out of the checkpoint and missing here: {listed}; {see}"]
+    reason = f"left out of the checkpoint and missing here: {first_of(names, _FEW)}"
+    return [f"{count} {reason}; see why: git ckpt show {checkpoint.id[: ids.SHORT]}"]

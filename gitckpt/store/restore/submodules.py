@@ -115,10 +115,7 @@ class SubmoduleRemoval:
             top = os.path.dirname(top)
 
     def _list_files(self, inner: Checkpoints, checkpoint: Checkpoint) -> list[bytes]:
-        """Return a submodule's files, with nested ones, as absolute paths.
-
-        Raises `_NotRemovable` if a file is in no checkpoint.
-        """
+        """Return all files as absolute paths; raise `_NotRemovable` if one would be lost."""
         repository, captured = inner.repository, checkpoint.worktree
         top = os.fsencode(repository.worktree or "")
         if not os.path.isfile(os.path.join(top, b".git")):
@@ -180,8 +177,8 @@ class _Incomplete(WorktreeError):
         hint = f"{advice}; {then} run the command again" if advice else ""
         if is_changed:
             hint += f"{', or' if hint else 'to'} go back: git ckpt undo"
-        rest = "all else came back" if is_changed else "all else is as it was captured"
-        message = f"{rest}, but not every submodule: {'; '.join(failures)}"
+        success = "all else came back" if is_changed else "all else is as it was captured"
+        message = f"{success}, but not every submodule: {'; '.join(failures)}"
         super().__init__(message, hint=hint or None)
         self.advice = advice
 
@@ -191,22 +188,19 @@ class _Unavailable(CkptError):
 
 
 def advice_of(error: CkptError) -> str | None:
-    """Return the advice if a restore failed for submodules only, else None."""
+    """Return the advice if a restore failed for submodules only; else None."""
     return error.advice if isinstance(error, _Incomplete) else None
 
 
 @dataclass(frozen=True, slots=True)
 class SubmoduleRestoreResult:
-    """The result of the restore of one submodule, or of its dry run.
-
-    `failures` are nested submodules that do not come back; `advice` helps with the first.
-    """
+    """The result of the restore of one submodule, or of its dry run."""
 
     changes: Sequence[PathChange]
     remarks: Sequence[str]
     is_due: bool
-    failures: Sequence[str] = ()
-    advice: str = ""
+    failures: Sequence[str] = ()  # nested submodules that do not come back
+    advice: str = ""  # on the first failure
 
 
 # Restores a checkpoint in the submodule's own repository; the last argument asks for a dry run.
@@ -214,10 +208,7 @@ Restore = Callable[[Checkpoints, Checkpoint, bool], SubmoduleRestoreResult]
 
 
 class Submodules:
-    """The submodules of a checkpoint that a restore brings back.
-
-    `moved` are paths from which renamed submodules go back to their captured ones.
-    """
+    """The submodules of a checkpoint that a restore brings back."""
 
     def __init__(
         self, store: Checkpoints, checkpoint: Checkpoint, paths: Sequence[bytes], restore: Restore
@@ -233,7 +224,7 @@ class Submodules:
         self.remarks: list[str] = []
         self.failures: list[str] = []
         self.advice = ""
-        self.moved: set[bytes] = set()
+        self.moved: set[bytes] = set()  # paths from which renamed submodules go back
 
     @property
     def state(self) -> dict[str, Any]:
@@ -308,10 +299,7 @@ class Submodules:
     def _fetch(
         self, path: bytes, submodule: Submodule, repository: Repository, *, dry_run: bool
     ) -> bool:
-        """Fetch the checkpoint of a submodule if it was captured in another worktree.
-
-        Returns False if a dry run leaves that out.
-        """
+        """Fetch the checkpoint of a submodule; return False if a dry run leaves that out."""
         ref = ref_names.CHECKPOINTS + submodule.checkpoint
         if modules.has(repository, ref):
             return True
@@ -321,8 +309,7 @@ class Submodules:
             raise _lacks_checkpoint(path, submodule.checkpoint)
         with contextlib.closing(source):
             if not modules.is_copy(self._repository, repository, submodule.git_sha):
-                reason = "another repository is in its place"
-                raise _Unavailable(reason, hint=_move_away(path))
+                raise _Unavailable("another repository is in its place", hint=_move_away(path))
             if dry_run:
                 self.changes.append(PathChange(CHANGE, path))
                 return False
@@ -330,10 +317,7 @@ class Submodules:
         return True
 
     def _check_out(self, path: bytes, submodule: Submodule, *, dry_run: bool) -> Repository | None:
-        """Check a submodule out without files, or move it back to its captured path.
-
-        Returns None in a dry run.
-        """
+        """Check a submodule out without files, or move it back; return None in a dry run."""
         repository, top = self._repository, modules.place(self._repository, path)
         if top is None or (os.path.lexists(top) and (not os.path.isdir(top) or os.listdir(top))):
             raise _Unavailable("something else is in its place", hint=_move_away(path))
@@ -370,12 +354,11 @@ class Submodules:
         """Raise an error if a submodule must stay at a place: uncaptured, or wanted."""
         if is_within(place, self._paths) and not (place in self.paths or self._is_submodule(place)):
             return
-        advice = _move_away(place)
+        advice, reason = _move_away(place), f"its repository is checked out at {decode_path(place)}"
         if self._paths:
             words = [shell_word(decode_path(name)) for name in (path, place)]
             short = self._checkpoint.id[: ids.SHORT]
             advice = f"restore both: git ckpt restore {short} -- {' '.join(words)}"
-        reason = f"its repository is checked out at {decode_path(place)}"
         raise _Unavailable(reason, hint=advice)
 
     def _is_submodule(self, path: bytes) -> bool:
@@ -394,11 +377,11 @@ class Submodules:
             message = f"commit {commit} of checkpoint {checkpoint.id} is missing in the submodule"
             raise WorktreeError(message, hint=manifest.VERIFY)
         branch = checkpoint.branch if _is_branch_free(inner, checkpoint) else None
-        how = f"on {branch}" if branch else "detached"
-        move = f"from {head[:10] or 'an unborn branch'} to {commit[:10]}, {how}"
+        old, state = head or "an unborn branch", f"on {branch}" if branch else "detached"
+        move = f"from {old[:10] if head else old} to {commit[:10]}, {state}"
         self.remarks.append(f"HEAD of the submodule {decode_path(path)} goes {move}")
         if not dry_run:
-            message = f"checkout: moving from {head or 'an unborn branch'} to {branch or commit}"
+            message = f"checkout: moving from {old} to {branch or commit}"
             inner.repository.point_head(BRANCHES + branch if branch else commit, message)
         return True
 

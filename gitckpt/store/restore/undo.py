@@ -41,15 +41,10 @@ _PATIENCE = 10.0  # seconds; other processes that change the stack take millisec
 
 @dataclass(frozen=True, slots=True)
 class UndoStep:
-    """A step that can be taken in a worktree.
+    """A step that can be taken in a worktree."""
 
-    Attributes:
-        kind: "undo" or "redo".
-        checkpoint: the safety checkpoint that it brings back.
-    """
-
-    kind: str
-    checkpoint: CheckpointInfo
+    kind: str  # "undo" or "redo"
+    checkpoint: CheckpointInfo  # the safety checkpoint that it brings back
 
 
 @dataclass(slots=True)
@@ -60,10 +55,8 @@ class Stack:
     redo: list[str]
     # What the newest undo or redo restored; None after a restore or an interrupted step.
     position: str | None = None
-    # The safety checkpoint of the interrupted step.
-    open: str | None = None
-    # Oids of the documents by id.
-    oids: dict[str, str] = field(default_factory=dict)
+    open: str | None = None  # the safety checkpoint of the interrupted step
+    oids: dict[str, str] = field(default_factory=dict)  # of the documents, by id
 
     def side(self, kind: str) -> list[str]:
         """Return the checkpoints that "undo" or "redo" leads to."""
@@ -72,8 +65,7 @@ class Stack:
 
 def read(store: Checkpoints) -> Stack:
     """Return the steps of the worktree, even if their checkpoints are gone."""
-    stack = _read(store.repository)
-    if stack is not None:
+    if (stack := _read(store.repository)) is not None:
         return stack
     place = local_checkpoints.name_of(store.repository)
     created = local_checkpoints.made_at(store.repository)
@@ -177,7 +169,6 @@ def finish(store: Checkpoints, kind: str, target: str) -> None:
 
 
 def way_back(kind: str) -> str:
-    """Return the command that reverts a step."""
     return "git ckpt redo" if kind == UNDO else "git ckpt undo"
 
 
@@ -240,8 +231,8 @@ def _describe(store: Checkpoints, checkpoint: Checkpoint) -> tuple[str, str, obj
     contents = _read_contents(store, checkpoint)
     staged = comparison.merged_tree(store.repository, contents, checkpoint.git_sha)
     conflicts = {stage: tree for stage, tree in contents.index.items() if stage}
-    rest = conflicts, contents.flags, contents.operation, contents.sparse
-    return contents.files, staged, rest
+    settings = conflicts, contents.flags, contents.operation, contents.sparse
+    return contents.files, staged, settings
 
 
 def _read_contents(store: Checkpoints, checkpoint: Checkpoint) -> Contents:

@@ -45,22 +45,14 @@ _ALONE = (*NO_HOOKS, "-c", "worktree.useRelativePaths=false")
 
 @dataclass(frozen=True, slots=True)
 class OpenResult:
-    """A worktree that is ready to be worked in.
+    """A worktree that is ready to be worked in."""
 
-    Attributes:
-        path: its top.
-        made: whether it was made just now; if not, it is as it was left.
-        remarks: what else the user should know, a sentence each.
-        unfiltered: files that are there only as git stores them, because a filter fails; opening
-            the worktree again completes them.
-        behind: the checkpoint at which it stands, if others continued the run; `Run.resume` brings
-            what is newer.
-    """
-
-    path: str
-    made: bool
-    remarks: tuple[str, ...] = ()
+    path: str  # of its top
+    made: bool  # whether it was made just now; if not, it is as it was left
+    remarks: tuple[str, ...] = ()  # sentences for the user
+    # Files left as git stores them because a filter fails; opening again completes them.
     unfiltered: tuple[bytes, ...] = ()
+    # Its checkpoint, if others continued the run; `Run.resume` brings the newer one.
     behind: str | None = None
 
 
@@ -168,9 +160,8 @@ class WorktreeOpener:
         state = "gone" if administration.has_no_head(git_dir) else "empty or broken"
         if not commit and branch is None:
             hint = f"write into {git_dir}/HEAD where it was: ref: refs/heads/BRANCH"
-            message = f"HEAD of the worktree {path} is {state}, "
-            message += f"and checkpoint {self.checkpoint.id} has no commit"
-            raise WorktreeError(message, hint=hint)
+            reason = f"is {state}, and checkpoint {self.checkpoint.id} has no commit"
+            raise WorktreeError(f"HEAD of the worktree {path} {reason}", hint=hint)
         self._require_objects()
         head, position = commit, f"detached at {commit[:10]}"
         if branch is not None:
@@ -267,9 +258,9 @@ def default_root(repository: Repository, configured: str | None) -> str:
         return os.path.normpath(os.path.join(top or repository.common_dir, place))
     if top is None:
         values = config.read(repository, r"^core\.bare$").get("core.bare", ["false"])
-        why = "is bare" if config.is_on(values[-1]) else "does not name its main worktree"
+        reason = "is bare" if config.is_on(values[-1]) else "does not name its main worktree"
         hint = "choose one: git config ckpt.worktreeDir DIR, or git ckpt resume --into DIR"
-        raise WorktreeError(f"no place for worktrees: {repository.common_dir} {why}", hint=hint)
+        raise WorktreeError(f"no place for worktrees: {repository.common_dir} {reason}", hint=hint)
     return os.path.join(top, private_dirs.PRIVATE, "worktrees")
 
 
@@ -327,8 +318,7 @@ def fill(
 ) -> list[bytes]:
     """Fill an empty worktree with the contents of a checkpoint, then compare it.
 
-    Returns the files that are there only as git stores them, because a filter fails. `hint` is
-    for the error if the worktree differs.
+    Returns the files left unfiltered because a filter fails; `hint` is for the error.
     """
     commit = checkpoint.git_sha
     try:

@@ -57,8 +57,8 @@ def of_runs(repository: Repository) -> dict[str, str]:
     }
 
 
-def is_same(directory: str | None, other: str) -> bool:
-    return directory is not None and os.path.realpath(directory) == os.path.realpath(other)
+def is_same(directory: str | None, git_dir: str) -> bool:
+    return directory is not None and os.path.realpath(directory) == os.path.realpath(git_dir)
 
 
 def is_being_made(path: str) -> bool:

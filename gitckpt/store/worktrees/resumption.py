@@ -72,12 +72,12 @@ def holds_nothing(worktree: Repository, linked: Iterable[str]) -> bool:
         return False
 
 
-def _is_reached(repository: Repository, linked: Iterable[str], others: Iterable[str] = ()) -> bool:
+def _is_reached(repository: Repository, linked: Iterable[str], commits: Iterable[str] = ()) -> bool:
     """Return whether branches, tags or linked commits reach HEAD and other commits.
 
     What `refs/keep` holds does not count: some of it goes within the hour.
     """
-    lines = [*(f"{commit}\n" for commit in others), *(f"^{commit}\n" for commit in linked)]
+    lines = [*(f"{commit}\n" for commit in commits), *(f"^{commit}\n" for commit in linked)]
     options = ("--max-count=1", "--ignore-missing", "--stdin")
     words = ("rev-list", *options, "HEAD", "--not", "--branches", "--tags", "--remotes")
     return repository.git.run(*words, data="".join(lines).encode("ascii")).out == b""
@@ -126,10 +126,8 @@ def resume(
     commit, or on the run's branch (not the one the run was started on) if it is free and has not
     moved.
 
-    Args:
-        directory: the worktree's path; by default where the run's worktree is, else a directory
-            named after run or checkpoint where the settings say.
-        is_driven: whether a missing submodule is an error, as a phase works there next.
+    By default, `directory` is where the run's worktree is, else the settings decide. With
+    `is_driven`, a missing submodule is an error: a phase works there next.
     """
     if directory is not None:
         require_path("directory", directory, as_text=True)

@@ -31,8 +31,7 @@ def are_missing(path: str) -> bool:
 
 def finish(store: Checkpoints, path: str, checkpoint: Checkpoint, limits: Limits) -> list[str]:
     """Make the missing submodules of a worktree; return a remark for each that failed."""
-    worktree = administration.seen_from(store.repository, path)
-    if worktree is None:
+    if (worktree := administration.seen_from(store.repository, path)) is None:
         return []
     with contextlib.closing(worktree):
         note = os.path.join(worktree.git_dir, ref_names.SUBMODULES_FILE)
