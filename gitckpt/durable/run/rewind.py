@@ -61,7 +61,7 @@ def catch_up(store: Checkpoints, files: RunFiles, newest: Checkpoint) -> tuple[s
     Returns a sentence about it, if anything changed. Raises WorktreeError as `go_back`, or once if
     the worktree has newer checkpoints than `newest`, which is already adopted.
     """
-    noted = ownership.behind(store.repository)
+    noted = ownership.behind_in(store.repository.git_dir)
     if noted is None:
         return ()
     before, adopted = noted

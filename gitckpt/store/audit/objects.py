@@ -1,7 +1,6 @@
 """Verify that the objects that checkpoints need exist and are kept by refs.
 
-This covers commits with their history and snapshots with their files. Snapshots may be fetched
-from anywhere, so their shape and size are checked, too.
+Snapshots may be fetched from anywhere, so their shape and size are checked, too.
 """
 
 from __future__ import annotations

@@ -142,10 +142,8 @@ def _may_start(store: Checkpoints, ref: str, head: str) -> bool:
         return False
     try:
         return _document(store, head).run == ref.removeprefix(ref_names.RUNS)
-    except NewerCheckpoint:
-        return True  # unknown to this version
-    except InvalidCheckpoint:
-        return False
+    except InvalidCheckpoint as error:
+        return isinstance(error, NewerCheckpoint)  # unknown to this version
 
 
 def _document(store: Checkpoints, oid: str) -> Checkpoint:

@@ -280,9 +280,8 @@ class Planner:
         return intended.union(self._list_conflicts(contents))
 
     def _find_skipped(self) -> set[bytes]:
-        # Paths whose files stay away. With the same patterns, these are the ones of the snapshot. A
-        # path that is skipped here, but existed then and differed from its entry, is not among
-        # them: the entry does not hold its content.
+        # Paths whose files stay away. With the same patterns, these are the ones of the snapshot.
+        # Not a path whose file existed then and differed: its entry does not hold the content.
         current, away = self._current, set(self._target.away)
         if current.sparse in (None, self._target.sparse):
             return away
@@ -312,8 +311,8 @@ class Planner:
             plan.index_lines += new.get(path, [])
 
     def _plan_flags(self, staged: Collection[bytes], deleted: set[bytes]) -> None:
-        # Rewritten entries lose their flags (git-update-index(1), `--index-info`). The entry of a
-        # deleted file may still be marked: git clears skip-worktree only when it writes the index.
+        # Rewritten entries lose their flags (git-update-index(1), `--index-info`). A deleted file
+        # may still be marked: git clears skip-worktree only when it writes the index.
         is_sparse = self._current.sparse is not None
         for flag in (INTENT, ASSUMED, SKIPPED):
             old = self._choose_wanted(self._current.flags.get(flag, ()))

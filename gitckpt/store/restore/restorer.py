@@ -277,8 +277,7 @@ class _Restore:
         target.directories = [path for path in target.directories if not self._stays(path)]
         target.modes = {path: mode for path, mode in target.modes.items() if not self._stays(path)}
         current = manifest.read(self._repository, self._objects, captured.worktree.tree, self._head)
-        # A capture takes skipped files that do not exist from the index. Without their entries, git
-        # writes what is missing.
+        # A capture takes missing skipped files from the index; without entries, git writes them.
         side = target, self._checkpoint.git_sha
         absent = planning.find_missing(self._repository, current, side, self._paths)
         current.files = captured.files
@@ -367,7 +366,7 @@ class _Restore:
             "worktree": local_checkpoints.name_of(self._repository),
             "made": local_checkpoints.made_at(self._repository),
             "before": self._checkpoint.id,
-            "paths": [planning.as_text(path) for path in self._paths],
+            "paths": [*map(planning.as_text, self._paths)],
             **plan.state,
             **self.submodules.state,
         }
@@ -548,8 +547,8 @@ class _Restore:
         return remarks
 
     def _list_remarks(self, plan: Plan) -> list[str]:
-        covered = self.submodules.paths | self.submodules.moved
-        covered |= {change.path for change in plan.changes if change.kind == planning.DELETE}
+        deleted = {change.path for change in plan.changes if change.kind == planning.DELETE}
+        covered = self.submodules.paths | self.submodules.moved | deleted
         remarks = list(self._left_out)
         for change in (change for change in plan.submodules if change.path not in covered):
             existed = change.new.strip("0")
@@ -570,8 +569,7 @@ class _Restore:
             remarks.append(operation.farewell(self._rebased))
         if self._is_foreign and not self._paths:
             remarks.append(operation.FOREIGN)
-        if self._stand_in is not None:
-            remarks.append(self._stand_in)
+        remarks += [self._stand_in] if self._stand_in is not None else []
         return remarks + self.submodules.remarks
 
 

@@ -1,7 +1,6 @@
 """Restore the submodules of a checkpoint; remove those that a restore checked out.
 
-Each submodule is restored from its own checkpoint in its own repository. HEAD of a submodule
-moves; the safety checkpoint of the outer worktree keeps the commit that it leaves.
+HEAD of a submodule moves; the safety checkpoint of the outer worktree keeps its old commit.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """Keep the stack of steps that `undo` and `redo` take in a worktree.
 
-A file in the worktree's git directory lists safety checkpoints, each with the oid of its
-document: a fetch can replace what is behind an id. A step is noted before its first file is
-replaced. If the file is lost, all safety checkpoints that were written in this worktree count.
+A file in the worktree's git directory lists safety checkpoints, with the oids of their documents,
+as a fetch can replace these. If it is lost, all safety checkpoints of the worktree count.
 """
 
 from __future__ import annotations

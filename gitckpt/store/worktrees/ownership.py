@@ -77,10 +77,6 @@ def write_owner(repository: Repository, owner: Owner) -> None:
         json.dump({"checkpoint": owner.checkpoint, "run": owner.run}, file)
 
 
-def behind(repository: Repository) -> tuple[str, str] | None:
-    return behind_in(repository.git_dir)
-
-
 def behind_in(git_dir: str) -> tuple[str, str] | None:
     """Return where a worktree stands, and the adopted checkpoint; None if equal."""
     line = administration.content(os.path.join(git_dir, ref_names.BEHIND_FILE))
