@@ -52,8 +52,12 @@ def go_back(store: Checkpoints, checkpoint: Checkpoint) -> list[str]:
 
 
 def catch_up(store: Checkpoints, files: RunFiles, newest: Checkpoint) -> tuple[str, ...]:
-    """Update a worktree whose run continued elsewhere; return remarks about it."""
-    noted = ownership.behind(store.repository)
+    """Update a worktree that is behind because the run continued elsewhere.
+
+    Returns a sentence about it, if anything changed. Raises WorktreeError as `go_back`, or once if
+    the worktree has newer checkpoints than `newest`, which is already adopted.
+    """
+    noted = ownership.behind_in(store.repository.git_dir)
     if noted is None:
         return ()
     old_id, adopted = noted

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from gitckpt.git import config, leftovers
 from gitckpt.git.command import require_git
@@ -27,8 +27,7 @@ from gitckpt.store.retention import maintenance, sweep
 # Seconds after which a lock file counts as left by a crash, if the system cannot tell.
 _STALE_AFTER = 600
 
-# Number of checkpoints from which their cost is reported: each `git fetch` of other clones reads
-# all refs, 2.5 s for 100,000.
+# Checkpoints that are worth a report: each `git fetch` of a clone reads 100,000 refs in 2.5 s.
 _MANY = 50_000
 
 _SPACE = ref_names.CHECKPOINTS.rstrip("/")
@@ -36,7 +35,7 @@ _SPACE = ref_names.CHECKPOINTS.rstrip("/")
 
 @dataclass(frozen=True, slots=True)
 class Diagnosis:
-    """The result of `diagnose`; `facts` are about the repository, by name."""
+    """Facts about a repository, by name, and findings."""
 
     facts: Mapping[str, str | int | None]
     findings: Sequence[Finding]
@@ -50,37 +49,32 @@ def diagnose(store: Checkpoints) -> Diagnosis:
 def facts(store: Checkpoints, version: tuple[int, ...]) -> dict[str, str | int | None]:
     repository = store.repository
     refs = [ref for ref, _ in store.refs.iterate(ref_names.CHECKPOINTS)]
-    own = [ref for ref in refs if not ref_names.is_foreign(ref)]
-    paths = sweep.left_files(repository)
-    ran = maintenance.last(repository)
+    own_refs = [ref for ref in refs if not ref_names.is_foreign(ref)]
+    loose = [os.path.isfile(os.path.join(repository.common_dir, ref)) for ref in own_refs]
+    paths, last = sweep.left_files(repository), maintenance.last(repository)
     return {
         "git": ".".join(map(str, version)),
         "repository": repository.common_dir,
         "object_format": repository.object_format,
         "ref_format": "reftable" if repository.has_reftable else "files",
         "checkpoints": len(store.list(Query())),
-        "loose_refs": sum(os.path.isfile(os.path.join(repository.common_dir, ref)) for ref in own),
-        "foreign_refs": len(refs) - len(own),
+        "loose_refs": sum(loose),
+        "foreign_refs": len(refs) - len(own_refs),
         "leftover_files": len(paths),
         "leftover_bytes": sum(map(leftovers.size_of, paths)),
-        "maintenance_started": None if ran.started is None else times.to_text(ran.started),
-        "maintenance_ended": None if ran.ended is None else times.to_text(ran.ended),
-        "maintenance_outcome": ran.outcome,
+        "maintenance_started": None if last.started is None else times.to_text(last.started),
+        "maintenance_ended": None if last.ended is None else times.to_text(last.ended),
+        "maintenance_outcome": last.outcome,
     }
 
 
 def examine(store: Checkpoints, version: tuple[int, ...]) -> list[Finding]:
     repository = store.repository
-    barring: set[str] = set()
-
-    def take(_oid: str, ref: str, _target: str) -> None:
-        if ref in inventory.BARRING:
-            barring.add(ref)
-
-    _, complaint = inventory.list_refs(repository, take)
+    refs: set[str] = set()
+    _, complaint = inventory.list_refs(repository, lambda _oid, ref, _target: refs.add(ref))
     flaws = [
-        *inventory.broken(repository, complaint),
-        *inventory.barring(repository, barring),
+        *inventory.broken_refs(repository, complaint),
+        *inventory.barring_refs(repository, refs),
         *objects.replaced(repository, store.index.oids(), LocalCheckpoints.read(repository)),
         *objects.lost_targets(repository),
     ]
@@ -101,118 +95,107 @@ def examine(store: Checkpoints, version: tuple[int, ...]) -> list[Finding]:
 
 def _describe_invalid(problem: Problem) -> Finding:
     sentence = problem.sentence.removeprefix(f"{problem.ref}: ")
-    cure = inventory.cure_of_invalid(problem.ref)
-    if "a newer gitckpt" in sentence:
-        cure = "pip install -U gitckpt"
+    is_newer = "a newer gitckpt" in sentence
+    cure = "pip install -U gitckpt" if is_newer else inventory.cure_of_invalid(problem.ref)
     return Finding("invalid-checkpoint", problem.ref, sentence, cure)
 
 
-def _inspect_settings(repository: Repository) -> list[Finding]:
-    rules = settings.read(repository)
+def _inspect_settings(repository: Repository) -> Iterator[Finding]:
+    rules, file = settings.read(repository), settings.FILE
     error = rules.error
     if isinstance(error, ConfigError):
-        return [
-            Finding("settings-invalid", f"{settings.FILE}:{m.line}", m.text, m.hint or error.hint)
-            for m in error.mistakes
-        ]
-    if error is not None:
-        return [Finding("settings-invalid", settings.FILE, error.message, error.hint)]
-    if rules.loosened is not None and not rules.loosened.is_allowed:
+        for entry in error.mistakes:
+            place, cure = f"{file}:{entry.line}", entry.hint or error.hint
+            yield Finding("settings-invalid", place, entry.text, cure)
+    elif error is not None:
+        yield Finding("settings-invalid", file, error.message, error.hint)
+    elif rules.loosened is not None and not rules.loosened.is_allowed:
         names = ", ".join(rules.loosened.values)
         sentence = f"loosens {names}; until that is allowed here, built-in values apply"
         cure = "see what that means, and allow it: git ckpt allow"
-        return [Finding("settings-unapproved", settings.FILE, sentence, cure)]
-    return []
+        yield Finding("settings-unapproved", file, sentence, cure)
 
 
-def _find_unknown_settings(repository: Repository) -> list[Finding]:
-    """Return settings below `ckpt.` that nothing reads, such as typing errors."""
+def _find_unknown_settings(repository: Repository) -> Iterator[Finding]:
+    """Yield settings below `ckpt.` that nothing reads, such as typing errors."""
     names = (*settings.NAMES, *installation.SETTINGS)
-    unknown = [place for place in settings.places(repository).items() if place[0] not in names]
-    findings = []
-    for name, file in unknown:
+    for name, file in settings.places(repository).items():
+        if name in names:
+            continue
         sentence, cure = "is unknown to this version", "see GIT_CONFIG_COUNT and git -c"
         if file:
             sentence += f"; it is set in {file}"
             cure = f"git config --file {shell_word(file)} --unset-all {shell_word(name)}"
         if close := closest(name, names):
             cure = f"did you mean {close}? To remove it: {cure}"
-        findings.append(Finding("settings-unknown", name, sentence, cure))
-    return findings
+        yield Finding("settings-unknown", name, sentence, cure)
 
 
-def _find_tracked_settings(repository: Repository) -> list[Finding]:
+def _find_tracked_settings(repository: Repository) -> Iterator[Finding]:
     prefix = "is tracked, so a branch decides its content; these settings in it do not count: "
-    findings = []
     for path, names in config.tracked(repository).items():
         cure = f"git config {shell_word(names[0])} VALUE"
-        findings.append(Finding("settings-tracked", path, prefix + first_of(names), cure))
-    return findings
+        yield Finding("settings-tracked", path, prefix + first_of(names), cure)
 
 
-def _inspect_maintenance(repository: Repository) -> list[Finding]:
-    ran = maintenance.last(repository)
-    if not maintenance.has_failed(ran):
-        return []
-    path = os.path.join(repository.private_dir, error_log.FILE)
-    sentence = f"the last maintenance {ran.outcome}"
-    return [Finding("maintenance-failed", path, sentence, "git ckpt expire")]
+def _inspect_maintenance(repository: Repository) -> Iterator[Finding]:
+    last = maintenance.last(repository)
+    if maintenance.has_failed(last):
+        path = os.path.join(repository.private_dir, error_log.FILE)
+        sentence = f"the last maintenance {last.outcome}"
+        yield Finding("maintenance-failed", path, sentence, "git ckpt expire")
 
 
-def _inspect_checkpoints(store: Checkpoints) -> list[Finding]:
+def _inspect_checkpoints(store: Checkpoints) -> Iterator[Finding]:
     entries = store.list(Query())
-    findings = [_report_cost(entries)] if len(entries) >= _MANY else []
-    rewritten = store.rewritten()
-    if rewritten:
+    if len(entries) >= _MANY:
+        yield _report_cost(entries)
+    if rewritten := store.rewritten():
         commits = dict.fromkeys(entry.git_sha[:10] for entry in rewritten)
         sentence = f"{len(rewritten)} belong to commits that git filter-repo has rewritten, "
         sentence += f"and may hold what was to be purged: {first_of([*commits])}"
         cure = "git ckpt remove --rewritten"
-        findings.append(Finding("commits-rewritten", _SPACE, sentence, cure))
-    return findings
+        yield Finding("commits-rewritten", _SPACE, sentence, cure)
 
 
 def _report_cost(entries: Sequence[CheckpointInfo]) -> Finding:
-    apart = [entry for entry in entries if entry.run is None]
-    unasked = sum(entry.agent is not None or entry.trigger in HOOK_TRIGGERS for entry in apart)
-    of_runs, by_hand = len(entries) - len(apart), len(apart) - unasked
-    seconds = len(entries) / 40_000
+    runless = [entry for entry in entries if entry.run is None]
+    automatic = sum(entry.agent is not None or entry.trigger in HOOK_TRIGGERS for entry in runless)
+    of_runs, by_hand = len(entries) - len(runless), len(runless) - automatic
     sentence = f"holds {len(entries):,} checkpoints ({of_runs:,} of runs, "
-    sentence += f"{unasked:,} by hooks and agents, {by_hand:,} by hand), "
-    sentence += f"which git fetch, push and gc read one by one: about {seconds:.0f} s each time"
+    sentence += (
+        f"{automatic:,} by hooks and agents, {by_hand:,} by hand), which git fetch, push and gc "
+    )
+    sentence += f"read one by one: about {len(entries) / 40_000:.0f} s each time"
     cures = {
-        of_runs: "git ckpt runs, and of those that are not needed: git ckpt remove RUN",
-        unasked: "git ckpt expire, with shorter ages in [retention] of gitckpt.toml "
-        "if that leaves too many",
-        by_hand: "git ckpt expire --all --older-than 90d --dry-run, "
-        "and without --dry-run if that is meant",
+        of_runs: "see git ckpt runs; for each that is not needed: git ckpt remove RUN",
+        automatic: "git ckpt expire; if too many stay: shorter ages in [retention] of gitckpt.toml",
+        by_hand: "git ckpt expire --all --older-than 90d --dry-run; then without --dry-run",
     }
     return Finding("many-checkpoints", _SPACE, sentence, cures[max(cures)])
 
 
-def _find_stale_locks(store: Checkpoints) -> list[Finding]:
+def _find_stale_locks(store: Checkpoints) -> Iterator[Finding]:
     repository = store.repository
-    places = list(heads.locks(repository))
+    paths = list(heads.locks(repository))
     for path in leftovers.lock_files(repository):
         ref = os.path.relpath(path, repository.common_dir).removesuffix(".lock")
         # Without locks of other tools beside gitckpt's refs.
         if not heads.is_ours(repository, path) and not ref_names.is_foreign(ref):
-            places.append(path)
-    stale = leftovers.find_stale_locks(repository, places)
-    instant = store.clock() // times.MICRO
-    findings = []
-    for path in places:
+            paths.append(path)
+    stale = leftovers.find_stale_locks(repository, paths)
+    seconds = store.clock() // times.MICRO
+    for path in paths:
         mark = leftovers.mark(path)
-        age = max(instant - int(mark.changed), 0) if mark is not None else 0
+        age = max(seconds - int(mark.changed), 0) if mark is not None else 0
         if path not in stale and age <= _STALE_AFTER:
             continue
         sentence = f"is {times.age_text(age * times.MICRO)} old, "
         if path not in stale:
             sentence += "most likely a crash left it behind"
         else:
+            is_ours = heads.is_ours(repository, path)
             sentence += "and no running git can have made it"
-            if heads.is_ours(repository, path):
-                sentence += "; the next command that needs the ref removes it"
+            sentence += "; the next command that needs the ref removes it" if is_ours else ""
         cure = f"make sure that no git runs here, then: rm {shell_word(path)}"
-        findings.append(Finding("stale-lock", path, sentence, cure))
-    return findings
+        yield Finding("stale-lock", path, sentence, cure)

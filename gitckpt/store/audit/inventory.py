@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from functools import partial
 from typing import NamedTuple
 
@@ -77,7 +77,7 @@ class Flaw:
     updates: tuple[Update, ...] = ()  # in one transaction
     link: Link | None = None
     in_index: bool = False  # whether rebuilding the index mends it
-    is_leftover: bool = False  # mended only while no checkpoint is being written: it could be its
+    is_leftover: bool = False  # mended only while no checkpoint is written: it may need the ref
     scaffold: str = ""  # directory of a half-made worktree
     worktree: tuple[str, str] | None = None  # git directory and former path, to forget
 
@@ -113,8 +113,8 @@ class Evidence:
         self.unjudged: dict[str, str] = {}  # oids of invalid or newer checkpoints, by id
         self.flaws: list[Flaw] = []  # of refs and documents as such
         self.odd: dict[str, str | None] = {}  # by oid: kind if it is a wrong one, None if missing
-        self.listed: set[str] = set()  # ids that a note lists (`derived.links`)
-        self.strays: set[str] = set()  # ids in notes without a valid checkpoint (`derived.links`)
+        self.listed: set[str] = set()  # ids that a note lists (`audit_links`)
+        self.strays: set[str] = set()  # ids in notes without a valid checkpoint (`audit_links`)
 
     def kind(self, space: str, oid: str) -> str | None:
         """Return the kind of an object that a namespace refers to; None if it is missing."""
@@ -124,7 +124,7 @@ class Evidence:
         return self.kind(space, oid) == KINDS[space]
 
     def below(self, space: str) -> list[tuple[str, str, str]]:
-        # `refs` does not have those of checkpoints.
+        """Return last part, full name and oid of refs, except those of checkpoints."""
         refs = [(ref, oid) for ref, oid in self.refs.items() if ref.startswith(space)]
         return [(ref.removeprefix(space), ref, oid) for ref, oid in refs]
 
@@ -135,7 +135,7 @@ class Evidence:
         return sorted(self.rows.values(), key=lambda row: row.entry.time)
 
     def commits(self) -> list[str]:
-        # That is about their order in packs.
+        """Return the linked commits, newest first: about their order in packs."""
         commits = dict.fromkeys(row.entry.git_sha for row in reversed(self.by_time()))
         return [oid for oid in commits if oid and self.is_sound(ref_names.KEEP, oid)]
 
@@ -149,7 +149,7 @@ def list_refs(
     """
     digest = hashlib.blake2b()
 
-    def look(lines: list[bytes]) -> None:
+    def read(lines: list[bytes]) -> None:
         for line in lines:
             digest.update(line + b"\n")
             take(*line.decode("utf-8", "surrogateescape").split(" "))
@@ -157,7 +157,7 @@ def list_refs(
     require_no_pipes(repository)  # git would block on them
     names = (*ref_names.OWN, ref_names.NOTES)
     form = "--format=%(objectname) %(refname) %(symref)"
-    listing = repository.git.stream_lines("for-each-ref", form, *names, handle=look)
+    listing = repository.git.stream_lines("for-each-ref", form, *names, handle=read)
     return digest.digest(), listing.complaint
 
 
@@ -176,9 +176,9 @@ def gather(store: Checkpoints) -> Evidence:
             evidence.symbolic[ref] = target
 
     evidence.digest, complaint = list_refs(store.repository, take)
-    evidence.flaws += broken(store.repository, complaint)
-    evidence.flaws += barring(store.repository, evidence.refs)
-    _read(store, evidence)
+    evidence.flaws += broken_refs(store.repository, complaint)
+    evidence.flaws += barring_refs(store.repository, evidence.refs)
+    _read_documents(store, evidence)
     # Which referenced objects are missing or of a wrong kind; nothing is fetched.
     commits = evidence.commits()
     for space in ref_names.HOLDERS:
@@ -188,7 +188,7 @@ def gather(store: Checkpoints) -> Evidence:
     return evidence
 
 
-def _read(store: Checkpoints, evidence: Evidence) -> None:
+def _read_documents(store: Checkpoints, evidence: Evidence) -> None:
     contents = ref_names.documents(store.repository, store.objects, [*evidence.oids.values()])
     for (id_, oid), content in zip(evidence.oids.items(), contents, strict=True):
         ref = ref_names.CHECKPOINTS + id_
@@ -245,23 +245,20 @@ def cure_of_invalid(ref: str) -> str:
     return f"look at it: git cat-file -p {shell_word(ref)}; remove it: git ckpt remove {name}"
 
 
-def broken(repository: Repository, complaint: str) -> list[Flaw]:
-    """Return the refs that git cannot read, such as empty files after a power cut."""
-    flaws = []
+def broken_refs(repository: Repository, complaint: str) -> Iterator[Flaw]:
+    """Yield the refs that git cannot read, such as empty files after a power cut."""
     # Each part of git's message may name the ref.
     lines = [line for line in complaint.split("\n") if _BROKEN in line]
     for ref in dict.fromkeys(line.partition(_BROKEN)[2] for line in lines):
         if not ref_names.is_foreign(ref):
             cure = f"rm {shell_word(os.path.join(repository.common_dir, ref))}"
-            flaws.append(lasting("broken-ref", ref, "git cannot read this ref", cure))
-    return flaws
+            yield lasting("broken-ref", ref, "git cannot read this ref", cure)
 
 
-def barring(repository: Repository, refs: Collection[str]) -> list[Flaw]:
+def barring_refs(repository: Repository, refs: Collection[str]) -> list[Flaw]:
     """Return the refs whose names git needs as directories of gitckpt's refs."""
     names = [ref for ref in BARRING if ref in refs]
     names += [ref for ref in _SHARED if repository.cat_file.info(ref) is not None]
     sentence = "blocks all refs below its name, so nothing can be recorded"
-    cure = "look at it: git show {0}; move it away: git tag NAME {0} && "
-    cure += "git update-ref --no-deref -d {0}"
+    cure = "move it away: git tag NAME {0} && git update-ref --no-deref -d {0}"
     return [lasting("ref-barring", ref, sentence, cure.format(ref)) for ref in names]

@@ -1,11 +1,11 @@
 """Verify that the objects that checkpoints need exist and are kept by refs.
 
-This covers commits with their history and snapshots with their files. Snapshots may be fetched
-from anywhere, so their shape and size are checked, too.
+Snapshots may be fetched from anywhere, so their shape and size are checked, too.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Collection, Iterator, Mapping
 
@@ -29,9 +29,7 @@ from gitckpt.store.snapshot import manifest
 # A plain fetch offers the commits that exist here, so the server omits what they reach.
 _REFETCH = "git fetch --refetch --no-tags REMOTE"
 
-_REWRITE = (
-    f"then write it again: git hash-object -w FILE; or fetch from a clone that has it: {_REFETCH}"
-)
+_REWRITE = f"write it again: git hash-object -w FILE; or fetch from a clone that has it: {_REFETCH}"
 _EMPTY = "the file of the object is empty, perhaps after a power cut: git never writes {} again"
 
 # For each namespace, the prefix of its codes, and what it keeps.
@@ -55,8 +53,8 @@ def audit_objects(
     empty: Mapping[str, str],
     damaged: Collection[str],
     only: Collection[str] | None = None,
-) -> list[Flaw]:
-    """Return checkpoints (all or `only`) that lack objects, and the damaged objects.
+) -> Iterator[Flaw]:
+    """Yield checkpoints (all or `only`) that lack objects, and the damaged objects.
 
     `empty` has the paths of empty loose objects by oid. With `only`, no history is checked.
     """
@@ -65,10 +63,9 @@ def audit_objects(
     rows = evidence.by_time() if only is None else [evidence.rows[id_] for id_ in sorted(only)]
     roots = list(dict.fromkeys(oid for row in rows for oid in _find_roots(row, evidence)))
     lacking = graph.lacking(store.repository, store.objects, roots, lost, with_history=only is None)
-    flaws = []
     if lacking.complaint:
         cure = "see what is wrong: git fsck"
-        flaws.append(lasting("objects-unreadable", ref_names.OWN[1], lacking.complaint, cure))
+        yield lasting("objects-unreadable", ref_names.OWN[1], lacking.complaint, cure)
     if lacking.samples or None in evidence.odd.values():
         rewritten = operation.filter_repo_commits(store.repository)
         for row in sorted(rows, key=lambda row: row.id):
@@ -79,26 +76,22 @@ def audit_objects(
             if commit in missing and commit in rewritten:
                 sentence = f"git filter-repo has rewritten its commit {commit}"
                 cure = "git ckpt remove --rewritten"
-                flaws.append(lasting("commit-rewritten", row.ref, sentence, cure))
+                yield lasting("commit-rewritten", row.ref, sentence, cure)
             elif oids:
-                flaws.append(_describe_incomplete(row, oids, lacks_commit=commit in missing))
+                yield _describe_incomplete(row, oids, lacks_commit=commit in missing)
     for oid, path in sorted(empty.items()):
-        cure = f"remove it: rm -f {shell_word(path)}; {_REWRITE} {oid}"
-        flaws.append(lasting("object-empty", path, _EMPTY.format(oid), cure))
+        cure = f"remove it: rm -f {shell_word(path)}; then {_REWRITE} {oid}"
+        yield lasting("object-empty", path, _EMPTY.format(oid), cure)
     for oid in sorted(lost - empty.keys()):
-        cure = f"move its file away; {_REWRITE} {oid}"
-        flaws.append(lasting("object-damaged", oid, "its content is not what it was", cure))
-    return flaws
+        cure = f"move its file away; then {_REWRITE} {oid}"
+        yield lasting("object-damaged", oid, "its content is not what it was", cure)
 
 
 def _missing_objects(row: Row, evidence: Evidence) -> list[str]:
     """Return a checkpoint's missing objects that are no flaw of a ref."""
-    return [
-        oid
-        for space, oid in row.holds.items()
-        if evidence.kind(space, oid) is None
-        and (space == ref_names.KEEP or evidence.refs.get(space + row.id) == oid)
-    ]
+    missing = [pair for pair in row.holds.items() if evidence.kind(*pair) is None]
+    refs, keep = evidence.refs, ref_names.KEEP
+    return [oid for space, oid in missing if space == keep or refs.get(space + row.id) == oid]
 
 
 def _find_roots(row: Row, evidence: Evidence) -> list[str]:
@@ -112,21 +105,21 @@ def _describe_incomplete(row: Row, oids: list[str], *, lacks_commit: bool) -> Fl
     fetch = " ".join([_REFETCH, *oids[: graph.SHOWN]])
     if lacks_commit:
         fetch = f"git fetch --no-tags --no-prune REMOTE '{ref_names.KEEP}*:{ref_names.KEEP}*'"
-    cure = f"fetch from a clone that has it: {fetch}"
-    cure += f"; or give it up: git ckpt remove {row.id[: ids.SHORT]}"
+    remove = f"git ckpt remove {row.id[: ids.SHORT]}"
+    cure = f"fetch from a clone that has it: {fetch}; or give it up: {remove}"
     return lasting("objects-missing", row.ref, sentence, cure)
 
 
 def snapshots(store: Checkpoints, evidence: Evidence) -> Iterator[Flaw]:
     """Yield the first problem of each checkpoint whose snapshot is damaged."""
     space = ref_names.TREES
-    held = ((row.id, row.holds[space]) for row in evidence.rich if space in row.holds)
-    trees = {id_: tree for id_, tree in held if evidence.is_sound(space, tree)}
+    trees = {row.id: row.holds[space] for row in evidence.rich if space in row.holds}
+    trees = {id_: tree for id_, tree in trees.items() if evidence.is_sound(space, tree)}
     problems = dict(_find_problems(store, sorted(set(trees.values()))))
     for id_, tree in trees.items():
         if tree in problems:
-            cure = f"look at it: git ls-tree {shell_word(space + id_)}; "
-            cure += f"remove it: git ckpt remove {id_}"
+            look = f"git ls-tree {shell_word(space + id_)}"
+            cure = f"look at it: {look}; remove it: git ckpt remove {id_}"
             sentence = f"its files cannot be restored: {problems[tree]}"
             yield lasting("snapshot-invalid", ref_names.CHECKPOINTS + id_, sentence, cure)
 
@@ -166,13 +159,12 @@ def audit_refs(repository: Repository, evidence: Evidence) -> Iterator[Flaw]:
     for space in ref_names.HOLDERS:
         for id_, ref, oid in evidence.below(space):
             row = evidence.rows.get(id_)
+            sentence = ""
             if row is not None and space not in row.holds:
                 sentence = f"its checkpoint names no {_MEANINGS[space][1]}"
             elif id_.rpartition("/")[2] not in evidence.oids:
                 sentence = "keeps something for a checkpoint that does not exist"
-            else:
-                continue
-            if not commit_refs.is_young(repository, ref):
+            if sentence and not commit_refs.is_young(repository, ref):
                 absent = [Update(ref_names.CHECKPOINTS + id_, "", "")] if ids.is_id(id_) else []
                 updates = [*(absent if row is None else ()), Update(ref, "", oid)]
                 yield mendable("ref-leftover", ref, sentence, *updates, is_leftover=True)
@@ -254,40 +246,38 @@ def _symbolic_flaws(evidence: Evidence) -> Iterator[Flaw]:
 
 
 def _submodule_flaws(repository: Repository, evidence: Evidence) -> Iterator[Flaw]:
-    checked = set()
+    first: dict[str, tuple[str, bytes]] = {}
     for row in evidence.rich:
         for checkpoint, path in submodules.named_by([row.entry]).items():
-            if checkpoint in checked:
-                continue
-            checked.add(checkpoint)
-            problem = submodules.problem(repository, path, checkpoint)
-            if problem is not None:
-                place = os.fsdecode(path)
-                cure = "fetch it from a clone that has it; what else the submodule lacks: "
-                cure += f"git -C {shell_word(place)} ckpt verify"
-                sentence = f"of the submodule {place}: {problem}"
-                yield lasting("submodule-missing", row.ref, sentence, cure)
+            first.setdefault(checkpoint, (row.ref, path))
+    for checkpoint, (ref, path) in first.items():
+        problem = submodules.problem(repository, path, checkpoint)
+        if problem is not None:
+            verify = f"git -C {shell_word(os.fsdecode(path))} ckpt verify"
+            cure = f"fetch it from a clone that has it; what else the submodule lacks: {verify}"
+            sentence = f"of the submodule {os.fsdecode(path)}: {problem}"
+            yield lasting("submodule-missing", ref, sentence, cure)
 
 
 def _holder_flaws(row: Row, evidence: Evidence) -> Iterator[Flaw]:
     for space in ref_names.HOLDERS:
-        wanted = row.holds.get(space)
-        if wanted is None:
+        oid = row.holds.get(space)
+        if oid is None:
             continue
         ref, (prefix, meaning) = space + row.id, _MEANINGS[space]
-        kind, present = evidence.kind(space, wanted), evidence.refs.get(ref)
+        kind, present = evidence.kind(space, oid), evidence.refs.get(ref)
         code, start = f"{prefix}-ref-wrong", f"points to {present}, not to"
         if present is None:
             code, start = f"{prefix}-ref-missing", "nothing keeps"
-        sentence = f"{start} {wanted}, the {meaning} of its checkpoint"
+        sentence = f"{start} {oid}, the {meaning} of its checkpoint"
         if kind is not None and kind != KINDS[space]:
-            sentence = f"its checkpoint names {wanted}, which is a {kind}, not a {KINDS[space]}"
+            sentence = f"its checkpoint names {oid}, which is a {kind}, not a {KINDS[space]}"
             yield lasting(f"{prefix}-ref-wrong", ref, sentence, f"git ckpt remove {row.id}")
-        elif kind is None and present != wanted:
+        elif kind is None and present != oid:
             cure = f"{FETCH} {shell_word(f'+{ref}:{ref}')}"
             yield lasting(code, ref, f"{sentence}; that is missing", cure)
-        elif present != wanted:
-            yield mendable(code, ref, sentence, row.check, Update(ref, wanted, present or ""))
+        elif present != oid:
+            yield mendable(code, ref, sentence, row.check, Update(ref, oid, present or ""))
 
 
 def _commit_flaws(repository: Repository, evidence: Evidence) -> Iterator[Flaw]:
@@ -308,12 +298,10 @@ def _commit_flaws(repository: Repository, evidence: Evidence) -> Iterator[Flaw]:
     needed = right.intersection(linked)
     # Where history is missing, which is a separate finding, every ref is useful.
     lost, useful = set() if right else set(linked), right
-    if not right & missing:
-        try:
+    with contextlib.suppress(GitError):
+        if not right & missing:
             unreached = graph.unreached(repository.git, linked, right)
             lost, useful = unreached, graph.above(repository.git, right - needed, linked)
-        except GitError:
-            pass
     for commit in sorted(lost):
         yield _describe_unkept(owners[commit], evidence)
     if evidence.unjudged:
@@ -333,11 +321,10 @@ def _describe_unkept(row: Row, evidence: Evidence) -> Flaw:
     commit = row.entry.git_sha
     ref = ref_names.KEEP + commit
     present, target = evidence.refs.get(ref, ""), evidence.symbolic.get(ref)
-    code, start = "commit-ref-missing", "nothing keeps"
+    code = "commit-ref-wrong" if target is not None or present else "commit-ref-missing"
+    start = f"points to {present}, which does not keep" if present else "nothing keeps"
     if target is not None:
-        code, start = "commit-ref-wrong", f"is a symbolic ref: {target} may cease to keep"
-    elif present:
-        code, start = "commit-ref-wrong", f"points to {present}, which does not keep"
+        start = f"is a symbolic ref: {target} may cease to keep"
     sentence = f"{start} {commit}, the linked commit of {row.id}"
     update = Update(ref, commit, present, is_symbolic=target is not None)
     return mendable(code, ref, sentence, row.check, update)

@@ -23,7 +23,7 @@ _RUN = phase.split(ref_names.RUN_COMPLETE)[0]
 
 
 def audit_runs(store: Checkpoints, evidence: Evidence) -> Iterator[Flaw]:
-    """Yield the flaws of runs; call `derived.links` first: it reads the notes.
+    """Yield the flaws of runs, after `audit_links` has read the notes.
 
     `remove` also deletes note lines and keep refs. If only the ref of a checkpoint is gone (a
     pruning fetch, a disk fault), these traces prove a loss.
@@ -41,7 +41,7 @@ def _chain_flaws(
     run: str, chain: Sequence[Row], evidence: Evidence, traces: Collection[str]
 ) -> Iterator[Flaw]:
     head = ref_names.RUNS + run
-    previous: list[Row] = []  # those with the number before
+    previous: list[Row] = []  # checkpoints with the preceding number
     for position, row in enumerate(chain):
         number, last = _number(row), _number(previous[0]) if previous else 0
         if previous and number == last:
@@ -51,15 +51,15 @@ def _chain_flaws(
             previous.append(row)
             continue
         if number == last + 1:
-            yield from _parent_flaws(row, [before.id for before in previous], evidence)
+            yield from _parent_flaws(row, [parent.id for parent in previous], evidence)
         # A parent that was removed or never fetched leaves no traces, a lost one does.
         elif not _has_legal_gap(chain, position, evidence) and (
             row.parent is None or row.parent in evidence.oids or row.parent in traces
         ):
-            missing = f"number {last + 1} is"
+            gap = f"number {last + 1} is"
             if number != last + 2:
-                missing = f"numbers {last + 1} to {number - 1} are"
-            yield lasting("chain-gap", head, f"{missing} missing before {row.id}", _GAP)
+                gap = f"numbers {last + 1} to {number - 1} are"
+            yield lasting("chain-gap", head, f"{gap} missing before {row.id}", _GAP)
         previous = [row]
 
 
@@ -67,15 +67,15 @@ def _number(row: Row) -> int:
     return row.entry.sequence or 0
 
 
-def _parent_flaws(row: Row, wanted: Sequence[str], evidence: Evidence) -> Iterator[Flaw]:
-    if row.parent in wanted or (row.parent is None and not wanted):
+def _parent_flaws(row: Row, expected: Sequence[str], evidence: Evidence) -> Iterator[Flaw]:
+    if row.parent in expected or (row.parent is None and not expected):
         return
     if row.parent is not None and row.parent not in evidence.oids:
         sentence = f"its parent {row.parent} does not exist"
         yield lasting("parent-missing", row.ref, sentence, _REMOVED)
         return
     sentence = f"names {row.parent} as its parent, " if row.parent else "names no parent, "
-    sentence += f"though {wanted[0]} comes before it" if wanted else "though it is the first"
+    sentence += f"though {expected[0]} comes before it" if expected else "though it is the first"
     yield lasting("parent-wrong", row.ref, sentence, f"git ckpt remove {row.id}")
 
 
@@ -105,13 +105,14 @@ def _is_complete(chain: Sequence[Row]) -> bool:
 
 
 def _missing_references(run: str, chain: Sequence[Row], evidence: Evidence) -> Iterator[Flaw]:
-    seen: set[str] = set()
+    first: dict[str, tuple[str, str]] = {}
     for row in chain:
         for key, id_ in row.references:
-            if id_ not in seen and id_ not in evidence.oids:
-                sentence = f"{key} of run {run} names {id_}, which does not exist"
-                yield lasting("reference-missing", row.ref, sentence, _REMOVED)
-            seen.add(id_)
+            first.setdefault(id_, (row.ref, key))
+    for id_, (ref, key) in first.items():
+        if id_ not in evidence.oids:
+            sentence = f"{key} of run {run} names {id_}, which does not exist"
+            yield lasting("reference-missing", ref, sentence, _REMOVED)
 
 
 def _head_flaws(store: Checkpoints, evidence: Evidence) -> Iterator[Flaw]:
@@ -126,14 +127,12 @@ def _head_flaws(store: Checkpoints, evidence: Evidence) -> Iterator[Flaw]:
                 update = Update(ref, "", head)
                 yield mendable("run-head-orphan", ref, sentence, update, is_leftover=True)
             continue
-        if head is None:
-            code = "run-head-missing"
-            sentence = f"the run has no head; its newest checkpoint is {newest.id}"
-        elif head not in unjudged and head != newest.entry.oid:
-            code, sentence = _describe_wrong_head(store, evidence.runs[run], head)
-            sentence += f"; the newest checkpoint of the run is {newest.id}"
-        else:
+        if head in unjudged or head == newest.entry.oid:
             continue
+        code, sentence = "run-head-missing", "the run has no head"
+        if head is not None:
+            code, sentence = _describe_wrong_head(store, evidence.runs[run], head)
+        sentence += f"; the newest checkpoint of the run is {newest.id}"
         update = Update(ref, newest.entry.oid, head or "")
         yield mendable(code, ref, sentence, newest.check, update)
 
@@ -143,10 +142,8 @@ def _may_start(store: Checkpoints, ref: str, head: str) -> bool:
         return False
     try:
         return _document(store, head).run == ref.removeprefix(ref_names.RUNS)
-    except NewerCheckpoint:
-        return True  # unknown to this version
-    except InvalidCheckpoint:
-        return False
+    except InvalidCheckpoint as error:
+        return isinstance(error, NewerCheckpoint)  # unknown to this version
 
 
 def _document(store: Checkpoints, oid: str) -> Checkpoint:
@@ -171,7 +168,7 @@ def _describe_wrong_head(store: Checkpoints, chain: Sequence[Row], head: str) ->
 
 def audit_keys(store: Checkpoints, evidence: Evidence) -> Iterator[Flaw]:
     runs = evidence.all_runs()
-    for _, ref, oid, content in _read_below(store, evidence, ref_names.KEYS):
+    for _, ref, oid, content in _read_refs(store, evidence, ref_names.KEYS):
         try:
             run = keys.run_in(content, ref)
         except InvalidCheckpoint as error:
@@ -186,26 +183,25 @@ def audit_keys(store: Checkpoints, evidence: Evidence) -> Iterator[Flaw]:
 def audit_leases(store: Checkpoints, evidence: Evidence) -> Iterator[Flaw]:
     # A held lease may belong to a run that is about to start.
     runs = evidence.all_runs()
-    for run, ref, oid, content in _read_below(store, evidence, ref_names.LEASES):
+    for run, ref, oid, content in _read_refs(store, evidence, ref_names.LEASES):
         take_over = f"if the run has no driver: git ckpt resume {run} --take-over"
         try:
             if content is None or content[0] != "blob":
                 raise InvalidCheckpoint(ref, "", "does not point to a lease")
             lease = parse(content[1], ref)
         except InvalidCheckpoint as error:
-            if run not in runs:
-                take_over = f"if the run has no driver: git update-ref -d {shell_word(ref)}"
-            yield lasting("lease-invalid", ref, problem_of(error), error.hint or take_over)
+            delete = f"if the run has no driver: git update-ref -d {shell_word(ref)}"
+            cure = error.hint or (take_over if run in runs else delete)
+            yield lasting("lease-invalid", ref, problem_of(error), cure)
             continue
         if lease.is_endless(store.clock()):
-            sentence = f"expires at {lease.expires}, but was renewed at {lease.renewed}: "
-            sentence += "no driver writes that"
+            sentence = f"expires at {lease.expires}, too long after its renewal at {lease.renewed}"
             yield lasting("lease-endless", ref, sentence, take_over)
         if run not in runs and not store.leases.is_held(oid, lease):
             yield mendable("lease-orphan", ref, "its run does not exist", Update(ref, "", oid))
 
 
-def _read_below(
+def _read_refs(
     store: Checkpoints, evidence: Evidence, space: str
 ) -> Iterator[tuple[str, str, str, tuple[str, bytes] | None]]:
     refs = evidence.below(space)

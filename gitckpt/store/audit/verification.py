@@ -1,4 +1,4 @@
-"""Implement `git ckpt verify`: compare all derived data with the objects.
+"""Compare refs, notes, index and worktrees with the objects: `git ckpt verify`.
 
 docs/verify.md explains each code.
 """
@@ -6,20 +6,25 @@ docs/verify.md explains each code.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Collection, Mapping, Sequence
+import os
+from collections import defaultdict
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from operator import attrgetter
 
 from gitckpt.git import graph
+from gitckpt.git.notes import Notes
 from gitckpt.git.objects.encoding import object_id
 from gitckpt.git.process import GitError
 from gitckpt.git.refs import LockHeld, RefMoved
 from gitckpt.git.worktree import administration
+from gitckpt.model import ids, note
 from gitckpt.model.errors import Finding, WorktreeError
-from gitckpt.model.note import link_id
 from gitckpt.model.values import dataclass, replace
 from gitckpt.store import notes
-from gitckpt.store.audit import derived, inventory, objects, runs, worktrees
+from gitckpt.store.audit import inventory, objects, runs, worktrees
+from gitckpt.store.audit.inventory import REPAIR, Evidence, Flaw, Link
 from gitckpt.store.checkpoints import Checkpoints
-from gitckpt.store.records import commit_refs, ref_names
+from gitckpt.store.records import commit_refs, entry, index, ref_names
 from gitckpt.store.worktrees import ownership
 
 TYPE_CHECKING = False
@@ -28,21 +33,20 @@ if TYPE_CHECKING:
 
 _INSPECTIONS = 3  # at most, while others write
 
+# Only the index counts changed paths.
+_FIELDS = attrgetter(*(name for name in entry.FIELDS if name != "changed"))
+
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """The result of `verify`, with the number of things checked by kind.
+    """The result of `verify`."""
 
-    `findings` include the repaired ones; `refused` has a sentence for each repair git refused.
-    """
-
-    checked: Mapping[str, int]
-    findings: Sequence[Finding]
-    refused: Sequence[str] = ()
+    checked: Mapping[str, int]  # numbers by kind
+    findings: Sequence[Finding]  # with the repaired ones
+    refused: Sequence[str] = ()  # a sentence for each repair that git refused
 
     @property
     def is_clean(self) -> bool:
-        """Whether every finding was repaired."""
         return all(finding.repaired for finding in self.findings)
 
 
@@ -56,9 +60,7 @@ def verify(
 ) -> Report:
     """Check everything that gitckpt keeps in a repository, as `Store.verify`.
 
-    It is safe beside writers. Of the repairs: a checkpoint that a fetch replaced gets its document
-    back if that still exists; a worktree whose directory and checkpoint are gone is forgotten if
-    nothing is lost.
+    It is safe beside writers. A repair forgets a worktree only if nothing is lost.
     """
     damaged = graph.all_unreadable(store.repository, progress) if contents else set()
     checked, flaws = _inspect_settled(store, damaged, only)
@@ -67,8 +69,7 @@ def verify(
     # Replaced checkpoints first: foreign documents must not guide repairs.
     for is_last in (False, True) if repair else ():
         due = [flaw for flaw in flaws if flaw.can_be_mended and flaw.key not in tried]
-        if not is_last:
-            due = [flaw for flaw in due if flaw.finding.code == "checkpoint-replaced"]
+        due = [flaw for flaw in due if is_last or flaw.finding.code == "checkpoint-replaced"]
         if not due:
             continue
         refused += mend(store, due)
@@ -80,14 +81,17 @@ def verify(
         for flaw in flaws:
             findings.setdefault(flaw.key, flaw.finding)
     remaining = {flaw.key for flaw in flaws}
-    reported = [(key, findings[key]) for key in findings if key in remaining or key in tried]
-    report = [replace(finding, repaired=key not in remaining) for key, finding in reported]
-    return Report(checked, report, refused)
+    reported = [
+        replace(finding, repaired=key not in remaining)
+        for key, finding in findings.items()
+        if key in remaining or key in tried
+    ]
+    return Report(checked, reported, refused)
 
 
 def _inspect_settled(
     store: Checkpoints, damaged: Collection[str], only: Collection[str] | None
-) -> tuple[dict[str, int], list[inventory.Flaw]]:
+) -> tuple[dict[str, int], list[Flaw]]:
     """Inspect again while others write; keep the flaws found each time."""
     digest, checked, flaws = _inspect(store, damaged, only)
     for _ in range(_INSPECTIONS - 1):
@@ -101,16 +105,15 @@ def _inspect_settled(
 
 def _inspect(
     store: Checkpoints, damaged: Collection[str], only: Collection[str] | None
-) -> tuple[bytes, dict[str, int], list[inventory.Flaw]]:
+) -> tuple[bytes, dict[str, int], list[Flaw]]:
     empty = graph.empty_files(store.repository)
     evidence = inventory.gather(store)
-    in_links, links = derived.links(store, evidence)
+    in_links, link_count = audit_links(store, evidence)
     in_worktrees, worktree_count = worktrees.audit(store, evidence)
     checked_ids = None
     if only is not None:
-        chains = [evidence.runs[name] for name in only if name in evidence.runs]
-        rows = {row.id for chain in chains for row in chain}
-        checked_ids = evidence.rows.keys() & set(only) | rows
+        of_runs = {row.id for name in only for row in evidence.runs.get(name, ())}
+        checked_ids = evidence.rows.keys() & set(only) | of_runs
     flaws = [
         *evidence.flaws,
         *objects.audit_refs(store.repository, evidence),
@@ -118,7 +121,7 @@ def _inspect(
         *objects.snapshots(store, evidence),
         *runs.audit_runs(store, evidence),
         *in_links,
-        *derived.listing(store, evidence),
+        *audit_index(store, evidence),
         *runs.audit_leases(store, evidence),
         *runs.audit_keys(store, evidence),
         *in_worktrees,
@@ -127,7 +130,7 @@ def _inspect(
         "checkpoints": len(evidence.oids),
         "refs": len(evidence.oids) + len(evidence.refs),
         "runs": len(evidence.all_runs()),
-        "links": links,
+        "links": link_count,
         "leases": len(evidence.below(ref_names.LEASES)),
         "worktrees": worktree_count,
     }
@@ -138,7 +141,7 @@ def _inspect(
     return evidence.digest, checked, flaws
 
 
-def mend(store: Checkpoints, flaws: Sequence[inventory.Flaw]) -> list[str]:
+def mend(store: Checkpoints, flaws: Sequence[Flaw]) -> list[str]:
     """Mend flaws unchanged since they were found; return a sentence per failure."""
     refused: list[str] = []
     with ref_names.turn(store.repository) as is_alone:
@@ -176,15 +179,17 @@ def mend(store: Checkpoints, flaws: Sequence[inventory.Flaw]) -> list[str]:
     return refused
 
 
-def _write_links(store: Checkpoints, links: Sequence[inventory.Link]) -> None:
+def _write_links(store: Checkpoints, links: Sequence[Link]) -> None:
     if not links:
         return
     repository = store.repository
-    by_commit: dict[str, list[str]] = {}
+    by_commit: dict[str, list[str]] = defaultdict(list)
+    removed_ids = set()
     for link in links:
         if link.new is not None:
-            by_commit.setdefault(link.commit, []).append(link.new)
-    removed_ids = {link_id(link.old) for link in links if link.new is None and link.old is not None}
+            by_commit[link.commit].append(link.new)
+        elif link.old is not None:
+            removed_ids.add(note.link_id(link.old))
 
     def make_room(items: Sequence[Item]) -> None:
         oids = [object_id(kind, data, repository.object_format) for kind, data in items]
@@ -194,3 +199,70 @@ def _write_links(store: Checkpoints, links: Sequence[inventory.Link]) -> None:
 
     common = (repository, store.objects, store.refs, store.clock())
     notes.write(*common, links=by_commit, removed_ids=removed_ids, prepared=make_room)
+
+
+def audit_links(store: Checkpoints, evidence: Evidence) -> tuple[list[Flaw], int]:
+    """Return the flaws of the notes, and the number of links.
+
+    A checkpoint is linked if any note lists it (git copies notes of rewritten commits), if its link
+    is pending, or if the note of its commit is full.
+    """
+    pending, removed = notes.pending(store.repository)  # first: they may be written meanwhile
+    # A kill leaves pending lines of checkpoints that were never finished.
+    pending_ids = {note.link_id(line) for lines in pending.values() for line in lines}
+    pending_ids &= evidence.rows.keys()
+    flaws: list[Flaw] = []
+    full: set[str] = set()
+    count = 0
+    for commit, lines in Notes(store.repository, store.objects, ref_names.NOTES).read_all():
+        if lines and note.is_full(lines):
+            full.add(commit)
+        for line in lines or ():
+            id_ = note.link_id(line)
+            if id_ not in removed or id_ in evidence.rows:  # else the next write removes it
+                count += ids.is_id(id_)
+                flaws += _line_flaws(evidence, commit, line)
+    flaws.sort(key=lambda flaw: flaw.link.commit if flaw.link is not None else "")
+    for row in evidence.rows.values():
+        commit = row.entry.git_sha
+        if not commit or row.id in evidence.listed:
+            continue
+        if row.id in pending_ids or commit in full:
+            count += 1
+        elif evidence.is_sound(ref_names.KEEP, commit):
+            sentence = f"the note of its commit {commit} does not list it"
+            link = Link(commit, None, _link_line(row.entry))
+            flaws.append(Flaw(Finding("note-missing", row.ref, sentence, REPAIR), link=link))
+    return flaws, count
+
+
+def _line_flaws(evidence: Evidence, commit: str, line: str) -> Iterator[Flaw]:
+    """Yield the flaws of one line of a note; lines by users are left alone."""
+    id_ = note.link_id(line)
+    row = evidence.rows.get(id_)
+    new = None if row is None else _link_line(row.entry)
+    (evidence.strays if row is None else evidence.listed).add(id_)
+    if row is not None and line != new:
+        sentence = f"the note of {commit} describes {id_} differently than its document"
+    elif row is None and ids.is_id(id_) and id_ not in evidence.unjudged:
+        sentence = f"the note of {commit} lists {id_}, which does not exist"
+    else:
+        return
+    finding = Finding("note-stray", ref_names.NOTES, sentence, REPAIR)
+    yield Flaw(finding, link=Link(commit, line, new))
+
+
+def _link_line(info: entry.CheckpointInfo) -> str:
+    return note.link_line(info.id, info.label, info.timestamp)
+
+
+def audit_index(store: Checkpoints, evidence: Evidence) -> Iterator[Flaw]:
+    listed = {info.id: _FIELDS(info) for info in store.index.select()}
+    valid = {id_: _FIELDS(row.entry) for id_, row in evidence.rows.items()}
+    # The index has the header of documents whose state is unreadable.
+    names = (listed.keys() | valid.keys()) - evidence.unjudged.keys()
+    if differing := sorted(id_ for id_ in names if listed.get(id_) != valid.get(id_)):
+        count = f" and {len(differing) - 1} more" if len(differing) > 1 else ""
+        path = os.path.join(store.repository.private_dir, index.FILE)
+        sentence = f"does not list {differing[0]}{count} as their documents say"
+        yield Flaw(Finding("index-stale", path, sentence, REPAIR), in_index=True)

@@ -1,12 +1,9 @@
-"""Verify the registration, place and owner of gitckpt's worktrees.
-
-Deletes nothing. Each directory gets one finding: contradicting hints would not help.
-"""
+"""Verify gitckpt's worktrees: one finding each, so that hints do not contradict."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from gitckpt.git.files import mounts
 from gitckpt.git.filesystem import names_in
@@ -24,19 +21,20 @@ def audit(store: Checkpoints, evidence: Evidence) -> tuple[list[Flaw], int]:
     """Return the flaws of worktrees, and the number of gitckpt's own."""
     repository = store.repository
     root = resumption.known_root(repository)
-    ours = [
-        (git_dir, path)
-        for git_dir, path in administration.registered(repository)
-        if _is_ours(git_dir) and not ownership.is_being_made(path)
-    ]
-    checked = [_check(store, git_dir, path, evidence, root) for git_dir, path in ours]
-    flaws = [flaw for flaw in checked if flaw is not None]
+    flaws: list[Flaw] = []
+    count = 0
+    for git_dir, path in administration.registered(repository):
+        is_made_by_us = os.path.exists(os.path.join(git_dir, ref_names.RUN_FILE))
+        is_made_by_us |= ownership.is_locked_by_us(git_dir)
+        if is_made_by_us and not ownership.is_being_made(path):
+            count += 1
+            flaws += _check(store, git_dir, path, evidence, root)
     for directory in ownership.abandoned(repository):
         sentence = "its creation was interrupted; git gc may fail as long as git keeps it"
         finding = Finding("worktree-unfinished", directory, sentence, REPAIR)
         flaws.append(Flaw(finding, scaffold=directory))
-    named = {flaw.finding.object for flaw in flaws}
-    flaws += [Flaw(finding) for finding in headless(repository) if finding.object not in named]
+    paths = {flaw.finding.object for flaw in flaws}
+    flaws += [Flaw(finding) for finding in headless(repository) if finding.object not in paths]
     reported = {os.path.realpath(flaw.finding.object) for flaw in flaws}
     for name in names_in(root) if root is not None else ():
         path = os.path.join(root or "", name)
@@ -47,14 +45,13 @@ def audit(store: Checkpoints, evidence: Evidence) -> tuple[list[Flaw], int]:
             cure = f"git ckpt resume {shell_word(name)}, if it is the worktree of that; "
             cure += "if not, move it elsewhere"
             flaws.append(lasting("worktree-unregistered", path, sentence, cure))
-    return flaws, len(ours)
+    return flaws, count
 
 
-def headless(repository: Repository) -> list[Finding]:
-    """Return worktrees in place whose HEAD or commondir file is gone or broken."""
-    findings = []
+def headless(repository: Repository) -> Iterator[Finding]:
+    """Yield worktrees in place whose HEAD or commondir file is gone or broken."""
     for git_dir, path in administration.registered(repository):
-        if not _is_of(path, git_dir):
+        if not ownership.is_same(administration.git_dir_of(path), git_dir):
             continue
         if administration.lacks_commondir(repository, git_dir):
             name = administration.COMMONDIR
@@ -70,53 +67,42 @@ def headless(repository: Repository) -> list[Finding]:
         if owner is not None:
             cure = f"git ckpt resume {shell_word(owner.run or owner.checkpoint)}"
         sentence = f"its {name} is missing or broken: git does not see the worktree"
-        findings.append(Finding("worktree-headless", path, sentence, cure))
-    return findings
-
-
-def _is_ours(git_dir: str) -> bool:
-    path = os.path.join(git_dir, ref_names.RUN_FILE)
-    return ownership.is_locked_by_us(git_dir) or os.path.exists(path)
-
-
-def _is_of(path: str, git_dir: str) -> bool:
-    named = administration.git_dir_of(path)
-    return named is not None and os.path.realpath(named) == os.path.realpath(git_dir)
+        yield Finding("worktree-headless", path, sentence, cure)
 
 
 def _is_registered(repository: Repository, path: str) -> bool:
-    named = administration.git_dir_of(path)
-    if named is None or not administration.is_ours(repository, named) or not os.path.isdir(named):
+    git_dir = administration.git_dir_of(path)
+    if git_dir is None or not administration.is_ours(repository, git_dir):
         return False
-    return named not in administration.unfinished_git_dirs(repository)
+    return os.path.isdir(git_dir) and git_dir not in administration.unfinished_git_dirs(repository)
 
 
 def _check(
     store: Checkpoints, git_dir: str, path: str, evidence: Evidence, root: str | None
-) -> Flaw | None:
+) -> Iterator[Flaw]:
     repository, owner = store.repository, ownership.owner_in(git_dir)
-    code, lack = "worktree-unclaimed", "does not say what it was made for"
+    code, problem = "worktree-unclaimed", "does not say what it was made for"
     if owner is not None:
-        code, lack = "worktree-orphan", _describe_missing_owner(owner, evidence)
+        code, problem = "worktree-orphan", _describe_missing_owner(owner, evidence)
     remove = mounts.removal_command(path)
     loss = "what is staged there, or committed and on no branch,"
-    if _is_of(path, git_dir):
-        cure = f"save what you need of it, then: {remove}"
-        return lasting(code, path, lack, cure) if lack else None
-    moved = _find_moved(repository, git_dir, path, root)
-    if moved is not None:
-        # First: removal by the old path would delete the index of the moved worktree.
-        return moved
-    if owner is not None and not lack:
+    if ownership.is_same(administration.git_dir_of(path), git_dir):
+        if problem:
+            yield lasting(code, path, problem, f"save what you need of it, then: {remove}")
+    # First: removal by the old path would delete the index of the moved worktree.
+    elif (moved := _find_moved(repository, git_dir, path, root)) is not None:
+        yield moved
+    elif owner is not None and not problem:
         cure = f"git ckpt resume {shell_word(owner.run or owner.checkpoint)}"
         if owner.run is None:  # runs are removed with `git ckpt remove`
             cure += f"; or, to be rid of it, {loss} with it: {remove}"
-        return lasting("worktree-missing", path, "its directory is gone", cure)
-    # Nothing is left from which the worktree could be recreated.
-    sentence = f"its directory is gone, and {lack if owner is not None else f'it {lack}'}"
-    if can_be_forgotten(repository, git_dir, path, store.index.commits() or ()):
-        return Flaw(Finding(code, path, sentence, REPAIR), worktree=(git_dir, path))
-    return lasting(code, path, sentence, f"{remove}; {loss} goes, too")
+        yield lasting("worktree-missing", path, "its directory is gone", cure)
+    else:  # nothing is left from which the worktree could be recreated
+        sentence = f"its directory is gone, and {problem if owner is not None else f'it {problem}'}"
+        if can_be_forgotten(repository, git_dir, path, store.index.commits() or ()):
+            yield Flaw(Finding(code, path, sentence, REPAIR), worktree=(git_dir, path))
+        else:
+            yield lasting(code, path, sentence, f"{remove}; {loss} goes, too")
 
 
 def can_be_forgotten(
@@ -135,22 +121,21 @@ def can_be_forgotten(
 
 def _describe_missing_owner(owner: ref_names.Owner, evidence: Evidence) -> str:
     """Say that the owner of a worktree no longer exists; "" if it does."""
-    if owner.run is None:
-        exists, name = owner.checkpoint in evidence.oids, f"checkpoint {owner.checkpoint}"
-    else:
+    exists, name = owner.checkpoint in evidence.oids, f"checkpoint {owner.checkpoint}"
+    if owner.run is not None:
         exists, name = owner.run in evidence.all_runs(), f"run {owner.run}"
     return "" if exists else f"its {name} does not exist any more"
 
 
 def _find_moved(repository: Repository, git_dir: str, path: str, root: str | None) -> Flaw | None:
     moved = administration.find_moved(repository, git_dir, path, *([root] if root else []))
-    other = administration.foreign_repository(repository, path)
+    other_repository = administration.foreign_repository(repository, path)
     if moved is not None:
         sentence, cure = f"is at {moved} now", f"git worktree repair {shell_word(moved)}"
     # `git worktree repair` would take it away from the other repository.
-    elif other is not None:
+    elif other_repository is not None:
         aside = shell_word(os.path.join(repository.common_dir, f"{os.path.basename(git_dir)}.old"))
-        sentence = f"is of another repository: {other}"
+        sentence = f"is of another repository: {other_repository}"
         cure = "if that repository is not a copy of this one, move aside what is kept here: "
         cure += f"mv {shell_word(git_dir)} {aside}"
     elif os.path.lexists(path):

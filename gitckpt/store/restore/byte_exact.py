@@ -28,7 +28,7 @@ class Exactness:
     raw: dict[bytes, str] = field(default_factory=dict)  # oids of bytes that the snapshot holds
     # Files that git stores identically on both sides while their bytes differ: current oids.
     alike: dict[bytes, str] = field(default_factory=dict)
-    same: set[bytes] = field(default_factory=set)  # files with the captured bytes, which stay
+    unchanged: set[bytes] = field(default_factory=set)  # files that have the captured bytes
     is_within: Callable[[bytes], bool] = lambda _: True
     # Paths that git writes, if `.gitattributes` is among them; it then affects other files.
     touched: Collection[bytes] | None = None
@@ -40,7 +40,7 @@ class Exactness:
     coming: Collection[bytes] = ()
     # The settings of the capture are unknown: files that git stores identically stay.
     is_unsure: bool = False
-    written: set[bytes] = field(default_factory=set)  # by gitckpt: the index must be refreshed
+    rewritten: set[bytes] = field(default_factory=set)  # by gitckpt: the index must be refreshed
     configured: Configured = field(default_factory=Configured)
     blobs: Mapping[bytes, str] = field(default_factory=dict)  # oids of regular files
 
@@ -53,31 +53,31 @@ def plan(
     is_within: Callable[[bytes], bool],
 ) -> Exactness:
     """Plan which files need their bytes written or checked; `differing` is up to git."""
-    before, after = manifest.raw_of(repository, current), manifest.raw_of(repository, target)
+    old_oids, new_oids = (manifest.raw_of(repository, side) for side in (current, target))
     touched = {entry.path: entry.status != "D" for entry in differing}
     planned = Exactness(is_within=is_within)
     if any(os.path.basename(path) == attributes.FILE for path in touched):
         planned.touched = touched.keys()
-    unknown = after.keys() - before.keys() - touched.keys()
-    before |= _hash_files(repository, list(filter(is_within, unknown)))
+    unknown = new_oids.keys() - old_oids.keys() - touched.keys()
+    old_oids |= _hash_files(repository, list(filter(is_within, unknown)))
     line_ends = attributes.line_end_options(target.conversion)
     has_attributes = attributes.have_same_attributes(target.conversion, current.conversion)
     planned.is_unsure = target.is_of_commit or not has_attributes
     if not target.is_of_commit and line_ends != attributes.line_end_options(current.conversion):
         planned.line_ends = line_ends
-        planned.coming = {path for path, comes in touched.items() if comes and path not in after}
-    for path in filter(is_within, after):
+        planned.coming = {path for path, comes in touched.items() if comes and path not in new_oids}
+    for path in filter(is_within, new_oids):
         if path in touched:
             if touched[path]:
-                planned.raw[path] = after[path]
-        elif before.get(path) == after[path]:
-            planned.same.add(path)
-        elif path in before:  # else a skipped file that is absent: git does not write it either
-            planned.raw[path], planned.alike[path] = after[path], before[path]
-    if before:
+                planned.raw[path] = new_oids[path]
+        elif old_oids.get(path) == new_oids[path]:
+            planned.unchanged.add(path)
+        elif path in old_oids:  # else a skipped file that is absent: git does not write it either
+            planned.raw[path], planned.alike[path] = new_oids[path], old_oids[path]
+    if old_oids:
         planned.blobs = manifest.regular_files(repository, target.files)
-        others = (planned.blobs.keys() & before.keys()) - after.keys() - touched.keys()
-        alike = {path: before[path] for path in filter(is_within, others)}
+        paths = (planned.blobs.keys() & old_oids.keys()) - new_oids.keys() - touched.keys()
+        alike = {path: old_oids[path] for path in filter(is_within, paths)}
         planned.alike |= _find_changed(repository, planned, alike)
     return planned
 
@@ -94,53 +94,44 @@ def _hash(repository: Repository, files: Iterable[tuple[bytes, bytes | None]]) -
 def _find_changed(
     repository: Repository, planned: Exactness, alike: dict[bytes, str]
 ) -> dict[bytes, str]:
-    # Returns the files of `alike` whose bytes differ from the captured ones;
-    # adds the others to `planned.same`.
+    """Return the files whose bytes differ; note the unchanged ones in `planned`."""
     if planned.touched is not None and (planned.line_ends or planned.is_unsure):
         return {}  # `bring_back` decides once the captured attributes are in place
     if planned.is_unsure:
-        planned.same.update(alike)
+        planned.unchanged.update(alike)
         return {}
     if not planned.line_ends or not alike:
         return alike
     with PrivateIndex(repository) as index:
         contents = _convert(index, planned, alike, planned.line_ends)
     captured = _hash(repository, contents.items())
-    planned.same.update(path for path, oid in alike.items() if captured.get(path) == oid)
-    return {path: oid for path, oid in alike.items() if path not in planned.same}
+    planned.unchanged.update(path for path, oid in alike.items() if captured.get(path) == oid)
+    return {path: oid for path, oid in alike.items() if path not in planned.unchanged}
 
 
-def changed(what: str) -> BusyError:
-    """Return the error for files that changed during the restore."""
+def changed(names: str) -> BusyError:
     hint = "look at git status, then run the command again"
-    return BusyError(f"a file changed while it was to be replaced: {what}", hint=hint)
+    return BusyError(f"a file changed while it was to be replaced: {names}", hint=hint)
 
 
 def prepare(
     index: PrivateIndex, planned: Exactness, configured: Configured, expected: str
 ) -> Mapping[bytes, str]:
-    """Raise `BusyError` if a file of `planned.alike` has changed, before git writes.
-
-    Returns oids of the regular files by path, which `bring_back` will use.
-    """
+    """Raise `BusyError` if a file has changed; return the oids of all files."""
     repository = index.repository
     has_any = planned.alike or planned.raw or planned.coming or planned.touched is not None
     planned.blobs = manifest.regular_files(repository, expected) if has_any else {}
     planned.configured = configured
     current = _hash_files(repository, planned.alike)
-    names = [os.fsdecode(path) for path, oid in planned.alike.items() if current.get(path) != oid]
-    if names:
-        raise changed(first_of(names))
+    if paths := [path for path, oid in planned.alike.items() if current.get(path) != oid]:
+        raise changed(first_of([*map(os.fsdecode, paths)]))
     if planned.touched is not None:
         planned.converted = _find_converted(index, planned)
     return planned.blobs
 
 
 def bring_back(index: PrivateIndex, planned: Exactness) -> None:
-    """Write the captured bytes after git has written what differs.
-
-    `index` lists the files as git has written them.
-    """
+    """Write the captured bytes; `index` lists the files as git has written them."""
     plain = planned.alike.keys() - planned.raw.keys()
     if planned.touched is not None:
         planned.converted |= _find_converted(index, planned)
@@ -165,14 +156,14 @@ def bring_back(index: PrivateIndex, planned: Exactness) -> None:
                 exact_files.replace(index.repository, path, data)
                 plain.add(path)
     exact_files.restore_raw(index.repository, planned.raw)
-    planned.written = plain | planned.raw.keys()
-    exact_files.refresh(index, planned.written)
+    planned.rewritten = plain | planned.raw.keys()
+    exact_files.refresh(index, planned.rewritten)
 
 
 def _convert(
     index: PrivateIndex, planned: Exactness, paths: Iterable[bytes], options: Sequence[str] = ()
 ) -> dict[bytes, bytes | None]:
-    # Returns the bytes as git writes them, without links and submodules.
+    """Return the bytes as git writes them, without links and submodules."""
     files = [(planned.blobs[path], path) for path in paths if path in planned.blobs]
     contents = conversion.written_by_git(index, files, is_filtered=False, options=options)
     return {path: data for (_, path), data in zip(files, contents, strict=True)}
@@ -180,8 +171,8 @@ def _convert(
 
 def _find_converted(index: PrivateIndex, planned: Exactness) -> set[bytes]:
     # The files that git converts, and that the restore does not touch otherwise.
-    apart = {*planned.raw, *planned.same, *(planned.touched or ())}
-    paths = [path for path in planned.blobs if path not in apart and planned.is_within(path)]
+    excluded = {*planned.raw, *planned.unchanged, *(planned.touched or ())}
+    paths = [path for path in planned.blobs if path not in excluded and planned.is_within(path)]
     treatments = attributes.treatments(index, planned.configured, paths).items()
     converted = (entry for entry in treatments if entry[1].is_rewritten or entry[1].is_text)
     return {path for path, treatment in converted if not treatment.is_required}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 from gitckpt.git.contents import attributes, exact_files
@@ -37,9 +38,8 @@ Side = tuple[Contents, str]  # of the worktree or a snapshot, with its commit ("
 class PathChange:
     """What a restore does to one path; directories end in a slash.
 
-    Attributes:
-        kind: "add", "change" or "delete" for a file; "mode" if only the permission bits change;
-            "stage" if only the index entry differs.
+    `kind` is "add", "change" or "delete" for a file; "mode" if only the permission bits change;
+    "stage" if only the index entry differs.
     """
 
     kind: str
@@ -78,10 +78,10 @@ class Plan:
     state: dict[str, Any] = field(default_factory=dict)  # for `undo`, in the safety checkpoint
 
     @property
-    def written(self) -> set[bytes]:
+    def outdated(self) -> set[bytes]:
         """Return the paths that git must stat again."""
         coming = paths_in(self.files, "AMT")
-        return coming - self.exactness.raw.keys() | set(self.exactness.written)
+        return coming - self.exactness.raw.keys() | self.exactness.rewritten
 
     def without_file(self, repository: Repository) -> set[bytes]:
         """Return the skipped paths that have an index entry but no file now."""
@@ -156,9 +156,7 @@ def find_missing(
 class Planner:
     """Plan how a worktree (`current`) becomes that of a snapshot (`target`).
 
-    Args:
-        paths: files and directories to which the restore is restricted; none for all.
-        stays: tells whether a file must not be touched.
+    Only `paths` are restored; without any, all. `stays` tells whether a file must not be touched.
     """
 
     def __init__(
@@ -168,41 +166,38 @@ class Planner:
         self._top = os.fsencode(repository.worktree or "")
         self._current, self._target = current[0], target[0]
         # The trees of the index entries.
-        self._before = comparison.merged_tree(repository, *current)
-        self._after = comparison.merged_tree(repository, *target)
+        self._old_entries = comparison.merged_tree(repository, *current)
+        self._new_entries = comparison.merged_tree(repository, *target)
         self._staged: set[bytes] = set()
         self.plan = Plan()
 
     def require_paths(self, checkpoint: str) -> None:
         """Raise `NotFoundError` if a path is in neither side: worktree, checkpoint."""
-        named = [path for path in self._paths if path]
-        known: set[bytes] = set()
-        sides = ((self._current, self._before), (self._target, self._after))
-        for side, entries in sides if named else ():
+        paths = [path for path in self._paths if path]
+        existing: set[bytes] = set()
+        sides = ((self._current, self._old_entries), (self._target, self._new_entries))
+        for side, entries in sides if paths else ():
             for tree in (side.files, entries):
-                known |= present(self._repository, tree, named)
+                existing |= present(self._repository, tree, paths)
             conflicts = manifest.conflicts(self._repository, side)
-            known |= {line.partition(b"\t")[2] for line in conflicts}
-            known.update(side.flags.get(INTENT, ()), side.directories)
-        gone = [path for path in named if not any(is_within(entry, [path]) for entry in known)]
-        if gone:
-            names = ", ".join(map(decode_path, gone))
+            existing |= {line.partition(b"\t")[2] for line in conflicts}
+            existing.update(side.flags.get(INTENT, ()), side.directories)
+        if absent := [path for path in paths if not any(is_within(e, [path]) for e in existing)]:
+            names = ", ".join(map(decode_path, absent))
             hint = f"see what it holds: git ls-tree -r --name-only {self._target.files[:10]}"
             raise NotFoundError(f"neither here nor in checkpoint {checkpoint}: {names}", hint=hint)
 
-    def make(self, written: Collection[bytes], *, index: bool) -> Plan:
-        """Plan the changes of files and index.
+    def make(self, undone: Collection[bytes], *, index: bool) -> Plan:
+        """Plan the changes of files, and with `index` of index entries.
 
-        Args:
-            written: files that exist only because of the restore that is undone.
-            index: whether the index entries of the paths are restored as well.
+        `undone` are files that exist only because of the restore that is undone.
         """
         plan, stays = self.plan, self._stays
         # The wanted index entries without a file.
-        differing = self._find_differences(self._after, self._target.files)
+        differing = self._find_differences(self._new_entries, self._target.files)
         fileless = paths_in((entry for entry in differing if not entry.is_submodule), "D")
-        fileless |= self._staged_apart(self._target)
-        self._plan_files(fileless, written)
+        fileless |= self._find_unmerged(self._target)
+        self._plan_files(fileless, undone)
         self._find_obstacles()
         if index:
             # Ignored files that would become tracked: only the wanted index has them.
@@ -211,8 +206,8 @@ class Planner:
             captured = present(self._repository, self._current.files, paths)
             plan.in_the_way += [path for path in paths if path not in captured]
             self._plan_index(fileless)
-        sides, may_change = (self._current, self._target), self._may_change
-        plan.exactness = byte_exact.plan(self._repository, *sides, plan.files, may_change)
+        sides = self._current, self._target
+        plan.exactness = byte_exact.plan(self._repository, *sides, plan.files, self._may_change)
         alike = plan.exactness.alike
         staged = self._staged - paths_in(plan.files) - alike.keys()
         plan.changes = [PathChange(_KINDS[change.status], change.path) for change in plan.files]
@@ -220,15 +215,15 @@ class Planner:
         plan.changes += [PathChange(STAGE, path) for path in staged]
         return plan
 
-    def _plan_files(self, fileless: Collection[bytes], written: Collection[bytes]) -> None:
+    def _plan_files(self, fileless: Collection[bytes], undone: Collection[bytes]) -> None:
         plan = self.plan
         plan.skipped = self._find_skipped()
         differing = self._find_differences(self._current.files, self._target.files)
-        for change in differing:  # trees may have been fetched; git refuses other bad paths
-            if not stays_within(change.path):
-                message = f"a file of the checkpoint has an unsafe path: {change.path!r}"
-                raise WorktreeError(message, hint="look at it: git fsck")
-        spared = self._find_unlisted(differing) - set(fileless) - set(written)
+        # Trees may have been fetched; git refuses other bad paths.
+        if unsafe := [change.path for change in differing if not stays_within(change.path)]:
+            message = f"a file of the checkpoint has an unsafe path: {unsafe[0]!r}"
+            raise WorktreeError(message, hint="look at it: git fsck")
+        spared = self._find_unlisted(differing) - set(fileless) - set(undone)
         if self._target.sparse in (None, self._current.sparse):
             # Files that exist here but not in the snapshot, where their entries are skipped.
             safe = filter(stays_within, self._target.away)
@@ -251,8 +246,8 @@ class Planner:
         coming = paths_in(plan.files, "AMT")
         plan.is_contradictory = any(not coming.isdisjoint(_list_parents(path)) for path in coming)
 
-    def _find_differences(self, before: str, after: str) -> list[Difference]:
-        return diff.differences(self._repository, before, after, self._paths)
+    def _find_differences(self, old_tree: str, tree: str) -> list[Difference]:
+        return diff.differences(self._repository, old_tree, tree, self._paths)
 
     def _find_unlisted(self, differing: list[Difference]) -> set[bytes]:
         """Return untracked files to spare, as the snapshot says nothing about them.
@@ -263,82 +258,80 @@ class Planner:
         rules_differ = any(os.path.basename(change.path) == ignore.RULES for change in differing)
         if not target.is_of_commit and not rules_differ:
             return set()
-        additions = diff.differences(self._repository, self._before, current.files)
-        untracked = paths_in(additions, "A") - self._staged_apart(current)
-        written = paths_in(differing, "AMT")
-        for path in written:  # a file to write needs their place
+        additions = diff.differences(self._repository, self._old_entries, current.files)
+        untracked = paths_in(additions, "A") - self._find_unmerged(current)
+        coming = paths_in(differing, "AMT")
+        for path in coming:  # a file to write needs their place
             untracked.difference_update(_list_parents(path))
         deleted = paths_in(differing, "D") & untracked
-        gone = [path for path in deleted if written.isdisjoint(_list_parents(path))]
+        unlisted = [path for path in deleted if coming.isdisjoint(_list_parents(path))]
         if target.is_of_commit:
-            self.plan.unknown = gone
-            return set(gone)
+            self.plan.unknown = unlisted
+            return set(unlisted)
         rules = ignore.rules_in(self._repository, current.files)
         rules = {path: oid for path, oid in rules.items() if not self._is_wanted(path)}
-        coming = ignore.rules_in(self._repository, target.files)
-        rules |= {path: oid for path, oid in coming.items() if self._is_wanted(path)}
-        return ignore.ignored_by(self._repository, rules, gone)
+        new_rules = ignore.rules_in(self._repository, target.files)
+        rules |= {path: oid for path, oid in new_rules.items() if self._is_wanted(path)}
+        return ignore.ignored_by(self._repository, rules, unlisted)
 
-    def _staged_apart(self, contents: Contents) -> set[bytes]:
+    def _find_unmerged(self, contents: Contents) -> set[bytes]:
         # `write-tree` leaves out entries in conflict and entries added with intent-to-add.
         intended = self._choose_wanted(contents.flags.get(INTENT, ()))
         return intended.union(self._list_conflicts(contents))
 
     def _find_skipped(self) -> set[bytes]:
-        # Paths whose files stay away. With the same patterns, these are the ones of the snapshot. A
-        # path that is skipped here, but existed then and differed from its entry, is not among
-        # them: the entry does not hold its content.
+        # Paths whose files stay away. With the same patterns, these are the ones of the snapshot.
+        # Not a path whose file existed then and differed: its entry does not hold the content.
         current, away = self._current, set(self._target.away)
         if current.sparse in (None, self._target.sparse):
             return away
         skipped = set(current.flags.get(SKIPPED, ())) - away
         if skipped:
-            entries, files = self._after, self._target.files
-            skipped -= paths_in(diff.differences(self._repository, entries, files))
+            trees = self._new_entries, self._target.files
+            skipped -= paths_in(diff.differences(self._repository, *trees))
         return away | skipped
 
     def _plan_index(self, fileless: Collection[bytes]) -> None:
         plan = self.plan
-        staged = self._find_differences(self._before, self._after)
-        before, after = self._list_conflicts(self._current), self._list_conflicts(self._target)
-        unmerged = {path for path in {*before, *after} if before.get(path) != after.get(path)}
+        staged = self._find_differences(self._old_entries, self._new_entries)
+        old, new = self._list_conflicts(self._current), self._list_conflicts(self._target)
+        unmerged = {path for path in {*old, *new} if old.get(path) != new.get(path)}
         deleted = paths_in(plan.files, "D").intersection(fileless) - set(plan.absent)
         self._plan_flags(paths_in(staged) | unmerged, deleted)
         zero = b"0" * 2 * oid_size(self._repository.object_format)
-        lines = {entry.path: entry.line for entry in staged}
-        gone = paths_in(staged, "D")
+        lines, deleted_entries = {entry.path: entry.line for entry in staged}, paths_in(staged, "D")
         self._staged = {*lines, *unmerged}.union(*plan.flags.get(INTENT, ()))
         for path in sorted(self._staged):
             plan.index_lines.append(b"0 %s 0\t%s" % (zero, path))
             if path in lines:
                 plan.index_lines.append(lines[path])
             is_rule = os.path.basename(path) == attributes.FILE
-            if is_rule and path in gone and not self._is_file(path):
+            if is_rule and path in deleted_entries and not self._is_file(path):
                 plan.rules_gone.append(lines[path])
-            plan.index_lines += after.get(path, [])
+            plan.index_lines += new.get(path, [])
 
     def _plan_flags(self, staged: Collection[bytes], deleted: set[bytes]) -> None:
-        # Rewritten entries lose their flags (git-update-index(1), `--index-info`). The entry of a
-        # deleted file may still be marked: git clears skip-worktree only when it writes the index.
+        # Rewritten entries lose their flags (git-update-index(1), `--index-info`). A deleted file
+        # may still be marked: git clears skip-worktree only when it writes the index.
         is_sparse = self._current.sparse is not None
         for flag in (INTENT, ASSUMED, SKIPPED):
-            before = self._choose_wanted(self._current.flags.get(flag, ()))
-            after = self._choose_wanted(self._target.flags.get(flag, ()))
+            old = self._choose_wanted(self._current.flags.get(flag, ()))
+            new = self._choose_wanted(self._target.flags.get(flag, ()))
             if flag == SKIPPED and (is_sparse or self._target.sparse is not None):
                 coming = {change.path: change.status != "D" for change in self.plan.files}
                 skipped = self._choose_wanted(self.plan.skipped)
-                after = {path for path in skipped if not coming.get(path, self._is_file(path))}
-                before |= deleted - after if is_sparse else set()
-            stays = before if flag == INTENT else before.difference(staged)
-            if before != after or stays != before:
-                self.plan.flags[flag] = (sorted(after - stays), sorted(before - after))
+                new = {path for path in skipped if not coming.get(path, self._is_file(path))}
+                old |= deleted - new if is_sparse else set()
+            stays = old if flag == INTENT else old.difference(staged)
+            if old != new or stays != old:
+                self.plan.flags[flag] = (sorted(new - stays), sorted(old - new))
 
     def _list_conflicts(self, contents: Contents) -> dict[bytes, list[bytes]]:
-        conflicts: dict[bytes, list[bytes]] = {}
+        conflicts: dict[bytes, list[bytes]] = defaultdict(list)
         for line in manifest.conflicts(self._repository, contents):
             path = line.partition(b"\t")[2]
             if self._is_wanted(path):
-                conflicts.setdefault(path, []).append(line)
+                conflicts[path].append(line)
         return conflicts
 
     def _is_wanted(self, path: bytes) -> bool:
@@ -357,7 +350,7 @@ class Planner:
         return os.path.join(self._top, path)
 
     def _find_obstacles(self) -> None:
-        plan, gone = self.plan, paths_in(self.plan.files, "D")
+        plan, deleted = self.plan, paths_in(self.plan.files, "D")
         for change in plan.files:
             if change.status == "D":
                 continue
@@ -365,11 +358,10 @@ class Planner:
             obstacle = next(filter(self._is_no_directory, parents), None)
             if obstacle is None:
                 if os.path.isdir(absolute) and not os.path.islink(absolute):
-                    files = self._list_files(absolute)
-                    plan.obstacles += [path for path in files if path not in gone]
+                    plan.obstacles += set(self._list_files(absolute)) - deleted
                 elif change.status == "A" and os.path.lexists(absolute):
                     obstacle = change.path
-            if obstacle is not None and obstacle not in gone:
+            if obstacle is not None and obstacle not in deleted:
                 absolute = self._resolve(obstacle)
                 is_plain = os.path.isfile(absolute) or os.path.islink(absolute)
                 (plan.in_the_way if is_plain else plan.obstacles).append(obstacle)
@@ -393,11 +385,13 @@ class Planner:
         `undone` is the state of the safety checkpoint whose restore is undone; empty for a restore.
         """
         plan, target, top = self.plan, self._target, os.fsdecode(self._top)
-        made = [path for path in map(_path, undone.get(_MADE, ())) if exact_files.is_plain(path)]
+        removable = [
+            path for path in map(_path, undone.get(_MADE, ())) if exact_files.is_plain(path)
+        ]
         for path in self._choose_wanted(plan.skipped):
             if self._is_hollow(path):  # git clears skip-worktree where something exists
                 below = (parent for parent, _, _ in os.walk(self._resolve(path)))
-                made += [os.path.relpath(parent, self._top) for parent in below]
+                removable += [os.path.relpath(parent, self._top) for parent in below]
         exact_files.require_plain(target.directories, target.modes)
         plan.directories = list(filter(self._is_wanted, target.directories))
         plan.modes = {path: mode for path, mode in target.modes.items() if self._is_wanted(path)}
@@ -405,11 +399,11 @@ class Planner:
         wider = exact_files.wider_modes(top, plan.modes)
         narrowed = {path: mode for path, mode in wider.items() if path not in touched}
         changed_modes = set(narrowed)
-        kept = exact_files.with_parents(plan.directories)
-        blocked = sorted(kept - paths_in(plan.files, "D"))
+        needed = exact_files.with_parents(plan.directories)
+        blocked = sorted(needed - paths_in(plan.files, "D"))
         plan.obstacles += filter(self._is_no_directory, blocked)
-        existing = (path for path in dict.fromkeys(made) if os.path.isdir(self._resolve(path)))
-        plan.removed = [path for path in existing if path not in kept]
+        existing = (path for path in dict.fromkeys(removable) if os.path.isdir(self._resolve(path)))
+        plan.removed = [path for path in existing if path not in needed]
         recorded = {_path(name): mode for name, mode in dict(undone.get(_NARROWED, {})).items()}
         for path in sorted(recorded.keys() - touched - plan.modes.keys()):
             mode = plan.widened[path] = int(recorded[path]) & 0o777
@@ -423,19 +417,17 @@ class Planner:
             if all(os.path.join(path, name) in plan.removed for name in names):
                 plan.changes.append(PathChange(DELETE, path + b"/"))
         plan.changes += [PathChange(MODE, path) for path in changed_modes]
-        if coming := exact_files.missing_directories(top, sorted(kept)):
+        if coming := exact_files.missing_directories(top, sorted(needed)):
             plan.state[_MADE] = [as_text(path) for path in coming]
         if narrowed:
-            by_text = {as_text(path): mode for path, mode in narrowed.items()}
-            texts = {text: mode for text, mode in by_text.items() if isinstance(text, str)}
-            plan.state[_NARROWED] = texts
+            texts = ((as_text(path), mode) for path, mode in narrowed.items())
+            plan.state[_NARROWED] = {text: mode for text, mode in texts if isinstance(text, str)}
 
     def _is_hollow(self, path: bytes) -> bool:
         # A captured directory that holds only directories; that of a submodule does not count.
         absolute = self._resolve(path)
-        if not os.path.isdir(absolute) or os.path.islink(absolute):
-            return False
-        if any(names for _, _, names in os.walk(absolute)):
+        is_directory = os.path.isdir(absolute) and not os.path.islink(absolute)
+        if not is_directory or any(names for _, _, names in os.walk(absolute)):
             return False
         return any(is_within(entry, [path]) for entry in self._current.directories)
 

@@ -1,7 +1,4 @@
-"""Let git replace the files of a worktree.
-
-git stops in the middle if a filter fails. The next attempt goes on from there.
-"""
+"""Let git replace the files of a worktree; if a filter fails, continue without it."""
 
 from __future__ import annotations
 
@@ -39,7 +36,7 @@ _NOT_UP_TO_DATE = re.compile(r"not uptodate|would be (?:overwritten|removed|lost
 
 
 def is_out_of_date(error: GitError) -> bool:
-    """Return whether git found a file that differs from its index entry."""
+    """Return whether a file differs from its index entry."""
     return _NOT_UP_TO_DATE.search(error.stderr) is not None
 
 
@@ -47,15 +44,20 @@ def list_files(index: PrivateIndex, captured: Captured) -> None:
     """Add the captured files to the index if the capture left that out."""
     if not captured.unlisted:
         return
-    top = os.fsencode(index.repository.worktree or "")
-    present_files = [path for path in captured.unlisted if is_file(top, path)]
-    index.update("--force-remove", sorted(set(captured.unlisted).difference(present_files)))
-    index.git(*_ADD, data=nul_ended(present_files))
+    index.git(*_ADD, data=nul_ended(_remove_absent(index, captured.unlisted)))
     tree = index.write_tree()
     if tree != captured.files:
         differing = diff.differences(index.repository, captured.files, tree)
         message = f"files changed while they were looked at: {first_of([*map(str, differing)])}"
         raise BusyError(message, hint="run the command again")
+
+
+def _remove_absent(index: PrivateIndex, paths: Collection[bytes]) -> list[bytes]:
+    """Remove the entries of files that do not exist; return the other paths."""
+    top = os.fsencode(index.repository.worktree or "")
+    files = [path for path in paths if is_file(top, path)]
+    index.update("--force-remove", sorted(set(paths).difference(files)))
+    return files
 
 
 def list_special(
@@ -67,10 +69,10 @@ def list_special(
     """
     top, special = os.fsencode(repository.worktree or ""), []
     for path in (modules.unquote(entry.path) for entry in omitted):
-        if is_within(path, paths):
-            with contextlib.suppress(OSError):
-                if stat.S_IFMT(os.lstat(os.path.join(top, path)).st_mode) not in _ORDINARY:
-                    special.append(path)
+        with contextlib.suppress(OSError):
+            kind = stat.S_IFMT(os.lstat(os.path.join(top, path)).st_mode)
+            if kind not in _ORDINARY and is_within(path, paths):
+                special.append(path)
     files = present(repository, tree, special)
     return [path for path in special if any(is_within(file, [path]) for file in files)]
 
@@ -82,13 +84,13 @@ def take_out(index: PrivateIndex, absent: Collection[bytes], tree: str) -> str:
     Returns the tree of the files that exist.
     """
     rules = [path for path in absent if os.path.basename(path) == attributes.FILE]
-    later = set(rules) - present(index.repository, tree, rules)
-    index.update("--force-remove", sorted(set(absent) - later))
-    if not later:
+    postponed = set(rules) - present(index.repository, tree, rules)
+    index.update("--force-remove", sorted(set(absent) - postponed))
+    if not postponed:
         return index.write_tree()
     with PrivateIndex(index.repository) as scratch:
         scratch.copy_from(index.path)
-        scratch.update("--force-remove", sorted(later))
+        scratch.update("--force-remove", sorted(postponed))
         return scratch.write_tree()
 
 
@@ -110,31 +112,31 @@ def take_away(index: PrivateIndex, files: Mapping[bytes, str]) -> None:
 
 
 def replace_files(
-    index: PrivateIndex, files: Sequence[Difference], before: str, expected: str
+    index: PrivateIndex, files: Sequence[Difference], old_tree: str, expected: str
 ) -> list[bytes]:
     """Let git replace files; it checks all of them before it writes the first.
 
     Returns the files that stay unfiltered because a filter fails. `index` lists the files as they
-    are, in the tree `before`. Raises `GitError` if git refuses (`is_out_of_date`) or cannot write,
-    and `BusyError` if a file has changed.
+    are, in `old_tree`. Raises `GitError` if git refuses (`is_out_of_date`) or cannot write, and
+    `BusyError` if a file has changed.
     """
-    replace_them = (*PARALLEL, "read-tree", "-m", "-u", "--no-sparse-checkout", expected)
+    words = (*PARALLEL, "read-tree", "-m", "-u", "--no-sparse-checkout", expected)
 
     def attempt(options: list[str]) -> None:
         try:
-            index.git(*options, *replace_them)
+            index.git(*options, *words)
         except GitError as error:
             if not is_out_of_date(error):
                 raise
             index.refresh()  # a file that was only touched has not changed
-            index.git(*options, *replace_them)
+            index.git(*options, *words)
 
     coming = {change.path: change.new for change in files if change.status != "D"}
     paths = [change.path for change in files]
-    relist = functools.partial(_list_as_they_are, index, paths, before, expected)
-    written, still_failing = unfiltered.write(index.repository, lambda: coming, attempt, relist)
-    if written:
-        unfiltered.update_index(index, written, still_failing)
+    relist = functools.partial(_list_current, index, paths, old_tree, expected)
+    filtered, still_failing = unfiltered.write(index.repository, lambda: coming, attempt, relist)
+    if filtered:
+        unfiltered.update_index(index, filtered, still_failing)
     return sorted(still_failing)
 
 
@@ -159,23 +161,19 @@ def complete(repository: Repository, pending: FilesByPath) -> list[bytes]:
         raise WorktreeError(message, hint="run the command again") from None
 
 
-def _list_as_they_are(
-    index: PrivateIndex, paths: Collection[bytes], before: str, expected: str
+def _list_current(
+    index: PrivateIndex, paths: Collection[bytes], old_tree: str, expected: str
 ) -> None:
     repository = index.repository
-    top = os.fsencode(repository.worktree or "")
-    files = [path for path in paths if is_file(top, path)]
-    index.update("--force-remove", set(paths).difference(files))
-    _add(index, files, expected)
+    _add(index, _remove_absent(index, paths), expected)
     tree = index.write_tree()
-    written = paths_in(diff.differences(repository, before, tree), "AMT")
+    new_paths = paths_in(diff.differences(repository, old_tree, tree), "AMT")
     differing = diff.differences(repository, expected, tree)
-    missed = [change for change in differing if change.path in written]
+    missed = [change for change in differing if change.path in new_paths]
     if changed := comparison.unexpected(repository, missed, None, {}):
         message = f"files changed while they were replaced: {first_of(changed)}"
         raise BusyError(message, hint="go back to what was there before: git ckpt undo")
-    # git compares the content of a file as young as the index. With the filter off it would
-    # seem changed.
+    # git compares the content of a file as young as the index: unfiltered, it would seem changed.
     later = time.time() + _LATER
     os.utime(index.path, (later, later))
 
@@ -192,6 +190,6 @@ def _add(index: PrivateIndex, paths: Sequence[bytes], expected: str) -> None:
     coming = manifest.regular_files(index.repository, expected)
     oids = {path: coming.get(path, "") for path in paths}
     behind = unfiltered.select_filtered(index.repository, oids, failing)
-    others = nul_ended(path for path in paths if path not in behind)
-    index.git(*filters_off(failing), *_ADD, data=others)
+    data = nul_ended(path for path in paths if path not in behind)
+    index.git(*filters_off(failing), *_ADD, data=data)
     unfiltered.add_unfiltered(index, unfiltered.select_unfiltered(index.repository, behind))

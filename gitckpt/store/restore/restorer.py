@@ -1,8 +1,7 @@
 """Restore a checkpoint into the current worktree; undo and redo restores.
 
-A restore inspects the worktree, plans the changes, applies them, and compares the result with
-the checkpoint. git writes only paths that differ, and refuses files that changed since they were
-captured. HEAD never moves.
+git writes only paths that differ, and refuses files that changed since they were captured. HEAD
+never moves.
 """
 
 from __future__ import annotations
@@ -57,17 +56,11 @@ _TRIES = 10  # of a restore while HEAD moves
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """The commit, branch and operation in progress of a worktree.
+    """The commit, branch and operation in progress of a worktree."""
 
-    Attributes:
-        commit: full oid of HEAD; "" before the first commit.
-        branch: short name; None if HEAD is detached.
-        operation: the merge, rebase, … in progress, or None.
-    """
-
-    commit: str
-    branch: str | None
-    operation: str | None
+    commit: str  # full oid of HEAD; "" before the first commit
+    branch: str | None  # short name; None if HEAD is detached
+    operation: str | None  # the merge, rebase, … in progress
 
     def __str__(self) -> str:
         commit = f"commit {self.commit[: ids.SHORT]}" if self.commit else "no commit yet"
@@ -76,28 +69,18 @@ class Position:
 
 @dataclass(frozen=True, slots=True)
 class RestoreResult:
-    """The result of a restore.
+    """The result of a restore."""
 
-    Attributes:
-        checkpoint: id of the restored checkpoint.
-        changes: what was or would be done, path by path.
-        safety: id of the checkpoint of the previous state; None if nothing was done.
-        remarks: further sentences for the user, for example about files that the checkpoint omits.
-        head: the position of HEAD, which stays.
-        source: where the checkpoint was recorded.
-        apart: sentences about the difference between `head` and `source`.
-        unfiltered: files left as git stores them as a filter fails; another restore completes them.
-        kept: files that stay because no checkpoint can hold their content: the reason by path.
-    """
-
-    checkpoint: str
+    checkpoint: str  # id
     changes: Sequence[PathChange]
-    safety: str | None
-    remarks: Sequence[str]
-    head: Position
-    source: Position
-    apart: Sequence[str]
+    safety: str | None  # id of the checkpoint of the previous state; None if nothing was done
+    remarks: Sequence[str]  # for the user, for example about files that the checkpoint omits
+    head: Position  # of HEAD, which stays
+    source: Position  # where the checkpoint was recorded
+    apart: Sequence[str]  # sentences about the difference between `head` and `source`
+    # Files left as git stores them because a filter fails; another restore completes them.
     unfiltered: Sequence[bytes] = ()
+    # Files that stay because no checkpoint can hold their content: the reason by path.
     kept: Mapping[bytes, str] = field(default_factory=dict)
 
 
@@ -119,19 +102,10 @@ def restore(
     announce: Announce = lambda _: None,
     trusted: bool = False,
 ) -> RestoreResult:
-    """Restore files, index and operation in progress of a checkpoint.
+    """Restore files, index and operation of a checkpoint, as `Store.restore`.
 
-    Args:
-        paths: files and directories, relative to the top; none for all, with the operation.
-        index: whether the index entries of `paths` are restored; without paths they always are.
-        dry_run: whether to return only what would be done.
-        announce: receives the `apart` and `remarks` of the result before anything changes.
-        trusted: whether a document that a fetch has replaced may be restored.
-
-    Raises:
-        WorktreeError: a fetch has replaced the checkpoint; there is no worktree; files are missing;
-            an obstacle is in no checkpoint; or the restored files differ from the checkpoint.
-        BusyError: another process changes the index or the files.
+    Without `paths`, everything is restored. `announce` receives the `apart` and `remarks` of the
+    result before anything changes. Raises `BusyError` if another process changes index or files.
     """
     if not trusted and store.is_replaced(checkpoint.id):
         hint = f"; if you trust what came: git ckpt restore {checkpoint.id[: ids.SHORT]} --trust"
@@ -155,16 +129,17 @@ def redo(
 
 def _step(store: Checkpoints, kind: str, dry_run: bool, announce: Announce) -> RestoreResult:
     stack = undoing.read(store)
-    target, gone = undoing.next_step(store, stack, kind)
+    target, missing = undoing.next_step(store, stack, kind)
     if target is None:
-        raise undoing.nothing(stack, kind, gone)
+        raise undoing.nothing(stack, kind, missing)
     checkpoint = store.read(target)
-    written = undoing.written_by_newest(store, stack, checkpoint)
-
-    attempt = functools.partial(_Restore, store, checkpoint, (), written, step=kind)
+    paths = undoing.written_by_newest(store, stack, checkpoint)
+    attempt = functools.partial(_Restore, store, checkpoint, (), paths, step=kind)
     result = _run(attempt, dry_run, announce)[1]
-    cut_off = ["the step before this one was cut off"] if stack.open is not None else []
-    return replace(result, remarks=[*undoing.skipped(gone), *cut_off, *result.remarks])
+    remarks = undoing.skipped(missing)
+    if stack.open is not None:
+        remarks.append("the step before this one was cut off")
+    return replace(result, remarks=[*remarks, *result.remarks])
 
 
 def _run(
@@ -197,9 +172,7 @@ def _restore_submodule(
 class _Restore:
     """A single restore: inspect, plan, apply, compare.
 
-    Attributes:
-        has_begun: whether files may have changed.
-        is_due: whether there is anything to do.
+    `has_begun` tells whether files may have changed, `is_due` whether there is anything to do.
     """
 
     def __init__(
@@ -207,14 +180,14 @@ class _Restore:
         store: Checkpoints,
         checkpoint: Checkpoint,
         paths: Sequence[bytes],
-        written: Sequence[bytes] = (),
+        undone_files: Sequence[bytes] = (),
         *,
         step: str = undoing.RESTORE,
         index: bool = False,
     ) -> None:
         repository = store.repository
         self._store, self._repository, self._objects = store, repository, store.objects
-        self._paths, self._written = list(paths), written
+        self._paths, self._undone_files = list(paths), undone_files
         self._undone = {} if step == undoing.RESTORE else checkpoint.state
         self._has_index, self._step = index or not paths, step
         self._head, self._branch = store.objects.head()
@@ -262,15 +235,15 @@ class _Restore:
                 self._repository, self._target.files, paths_in(plan.files), self._paths
             )
             if dry_run or not self.is_due:
-                left: Sequence[bytes] = []
+                still_failing: list[bytes] = []
                 if not dry_run:
                     if self._step != undoing.RESTORE:
                         undoing.finish(self._store, self._step, self._checkpoint.id)
-                    left = replacement.complete(self._repository, pending)
+                    still_failing = replacement.complete(self._repository, pending)
                     self.submodules.require_all(is_changed=False)
-                completed = [path for path in pending if path not in left]
+                completed = [path for path in pending if path not in still_failing]
                 plan.changes += [PathChange(planning.CHANGE, path) for path in completed]
-                return self._report(plan, None, left, apart if self.is_due else [])
+                return self._report(plan, None, still_failing, apart if self.is_due else [])
             replacement.list_files(index, self._captured)
             expected = self._prepare(index, plan)
             if self._objects.head()[0] != self._head:
@@ -281,24 +254,22 @@ class _Restore:
                 announce(remarks)
             safety = self._record_safety(plan)
             with undoing.offered(self._step):
-                held = self._apply(index, plan, expected)
-        held += replacement.complete(self._repository, pending)
+                still_failing = self._apply(index, plan, expected)
+        still_failing += replacement.complete(self._repository, pending)
         with undoing.offered(self._step):
             self._compare(plan, expected)
         self.submodules.apply()
         self._removal.apply(safety)
         undoing.finish(self._store, self._step, self._checkpoint.id)
         self.submodules.require_all()
-        return self._report(plan, safety.id, held, apart)
-
-    # Inspect: capture the worktree, as it is and as a snapshot would hold it.
+        return self._report(plan, safety.id, still_failing, apart)
 
     def _capture(self, index: PrivateIndex, head: str, untracked: Sequence[bytes]) -> Captured:
-        keeps, limits = self._is_meant, self._limits
-        return capture.capture_in(index, self._objects, head, limits, untracked, keeps=keeps)
+        settings = self._limits, untracked
+        return capture.capture_in(index, self._objects, head, *settings, keeps=self._is_meant)
 
     def _inspect(self, index: PrivateIndex, also: Sequence[bytes] = ()) -> None:
-        captured = self._capture(index, self._head, [*self._written, *also])
+        captured = self._capture(index, self._head, [*self._undone_files, *also])
         self._captured = captured
         self._unheld = {path: why for path, why in captured.unheld.items() if self._is_meant(path)}
         self._apart = captured.apart
@@ -306,8 +277,7 @@ class _Restore:
         target.directories = [path for path in target.directories if not self._stays(path)]
         target.modes = {path: mode for path, mode in target.modes.items() if not self._stays(path)}
         current = manifest.read(self._repository, self._objects, captured.worktree.tree, self._head)
-        # A capture takes skipped files that do not exist from the index. Without their entries, git
-        # writes what is missing.
+        # A capture takes missing skipped files from the index; without entries, git writes them.
         side = target, self._checkpoint.git_sha
         absent = planning.find_missing(self._repository, current, side, self._paths)
         current.files = captured.files
@@ -329,14 +299,14 @@ class _Restore:
     def _plan(self, index: PrivateIndex) -> Plan:
         planner = self._make_planner()
         planner.require_paths(self._checkpoint.id)
-        plan = planner.make(self._written, index=self._has_index)
+        plan = planner.make(self._undone_files, index=self._has_index)
         touched = {change.path for change in plan.changes if change.kind != planning.STAGE}
         left_out = [*plan.in_the_way, *sorted(touched.intersection(self._captured.lossy))]
         if left_out:  # the settings omit them, but the safety checkpoint must hold them
             index.copy_from(os.path.join(self._repository.git_dir, "index"))
             self._inspect(index, left_out)
             planner = self._make_planner()
-            plan = planner.make(self._written, index=self._has_index)
+            plan = planner.make(self._undone_files, index=self._has_index)
         planner.plan_modes(self._undone)
         omitted, files = self._captured.worktree.omitted, self._target.files
         plan.obstacles += replacement.list_special(self._repository, omitted, files, self._paths)
@@ -354,7 +324,7 @@ class _Restore:
         return self._brings_operation and self._current.operation != self._target.operation
 
     def _prepare(self, index: PrivateIndex, plan: Plan) -> str:
-        # Returns the tree to restore, after git has accepted every path and all objects exist.
+        """Return the tree to restore; git has accepted every path and all objects exist."""
         expected = self._target.files
         is_unusual = any(_UNUSUAL.search(change.path) for change in plan.files)
         if not plan.is_whole or plan.is_contradictory or is_unusual:
@@ -367,9 +337,11 @@ class _Restore:
             except GitError as error:
                 raise WorktreeError(f"{refused}: {error.message}") from None
             planned = paths_in(plan.files) - set(plan.absent)
-            left = diff.differences(self._repository, expected, self._target.files, self._paths)
-            names = [str(change) for change in left if change.path in planned]
-            if names:  # a tree can hold what no index can
+            trees = expected, self._target.files
+            differing = diff.differences(self._repository, *trees, self._paths)
+            if names := [
+                str(change) for change in differing if change.path in planned
+            ]:  # a tree can hold what no index can
                 raise WorktreeError(f"{refused}: {first_of(names)}")
         self._require_objects(plan)
         if graph.promisor(self._repository):
@@ -383,10 +355,10 @@ class _Restore:
             return  # git may fetch the blobs of files
         oids = {*plan.exactness.raw.items()}
         oids |= {(change.path, change.new) for change in plan.files if change.new.strip("0")}
-        gone = sorted(pair for pair in oids if self._repository.cat_file.info(pair[1]) is None)
-        if gone:
-            lacking = first_of([f"{quoted(path)} (blob {oid})" for path, oid in gone])
-            message = f"checkpoint {self._checkpoint.id} lacks what was in {lacking}"
+        info = self._repository.cat_file.info
+        if missing := sorted(pair for pair in oids if info(pair[1]) is None):
+            names = first_of([f"{quoted(path)} (blob {oid})" for path, oid in missing])
+            message = f"checkpoint {self._checkpoint.id} lacks what was in {names}"
             raise WorktreeError(message, hint=manifest.VERIFY)
 
     def _record_safety(self, plan: Plan) -> Checkpoint:
@@ -394,7 +366,7 @@ class _Restore:
             "worktree": local_checkpoints.name_of(self._repository),
             "made": local_checkpoints.made_at(self._repository),
             "before": self._checkpoint.id,
-            "paths": [planning.as_text(path) for path in self._paths],
+            "paths": [*map(planning.as_text, self._paths)],
             **plan.state,
             **self.submodules.state,
         }
@@ -414,10 +386,8 @@ class _Restore:
         undoing.begin(store, self._step, safety)
         return safety
 
-    # Apply.
-
     def _apply(self, index: PrivateIndex, plan: Plan, expected: str) -> list[bytes]:
-        # Returns the files that stay unfiltered because a filter fails.
+        """Return the files that stay unfiltered because a filter fails."""
         paths, raw = paths_in(plan.files), plan.exactness.raw
         hidden = paths.intersection(self._current.flags.get(SKIPPED, ()))
         configured = self._limits.conversions(self._repository)
@@ -430,7 +400,8 @@ class _Restore:
                 index.update("--no-skip-worktree", sorted(listed))
             as_is = self._captured.as_is.items()
             replacement.take_away(index, {path: oid for path, oid in as_is if path in paths})
-            held = replacement.replace_files(index, plan.files, self._current.files, expected)
+            trees = self._current.files, expected
+            still_failing = replacement.replace_files(index, plan.files, *trees)
             if plan.apply_modes(self._repository):
                 index.refresh()  # their ctime has changed
         except GitError as error:
@@ -440,18 +411,17 @@ class _Restore:
             raise WorktreeError(message, hint=self._back) from None
         byte_exact.bring_back(index, plan.exactness)
         if unfiltered.uses_annex(self._repository):
-            files = manifest.regular_files(self._repository, expected)
-            written = plan.written
+            files, outdated = manifest.regular_files(self._repository, expected), plan.outdated
             unfiltered.populate_annexed(
-                index, {path: oid for path, oid in files.items() if path in written}
+                index, {path: oid for path, oid in files.items() if path in outdated}
             )
-        if held:
+        if still_failing:
             unfiltered.forget(self._repository, raw)
         self._write_index(index, plan, expected)
         if self._changes_operation:
             operation.end_operation(self._repository)
             operation.bring_back(self._repository, self._target.operation)
-        return [path for path in held if path not in raw]
+        return [path for path in still_failing if path not in raw]
 
     def _write_index(self, index: PrivateIndex, plan: Plan, expected: str) -> None:
         if not self._paths:
@@ -467,18 +437,16 @@ class _Restore:
         is_converted = not self._captured.is_as_stored or plan.exactness.touched is not None
         if not (self._has_index or is_converted):
             return
-        with PrivateIndex(self._repository) as own:
-            own.put(plan.index_lines)
-            exact_files.refresh(own, plan.written)
-            own.refresh()
+        with PrivateIndex(self._repository) as private_index:
+            private_index.put(plan.index_lines)
+            exact_files.refresh(private_index, plan.outdated)
+            private_index.refresh()
             for flag, (gets, loses) in plan.flags.items():
                 if flag == INTENT:
-                    manifest.add_in_intent(own, self._target, gets)
+                    manifest.add_in_intent(private_index, self._target, gets)
                 else:
-                    manifest.change_flag(own, flag, gets, loses)
-            own.install()
-
-    # Compare.
+                    manifest.change_flag(private_index, flag, gets, loses)
+            private_index.install()
 
     def _compare(self, plan: Plan, expected: str) -> None:
         for _ in range(_TRIES - 1):
@@ -487,16 +455,13 @@ class _Restore:
         return self._require_none(self._find_differences(plan, expected))
 
     def _find_differences(self, plan: Plan, expected: str) -> list[str]:
-        gone = paths_in(plan.files, "D") - set(plan.absent)
+        deleted = paths_in(plan.files, "D") - set(plan.absent)
         if not self._paths:
+            target = self._target, self._checkpoint.git_sha
             return comparison.compare(
-                self._repository,
-                self._objects,
-                self._target,
-                self._checkpoint.git_sha,
-                self._limits,
+                *(self._repository, self._objects, *target, self._limits),
                 with_operation=self._brings_operation,
-                deleted=gone,
+                deleted=deleted,
                 stays=self._stays,
             )
         words = ("diff-index", "--cached", "--no-renames", "--diff-filter=D", "--name-only", "-z")
@@ -504,15 +469,15 @@ class _Restore:
             untracked = index.git(*words, expected).split(b"\0")[:-1]  # ignored ones, too
             files = self._capture(index, self._objects.head()[0], untracked).files
         away = plan.without_file(self._repository)
-        differing = diff.differences(self._repository, expected, files, self._paths)
-        changed = (change for change in differing if not self._stays(change.path))
-        wrong = [change for change in changed if change.path not in away]
-        if not self._has_index:  # a skipped entry counts as a file where there is none
-            top = os.fsencode(self._repository.worktree or "")
-            wrong = [
-                entry for entry in wrong if entry.status != "A" or planning.is_file(top, entry.path)
-            ]
-        names = comparison.unexpected(self._repository, wrong, gone, plan.exactness.raw)
+        top = os.fsencode(self._repository.worktree or "")
+        wrong = [
+            change
+            for change in diff.differences(self._repository, expected, files, self._paths)
+            if change.path not in away and not self._stays(change.path)
+            # A skipped entry counts as a file where there is none.
+            if self._has_index or change.status != "A" or planning.is_file(top, change.path)
+        ]
+        names = comparison.unexpected(self._repository, wrong, deleted, plan.exactness.raw)
         return names + comparison.unshaped(self._repository, plan.directories, plan.modes)
 
     def _require_none(self, differing: Sequence[str]) -> None:
@@ -524,40 +489,30 @@ class _Restore:
     def _back(self) -> str:
         return f"go back to what was there before: {undoing.way_back(self._step)}"
 
-    # Result and remarks.
-
     def _report(
-        self, plan: Plan, safety: str | None, held: Sequence[bytes], apart: Sequence[str]
+        self, plan: Plan, safety: str | None, still_failing: Sequence[bytes], apart: Sequence[str]
     ) -> RestoreResult:
         remarks = [*self._list_remarks(plan), *self._removal.remarks]
         remarks += [_OF_SUBMODULE + failure for failure in self.submodules.failures]
         changes = sorted([*plan.changes, *self.submodules.changes], key=lambda change: change.path)
-        positions, unwritten = (self._here, self._source), tuple(sorted(held))
-        return RestoreResult(
-            self._checkpoint.id,
-            changes,
-            safety,
-            remarks,
-            *positions,
-            apart,
-            unwritten,
-            self._unheld,
-        )
+        result = self._checkpoint.id, changes, safety, remarks, self._position, self._source
+        return RestoreResult(*result, apart, tuple(sorted(still_failing)), self._unheld)
 
     def _compare_heads(self) -> list[str]:
         """Return sentences on how HEAD differs from where the checkpoint was recorded."""
         checkpoint, files = self._checkpoint, self._checkpoint.worktree
-        here = Position(self._head, self._branch, self._captured.worktree.operation)
+        current = Position(self._head, self._branch, self._captured.worktree.operation)
         under_way = files.operation if files else None
         source = Position(checkpoint.git_sha, checkpoint.branch, under_way)
-        self._here, self._source = here, source
-        no_run = "--no-run " if self._checkpoint.run else ""
-        elsewhere = f"git ckpt resume {no_run}{self._checkpoint.id[: ids.SHORT]}"
-        remarks = self._compare_operations(here, source, elsewhere)
-        if here.commit != source.commit:
-            shown = f"{'these' if self._paths else 'the'} files of {source} show as changes there"
-            return [f"HEAD stays at {here}; {shown}; to work at that commit: {elsewhere}", *remarks]
-        if here.branch == source.branch:
+        self._position, self._source = current, source
+        no_run = "--no-run " if checkpoint.run else ""
+        resume = f"git ckpt resume {no_run}{checkpoint.id[: ids.SHORT]}"
+        remarks = self._compare_operations(current, source, resume)
+        if current.commit != source.commit:
+            files_of = f"{'these' if self._paths else 'the'} files of {source}"
+            stays = f"HEAD stays at {current}; {files_of} show as changes there"
+            return [f"{stays}; to work at that commit: {resume}", *remarks]
+        if current.branch == source.branch:
             return remarks
         origin, advice = "while HEAD was detached", ""
         if source.branch is not None:
@@ -565,61 +520,58 @@ class _Restore:
             origin = f"on {source.branch}"
             advice = f"; to be there: git switch {end}{shell_word(source.branch)}"
         recorded = f"the checkpoint was made {origin}, at the same commit{advice}"
-        return [f"HEAD stays at {here}; {recorded}", *remarks]
+        return [f"HEAD stays at {current}; {recorded}", *remarks]
 
-    def _compare_operations(self, here: Position, source: Position, elsewhere: str) -> list[str]:
-        current, captured = here.operation, None if self._is_foreign else source.operation
+    def _compare_operations(self, position: Position, source: Position, resume: str) -> list[str]:
+        current, captured = position.operation, None if self._is_foreign else source.operation
         end = _ENDS.get((captured if self._changes_operation else current) or "", "see git status")
-        other = "" if here.commit == source.commit else ", which are of another commit"
+        suffix = "" if position.commit == source.commit else ", which are of another commit"
         remarks = []
         if self._changes_operation:
             if current and current != captured:
                 back = f"to have it again: {undoing.way_back(self._step)}"
                 remarks.append(f"the {current} in progress here is put away; {back}")
             if captured:
-                again = f"the {captured} of the checkpoint is in progress again"
-                remarks.append(f"{again}; to end it: {end}")
-        elif self._paths or self._would_move or other:
+                remark = f"the {captured} of the checkpoint is in progress again"
+                remarks.append(f"{remark}; to end it: {end}")
+        elif self._paths or self._would_move or suffix:
             if captured:
-                why = "it belongs to another commit than HEAD"
+                reason = "it belongs to another commit than HEAD"
                 if self._paths:
-                    why = "only some paths come back"
+                    reason = "only some paths come back"
                 elif self._would_move:
-                    why = f"it would move {here.branch}"
-                left_out = f"the {captured} of the checkpoint is left out, as {why}"
-                remarks.append(f"{left_out}; a worktree with it: {elsewhere}")
+                    reason = f"it would move {position.branch}"
+                remark = f"the {captured} of the checkpoint is left out, as {reason}"
+                remarks.append(f"{remark}; a worktree with it: {resume}")
             if current and not self._paths:
-                goes_on = f"the {current} in progress here goes on with these files{other}"
-                remarks.append(f"{goes_on}; to end it: {end}")
+                remark = f"the {current} in progress here goes on with these files{suffix}"
+                remarks.append(f"{remark}; to end it: {end}")
         return remarks
 
     def _list_remarks(self, plan: Plan) -> list[str]:
-        covered = self.submodules.paths | self.submodules.moved
-        covered |= {change.path for change in plan.changes if change.kind == planning.DELETE}
+        deleted = {change.path for change in plan.changes if change.kind == planning.DELETE}
+        covered = self.submodules.paths | self.submodules.moved | deleted
         remarks = list(self._left_out)
-        for change in plan.submodules:
-            if change.path not in covered:
-                had = change.new.strip("0")
-                then = f"it was at {change.new}" if had else "the checkpoint has none"
-                remarks.append(f"the submodule {decode_path(change.path)} stays as it is; {then}")
-        inside = sorted(quoted(path) for path in plan.untouched if path not in self._unheld)
-        if inside:
-            names = first_of(inside)
+        for change in (change for change in plan.submodules if change.path not in covered):
+            existed = change.new.strip("0")
+            past = f"it was at {change.new}" if existed else "the checkpoint has none"
+            remarks.append(f"the submodule {decode_path(change.path)} stays as it is; {past}")
+        if inside := [quoted(path) for path in plan.untouched if path not in self._unheld]:
+            names = first_of(sorted(inside))
             remarks.append(f"left out, as they lie in the directory of a repository: {names}")
         if plan.unknown:
             names = first_of(sorted(map(decode_path, plan.unknown)))
             remarks.append(f"untracked files stay, as the checkpoint does not list such: {names}")
         files = self._checkpoint.worktree
-        written = {quoted(change.path) for change in plan.changes}
-        if converted := written.intersection(files.converted if files is not None else ()):
+        paths = {quoted(change.path) for change in plan.changes}
+        if converted := paths.intersection(files.converted if files is not None else ()):
             names = first_of(sorted(converted))
             remarks.append(f"comes back as git writes it, not byte for byte: {names}")
         if self._brings_operation and self._rebased is not None:
             remarks.append(operation.hint_on_branch(self._rebased))
         if self._is_foreign and not self._paths:
             remarks.append(operation.FOREIGN)
-        if self._stand_in is not None:
-            remarks.append(self._stand_in)
+        remarks += [self._stand_in] if self._stand_in is not None else []
         return remarks + self.submodules.remarks
 
 
@@ -633,8 +585,7 @@ def _require_source(repository: Repository, checkpoint: Checkpoint) -> None:
         hint = "see other checkpoints: git ckpt list"
         if commit:
             hint = f"the files of its commit: git restore --source={commit} --staged --worktree ."
-        message = f"checkpoint {checkpoint.id} has no files: {files.degraded}"
-        raise WorktreeError(message, hint=hint)
+        raise WorktreeError(f"checkpoint {checkpoint.id} has no files: {files.degraded}", hint=hint)
 
 
 def _list_left_out(
@@ -646,13 +597,10 @@ def _list_left_out(
         path = modules.unquote(entry.path).rstrip(b"/")
         is_beside = checkpoint.run is not None and path.startswith(b"run/")  # not in the worktree
         is_private = path.split(b"/")[0] == b".git" or not stays_within(path)
-        if is_beside or is_private or not is_within(path, paths):
-            continue
-        if not os.path.lexists(os.path.join(top, path)):
-            names.append(entry.path)
+        if not is_beside and not is_private and is_within(path, paths):
+            names += [] if os.path.lexists(os.path.join(top, path)) else [entry.path]
     if not names:
         return []
     count = "1 path" if len(names) == 1 else f"{len(names)} paths"
-    see = f"see why: git ckpt show {checkpoint.id[: ids.SHORT]}"
-    listed = first_of(names, _FEW)
-    return [f"{count} left out of the checkpoint and missing here: {listed}; {see}"]
+    reason = f"left out of the checkpoint and missing here: {first_of(names, _FEW)}"
+    return [f"{count} {reason}; see why: git ckpt show {checkpoint.id[: ids.SHORT]}"]

@@ -1,7 +1,6 @@
 """Restore the submodules of a checkpoint; remove those that a restore checked out.
 
-Each submodule is restored from its own checkpoint in its own repository. HEAD of a submodule
-moves; the safety checkpoint of the outer worktree keeps the commit that it leaves.
+HEAD of a submodule moves; the safety checkpoint of the outer worktree keeps its old commit.
 """
 
 from __future__ import annotations
@@ -32,8 +31,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-# Remove submodules when the restore that checked them out is undone. Git keeps the repositories.
-
 # In the state of a safety checkpoint: submodules to check out, with `_read_state` by path.
 _KEY = "submodules"
 
@@ -42,12 +39,12 @@ class _NotRemovable(CkptError):
     """A submodule has files that no checkpoint holds, or it changed since its capture."""
 
 
-def _read_state(store: Checkpoints, kept: Repository, top: str) -> dict[str, Any]:
+def _read_state(store: Checkpoints, repository: Repository, top: str) -> dict[str, Any]:
     """Record a submodule's HEAD and missing parent directories before checkout."""
     missing = 0
     while not os.path.lexists(top):
         top, missing = os.path.dirname(top), missing + 1
-    with store.seen_from(kept, "plumbing") as inner:
+    with store.seen_from(repository, "plumbing") as inner:
         head, branch = inner.objects.head()
     return {"head": head, "branch": branch or "", "missing": missing}
 
@@ -55,7 +52,8 @@ def _read_state(store: Checkpoints, kept: Repository, top: str) -> dict[str, Any
 class SubmoduleRemoval:
     """Remove the submodules that a restore checked out when it is undone.
 
-    `undone` is the state of the safety checkpoint whose restore is undone; empty for a restore.
+    Git keeps their repositories. `undone` is the state of the safety checkpoint; empty for a
+    restore.
     """
 
     def __init__(
@@ -63,9 +61,9 @@ class SubmoduleRemoval:
     ) -> None:
         self._store, self._limits = store, limits
         self.remarks: list[str] = []
-        recorded = undone.get(_KEY, {})
-        states = recorded if isinstance(recorded, dict) else {}
-        by_path = {modules.unquote(str(text)): state for text, state in states.items()}
+        recorded = undone.get(_KEY)
+        states = recorded.items() if isinstance(recorded, dict) else ()
+        by_path = {modules.unquote(str(text)): state for text, state in states}
         paths = sorted(by_path.keys() - stay)
         self._states = {path: by_path[path] for path in paths if isinstance(by_path[path], dict)}
 
@@ -96,9 +94,8 @@ class SubmoduleRemoval:
 
     def _remove(self, submodule: Repository, checkpoint: str, state: Mapping[str, Any]) -> None:
         top = submodule.worktree or ""
-        mounted = mounts.reason(top)
-        if mounted is not None:
-            raise _NotRemovable(mounted)
+        if (mount := mounts.reason(top)) is not None:
+            raise _NotRemovable(mount)
         with self._store.seen_from(submodule, "plumbing") as inner:
             files = self._list_files(inner, inner.read_own(checkpoint))
             walk = os.walk(os.fsencode(top))
@@ -117,10 +114,7 @@ class SubmoduleRemoval:
             top = os.path.dirname(top)
 
     def _list_files(self, inner: Checkpoints, checkpoint: Checkpoint) -> list[bytes]:
-        """Return a submodule's files, with nested ones, as absolute paths.
-
-        Raises `_NotRemovable` if a file is in no checkpoint.
-        """
+        """Return all files as absolute paths; raise `_NotRemovable` if one would be lost."""
         repository, captured = inner.repository, checkpoint.worktree
         top = os.fsencode(repository.worktree or "")
         if not os.path.isfile(os.path.join(top, b".git")):
@@ -132,7 +126,7 @@ class SubmoduleRemoval:
         if state != (checkpoint.git_sha, captured.tree, captured.dirty):
             raise _NotRemovable("it has changed meanwhile")
         tree = leaves(repository, manifest.files_of(repository, checkpoint))
-        held = {path for path, mode, _ in tree if mode != GITLINK} | {b".git"}
+        captured_paths = {path for path, mode, _ in tree if mode != GITLINK} | {b".git"}
         files: list[bytes] = []
         nested: set[bytes] = set()
         for submodule in captured.submodules:
@@ -144,12 +138,12 @@ class SubmoduleRemoval:
                 files += self._list_files(innermost, innermost.read(submodule.checkpoint))
             nested.add(os.path.join(top, path))
         for parent, directories, names in os.walk(top):
-            whole = {name: os.path.join(parent, name) for name in [*names, *directories]}
-            directories[:] = [name for name in directories if whole[name] not in nested]
-            links = [name for name in directories if os.path.islink(whole[name])]
-            for file in [whole[name] for name in [*names, *links]]:
+            full = {name: os.path.join(parent, name) for name in [*names, *directories]}
+            directories[:] = [name for name in directories if full[name] not in nested]
+            links = [name for name in directories if os.path.islink(full[name])]
+            for file in [full[name] for name in [*names, *links]]:
                 path = os.path.relpath(file, top)
-                if path not in held:
+                if path not in captured_paths:
                     raise _NotRemovable(f"no checkpoint holds {decode_path(path)} in it")
                 files.append(file)
         return files
@@ -171,8 +165,6 @@ def _has_commit(repository: Repository, commit: str) -> bool:
     return repository.cat_file.info(f"{commit}^{{commit}}") is not None
 
 
-# Restore submodules.
-
 _INSIDE = "after cd "  # begins advice to follow inside of a submodule
 
 
@@ -183,10 +175,9 @@ class _Incomplete(WorktreeError):
         then = "then, back here," if advice.startswith(_INSIDE) else "then"
         hint = f"{advice}; {then} run the command again" if advice else ""
         if is_changed:
-            back = "go back: git ckpt undo"
-            hint = f"{hint}, or {back}" if hint else f"to {back}"
-        others = "all else came back" if is_changed else "all else is as it was captured"
-        message = f"{others}, but not every submodule: {'; '.join(failures)}"
+            hint += f"{', or' if hint else 'to'} go back: git ckpt undo"
+        success = "all else came back" if is_changed else "all else is as it was captured"
+        message = f"{success}, but not every submodule: {'; '.join(failures)}"
         super().__init__(message, hint=hint or None)
         self.advice = advice
 
@@ -196,22 +187,19 @@ class _Unavailable(CkptError):
 
 
 def advice_of(error: CkptError) -> str | None:
-    """Return the advice if a restore failed for submodules only, else None."""
+    """Return the advice if a restore failed for submodules only; else None."""
     return error.advice if isinstance(error, _Incomplete) else None
 
 
 @dataclass(frozen=True, slots=True)
 class SubmoduleRestoreResult:
-    """The result of the restore of one submodule, or of its dry run.
-
-    `failures` are nested submodules that do not come back; `advice` helps with the first.
-    """
+    """The result of the restore of one submodule, or of its dry run."""
 
     changes: Sequence[PathChange]
     remarks: Sequence[str]
     is_due: bool
-    failures: Sequence[str] = ()
-    advice: str = ""
+    failures: Sequence[str] = ()  # nested submodules that do not come back
+    advice: str = ""  # on the first failure
 
 
 # Restores a checkpoint in the submodule's own repository; the last argument asks for a dry run.
@@ -219,10 +207,7 @@ Restore = Callable[[Checkpoints, Checkpoint, bool], SubmoduleRestoreResult]
 
 
 class Submodules:
-    """The submodules of a checkpoint that a restore brings back.
-
-    `moved` are paths from which renamed submodules go back to their captured ones.
-    """
+    """The submodules of a checkpoint that a restore brings back."""
 
     def __init__(
         self, store: Checkpoints, checkpoint: Checkpoint, paths: Sequence[bytes], restore: Restore
@@ -238,7 +223,7 @@ class Submodules:
         self.remarks: list[str] = []
         self.failures: list[str] = []
         self.advice = ""
-        self.moved: set[bytes] = set()
+        self.moved: set[bytes] = set()  # paths from which renamed submodules go back
 
     @property
     def state(self) -> dict[str, Any]:
@@ -313,60 +298,53 @@ class Submodules:
     def _fetch(
         self, path: bytes, submodule: Submodule, repository: Repository, *, dry_run: bool
     ) -> bool:
-        """Fetch the checkpoint of a submodule if it was captured in another worktree.
-
-        Returns False if a dry run leaves that out.
-        """
+        """Fetch the checkpoint of a submodule; return False if a dry run leaves that out."""
         ref = ref_names.CHECKPOINTS + submodule.checkpoint
         if modules.has(repository, ref):
             return True
-        kept = modules.find(self._repository, path, ref)
-        kept = kept or modules.find_nested(self._repository, ref)
-        if kept is None:
-            raise _not_held(path, submodule.checkpoint)
-        with contextlib.closing(kept):
+        source = modules.find(self._repository, path, ref)
+        source = source or modules.find_nested(self._repository, ref)
+        if source is None:
+            raise _lacks_checkpoint(path, submodule.checkpoint)
+        with contextlib.closing(source):
             if not modules.is_copy(self._repository, repository, submodule.git_sha):
-                reason = "another repository is in its place"
-                raise _Unavailable(reason, hint=_move_away(path))
+                raise _Unavailable("another repository is in its place", hint=_move_away(path))
             if dry_run:
                 self.changes.append(PathChange(CHANGE, path))
                 return False
-            submodules.bring_all(self._store, kept, repository)
+            submodules.bring_all(self._store, source, repository)
         return True
 
     def _check_out(self, path: bytes, submodule: Submodule, *, dry_run: bool) -> Repository | None:
-        """Check a submodule out without files, or move it back to its captured path.
-
-        Returns None in a dry run.
-        """
+        """Check a submodule out without files, or move it back; return None in a dry run."""
         repository, top = self._repository, modules.checkout_path(self._repository, path)
         if top is None or (os.path.lexists(top) and (not os.path.isdir(top) or os.listdir(top))):
             raise _Unavailable("something else is in its place", hint=_move_away(path))
         command, ref = submodules.way_to_make(path), ref_names.CHECKPOINTS + submodule.checkpoint
-        kept = modules.find(repository, path, ref)
-        if kept is None:
-            other = modules.find_nested(repository, ref)
-            if other is None:
-                raise _not_held(path, submodule.checkpoint, f"{command}; ")
-            other.close()
-            reason = f"its repository {other.git_dir} is that of another worktree"
+        source = modules.find(repository, path, ref)
+        if source is None:
+            neighbor = modules.find_nested(repository, ref)
+            if neighbor is None:
+                raise _lacks_checkpoint(path, submodule.checkpoint, f"{command}; ")
+            neighbor.close()
+            reason = f"its repository {neighbor.git_dir} is that of another worktree"
             raise _Unavailable(reason, hint=f"bring it here: {command}")
         if not self._is_submodule(path):
             raise _Unavailable("no submodule in the files of the checkpoint")
-        with contextlib.closing(kept):
-            place = modules.checked_out_at(repository, kept)
+        with contextlib.closing(source):
+            place = modules.checked_out_at(repository, source)
             checked_out = None
             if place is not None:
                 self._require_movable(path, place)
                 self.moved.add(place)
                 self.changes.append(PathChange(DELETE, place))
-                checked_out = None if dry_run else modules.move(repository, kept, place, top)
+                checked_out = None if dry_run else modules.move(repository, source, place, top)
             elif dry_run:
-                self._states[submodule.path] = _read_state(self._store, kept, top)
+                self._states[submodule.path] = _read_state(self._store, source, top)
             else:
-                checked_out = modules.attach(kept, top)
+                checked_out = modules.attach(source, top)
                 if checked_out is None:
-                    reason = f"its repository {kept.git_dir} is in use elsewhere"
+                    reason = f"its repository {source.git_dir} is in use elsewhere"
                     raise _Unavailable(reason, hint=f"bring it here: {command}")
         self.changes.append(PathChange(ADD, path))
         return checked_out
@@ -375,12 +353,11 @@ class Submodules:
         """Raise an error if a submodule must stay at a place: uncaptured, or wanted."""
         if is_within(place, self._paths) and not (place in self.paths or self._is_submodule(place)):
             return
-        advice = _move_away(place)
+        advice, reason = _move_away(place), f"its repository is checked out at {decode_path(place)}"
         if self._paths:
-            both = " ".join(shell_word(decode_path(name)) for name in (path, place))
+            words = [shell_word(decode_path(name)) for name in (path, place)]
             short = self._checkpoint.id[: ids.SHORT]
-            advice = f"restore both: git ckpt restore {short} -- {both}"
-        reason = f"its repository is checked out at {decode_path(place)}"
+            advice = f"restore both: git ckpt restore {short} -- {' '.join(words)}"
         raise _Unavailable(reason, hint=advice)
 
     def _is_submodule(self, path: bytes) -> bool:
@@ -399,11 +376,11 @@ class Submodules:
             message = f"commit {commit} of checkpoint {checkpoint.id} is missing in the submodule"
             raise WorktreeError(message, hint=manifest.VERIFY)
         branch = checkpoint.branch if _is_branch_free(inner, checkpoint) else None
-        how = f"on {branch}" if branch else "detached"
-        move = f"from {head[:10] or 'an unborn branch'} to {commit[:10]}, {how}"
+        old, state = head or "an unborn branch", f"on {branch}" if branch else "detached"
+        move = f"from {old[:10] if head else old} to {commit[:10]}, {state}"
         self.remarks.append(f"HEAD of the submodule {decode_path(path)} goes {move}")
         if not dry_run:
-            message = f"checkout: moving from {head or 'an unborn branch'} to {branch or commit}"
+            message = f"checkout: moving from {old} to {branch or commit}"
             inner.repository.point_head(BRANCHES + branch if branch else commit, message)
         return True
 
@@ -419,7 +396,7 @@ def _is_branch_free(inner: Checkpoints, checkpoint: Checkpoint) -> bool:
     )
 
 
-def _not_held(path: bytes, checkpoint: str, first: str = "") -> _Unavailable:
+def _lacks_checkpoint(path: bytes, checkpoint: str, first: str = "") -> _Unavailable:
     reason = f"no repository of it has the checkpoint {checkpoint}"
     return _Unavailable(reason, hint=first + submodules.way_to_fetch(path, checkpoint))
 

@@ -1,8 +1,7 @@
 """Keep the stack of steps that `undo` and `redo` take in a worktree.
 
-A file in the worktree's git directory lists safety checkpoints, each with the oid of its
-document: a fetch can replace what is behind an id. A step is noted before its first file is
-replaced. If the file is lost, all safety checkpoints that were written in this worktree count.
+A file in the worktree's git directory lists safety checkpoints, with the oids of their documents,
+as a fetch can replace these. If it is lost, all safety checkpoints of the worktree count.
 """
 
 from __future__ import annotations
@@ -41,15 +40,10 @@ _PATIENCE = 10.0  # seconds; other processes that change the stack take millisec
 
 @dataclass(frozen=True, slots=True)
 class UndoStep:
-    """A step that can be taken in a worktree.
+    """A step that can be taken in a worktree."""
 
-    Attributes:
-        kind: "undo" or "redo".
-        checkpoint: the safety checkpoint that it brings back.
-    """
-
-    kind: str
-    checkpoint: CheckpointInfo
+    kind: str  # "undo" or "redo"
+    checkpoint: CheckpointInfo  # the safety checkpoint that it brings back
 
 
 @dataclass(slots=True)
@@ -59,11 +53,9 @@ class Stack:
     undo: list[str]  # ids of checkpoints
     redo: list[str]
     # What the newest undo or redo restored; None after a restore or an interrupted step.
-    here: str | None = None
-    # The safety checkpoint of the interrupted step.
-    open: str | None = None
-    # Oids of the documents by id.
-    oids: dict[str, str] = field(default_factory=dict)
+    position: str | None = None
+    open: str | None = None  # the safety checkpoint of the interrupted step
+    oids: dict[str, str] = field(default_factory=dict)  # of the documents, by id
 
     def side(self, kind: str) -> list[str]:
         """Return the checkpoints that "undo" or "redo" leads to."""
@@ -72,8 +64,7 @@ class Stack:
 
 def read(store: Checkpoints) -> Stack:
     """Return the steps of the worktree, even if their checkpoints are gone."""
-    stack = _read(store.repository)
-    if stack is not None:
+    if (stack := _read(store.repository)) is not None:
         return stack
     place = local_checkpoints.name_of(store.repository)
     created = local_checkpoints.made_at(store.repository)
@@ -89,19 +80,19 @@ def read(store: Checkpoints) -> Stack:
 
 def next_step(store: Checkpoints, stack: Stack, kind: str) -> tuple[str | None, Sequence[str]]:
     """Return the checkpoint that a step leads to, or None; and those that are gone."""
-    gone: list[str] = []
+    missing: list[str] = []
     for name in reversed(stack.side(kind)):
         if _exists(store, stack, name):
-            return name, gone
-        gone.append(name)
-    return None, gone
+            return name, missing
+        missing.append(name)
+    return None, missing
 
 
-def nothing(stack: Stack, kind: str, gone: Sequence[str]) -> NotFoundError:
-    """Return the error for a step that does not exist; `gone` comes from `next_step`."""
+def nothing(stack: Stack, kind: str, missing: Sequence[str]) -> NotFoundError:
+    """Return the error for a step that does not exist; see `next_step`."""
     message = "nothing was restored in this worktree"
     hint = "see other checkpoints: git ckpt list"
-    if gone:
+    if missing:
         where = "back" if kind == UNDO else "forward"
         message = f"the checkpoints of the steps further {where} are gone: {_GONE}"
     elif kind == REDO:
@@ -113,16 +104,16 @@ def nothing(stack: Stack, kind: str, gone: Sequence[str]) -> NotFoundError:
 
 def written_by_newest(store: Checkpoints, stack: Stack, target: Checkpoint) -> list[bytes]:
     """Return the files that the newest step wrote and the target checkpoint lacks."""
-    newest, names = stack.here, []
+    newest, names = stack.position, []
     if newest is None:
         newest, names = target.state.get("before"), target.state.get("paths", [])
     try:
         source = store.read_own(str(newest))
     except (NotFoundError, WorktreeError):
         return []  # removed or replaced meanwhile: files that are ignored now stay
-    before, after = (_read_contents(store, checkpoint).files for checkpoint in (target, source))
+    old, new = (_read_contents(store, checkpoint).files for checkpoint in (target, source))
     paths = [name if isinstance(name, bytes) else str(name).encode() for name in names]
-    differing = diff.differences(store.repository, before, after, paths)
+    differing = diff.differences(store.repository, old, new, paths)
     return [entry.path for entry in differing if entry.status == "A"]
 
 
@@ -143,14 +134,7 @@ def begin(store: Checkpoints, kind: str, safety: Checkpoint) -> None:
     """Record that a restore, undo or redo begins, with its safety checkpoint."""
     with _lock(store.repository):
         stack = read(store)
-        undo, redo = (
-            [
-                name
-                for name in side
-                if name != safety.id and (len(side) <= _MANY or _exists(store, stack, name))
-            ]
-            for side in (stack.undo, stack.redo)
-        )
+        undo, redo = (_drop(store, stack, side, safety) for side in (stack.undo, stack.redo))
         interrupted = stack.open if _exists(store, stack, stack.open) else None
         is_half_done = interrupted is not None and _is_half_done(store, safety, interrupted)
         if kind == RESTORE:
@@ -158,7 +142,7 @@ def begin(store: Checkpoints, kind: str, safety: Checkpoint) -> None:
             redo = []
         if not is_half_done:
             ahead = redo if kind == UNDO else undo
-            newest = stack.here if _exists(store, stack, stack.here) else None
+            newest = stack.position if _exists(store, stack, stack.position) else None
             if newest is not None and not _is_same(store, store.read(newest), safety):
                 ahead.append(newest)  # files were edited since: both states can be wanted
             ahead.append(safety.id)
@@ -177,14 +161,13 @@ def finish(store: Checkpoints, kind: str, target: str) -> None:
                 _write(store.repository, Stack(stack.undo, stack.redo, oids=stack.oids))
             return
         side, ahead = stack.side(kind), stack.redo if kind == UNDO else stack.undo
-        if stack.here is not None and stack.here != target:
-            ahead.append(stack.here)
+        if stack.position is not None and stack.position != target:
+            ahead.append(stack.position)
         del side[side.index(target) if target in side else len(side) :]
-        _write(store.repository, Stack(stack.undo, stack.redo, here=target, oids=stack.oids))
+        _write(store.repository, Stack(stack.undo, stack.redo, position=target, oids=stack.oids))
 
 
 def way_back(kind: str) -> str:
-    """Return the command that reverts a step."""
     return "git ckpt redo" if kind == UNDO else "git ckpt undo"
 
 
@@ -198,12 +181,16 @@ def offered(kind: str) -> Iterator[None]:
         raise error.but(hint=hint) from None
 
 
-def skipped(gone: Sequence[str]) -> list[str]:
+def skipped(missing: Sequence[str]) -> list[str]:
     """Return a remark on the skipped steps whose checkpoints are gone."""
-    if not gone:
-        return []
-    names = ", ".join(name[: ids.SHORT] for name in gone)
-    return [f"skipped steps whose checkpoints are gone ({_GONE}): {names}"]
+    names = ", ".join(name[: ids.SHORT] for name in missing)
+    return [f"skipped steps whose checkpoints are gone ({_GONE}): {names}"] if missing else []
+
+
+def _drop(store: Checkpoints, stack: Stack, side: list[str], safety: Checkpoint) -> list[str]:
+    """Return a side without `safety`; if it is long, without missing checkpoints."""
+    names = [name for name in side if name != safety.id]
+    return names if len(side) <= _MANY else [name for name in names if _exists(store, stack, name)]
 
 
 def _exists(store: Checkpoints, stack: Stack, checkpoint: str | None) -> bool:
@@ -215,37 +202,36 @@ def _exists(store: Checkpoints, stack: Stack, checkpoint: str | None) -> bool:
 def _is_half_done(store: Checkpoints, safety: Checkpoint, interrupted: str) -> bool:
     """Return whether each path is as before an interrupted step, or as after it."""
     try:
-        before = store.read(interrupted)
-        after = store.read_own(str(before.state.get("before")))
-        sides = [_describe(store, checkpoint)[:2] for checkpoint in (before, after)]
+        start = store.read(interrupted)
+        target = store.read_own(str(start.state.get("before")))
+        sides = [_describe(store, checkpoint)[:2] for checkpoint in (start, target)]
     except (NotFoundError, InvalidCheckpoint, WorktreeError):
         return False  # unknown: then it counts as a state of its own
     current = _describe(store, safety)[:2]
     for *trees, tree in zip(*sides, current, strict=True):  # files, then what is staged
         differing = (diff.differences(store.repository, side, tree) for side in trees)
-        before_paths, after_paths = ({entry.path for entry in entries} for entries in differing)
-        if before_paths & after_paths:
+        start_paths, target_paths = ({entry.path for entry in entries} for entries in differing)
+        if start_paths & target_paths:
             return False
     return True
 
 
-def _is_same(store: Checkpoints, checkpoint: Checkpoint, other: Checkpoint) -> bool:
+def _is_same(store: Checkpoints, checkpoint: Checkpoint, safety: Checkpoint) -> bool:
     """Return whether two checkpoints restore the same files, index and operation."""
-    if (checkpoint.git_sha, checkpoint.tree) == (other.git_sha, other.tree):
+    if (checkpoint.git_sha, checkpoint.tree) == (safety.git_sha, safety.tree):
         return True
-    try:
-        return _describe(store, checkpoint) == _describe(store, other)
-    except WorktreeError:
-        return False
+    with contextlib.suppress(WorktreeError):
+        return _describe(store, checkpoint) == _describe(store, safety)
+    return False
 
 
 def _describe(store: Checkpoints, checkpoint: Checkpoint) -> tuple[str, str, object]:
-    # Returns the trees of files and of staged entries, and what else a restore brings back.
+    """Return the trees of files and of staged entries, and the rest that is restored."""
     contents = _read_contents(store, checkpoint)
     staged = comparison.merged_tree(store.repository, contents, checkpoint.git_sha)
     conflicts = {stage: tree for stage, tree in contents.index.items() if stage}
-    others = conflicts, contents.flags, contents.operation, contents.sparse
-    return contents.files, staged, others
+    settings = conflicts, contents.flags, contents.operation, contents.sparse
+    return contents.files, staged, settings
 
 
 def _read_contents(store: Checkpoints, checkpoint: Checkpoint) -> Contents:
@@ -253,19 +239,20 @@ def _read_contents(store: Checkpoints, checkpoint: Checkpoint) -> Contents:
 
 
 def _lock(repository: Repository) -> Lock:
-    # Without the lock after `_PATIENCE`, the step goes on all the same.
+    # Without the lock after `_PATIENCE`, the step continues all the same.
     return Lock(os.path.join(repository.make_private_dir(), "undo.lock"), _PATIENCE)
 
 
 def _read(repository: Repository) -> Stack | None:
-    """Return the stack in the file; None if the file is lost or invalid."""
+    """Return the stack; None if its file is lost or invalid."""
     try:
         with open(_path(repository), encoding="utf-8", opener=private_dirs.create) as file:
             document = json.load(file)
         stack = Stack(*(document[key] for key in _KEYS))
-        are_lists = isinstance(stack.undo, list) and isinstance(stack.redo, list)
-        are_ids = are_lists and all(ids.is_id(name) for name in [*stack.undo, *stack.redo])
-        if not are_ids or not all(isinstance(oid, str) for oid in stack.oids.values()):
+        sides = stack.undo, stack.redo
+        if not all(isinstance(side, list) and all(map(ids.is_id, side)) for side in sides):
+            return None
+        if not all(isinstance(oid, str) for oid in stack.oids.values()):
             return None
     except OSError as error:
         if error.errno in (ENOENT, EISDIR, ELOOP):  # not written by gitckpt
@@ -273,18 +260,19 @@ def _read(repository: Repository) -> Stack | None:
         raise
     except (ValueError, KeyError, TypeError, AttributeError):
         return None
-    stack.here, stack.open = (
+    stack.position, stack.open = (
         name if isinstance(name, str) and ids.is_id(name) else None
-        for name in (stack.here, stack.open)
+        for name in (stack.position, stack.open)
     )
     return stack
 
 
 def _write(repository: Repository, stack: Stack) -> None:
     path = _path(repository)
-    names = {*stack.undo, *stack.redo, stack.here, stack.open}
+    names = {*stack.undo, *stack.redo, stack.position, stack.open}
     stack.oids = {name: oid for name, oid in stack.oids.items() if name in names}
-    document = {key: getattr(stack, key) for key in _KEYS}
+    values = stack.undo, stack.redo, stack.position, stack.open, stack.oids
+    document = dict(zip(_KEYS, values, strict=True))
     try:
         regular.write_own(path, json.dumps(document).encode(), flushed=True)
     except OSError as error:

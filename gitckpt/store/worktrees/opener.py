@@ -1,29 +1,39 @@
-"""Open or make the worktree of a checkpoint, whatever became of it meanwhile."""
+"""Open or make the worktree of a checkpoint, whatever became of it meanwhile.
+
+`WorktreeOpener` follows a plan; `fill` gives an empty worktree the files of a checkpoint.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Callable, Mapping
+import stat
+from collections.abc import Callable, Mapping, Sequence
 
 from gitckpt.git import config, fsync, graph
-from gitckpt.git.command import NO_HOOKS
-from gitckpt.git.contents import unfiltered
+from gitckpt.git.command import NO_HOOKS, nul_ended
+from gitckpt.git.contents import exact_files, unfiltered
 from gitckpt.git.files import private_dirs
+from gitckpt.git.objects.diff import leaves
+from gitckpt.git.objects.encoding import GITLINK
+from gitckpt.git.objects.plumbing import open_objects
 from gitckpt.git.process import GitError
 from gitckpt.git.repository import BRANCHES, Repository
 from gitckpt.git.worktree import administration, operation
-from gitckpt.git.worktree.index import PrivateIndex
+from gitckpt.git.worktree import index as sparse
+from gitckpt.git.worktree.index import PARALLEL, PrivateIndex
 from gitckpt.model import ids
+from gitckpt.model.arguments import first_of
 from gitckpt.model.checkpoint import CLEAN, Checkpoint
 from gitckpt.model.errors import WorktreeError
 from gitckpt.model.values import dataclass
 from gitckpt.store import local_checkpoints
+from gitckpt.store.records import ref_names
 from gitckpt.store.records.ref_names import Owner
-from gitckpt.store.snapshot import manifest
+from gitckpt.store.snapshot import comparison, manifest
 from gitckpt.store.snapshot.limits import Limits
-from gitckpt.store.snapshot.manifest import Contents
-from gitckpt.store.worktrees import checkout, ownership, submodules
+from gitckpt.store.snapshot.manifest import SKIPPED, Contents
+from gitckpt.store.worktrees import ownership
 from gitckpt.store.worktrees.plan import ADOPT, MAKE, ResumePlan
 
 TYPE_CHECKING = False
@@ -35,22 +45,14 @@ _ALONE = (*NO_HOOKS, "-c", "worktree.useRelativePaths=false")
 
 @dataclass(frozen=True, slots=True)
 class OpenResult:
-    """A worktree that is ready to be worked in.
+    """A worktree that is ready to be worked in."""
 
-    Attributes:
-        path: its top.
-        made: whether it was made just now; if not, it is as it was left.
-        remarks: what else the user should know, a sentence each.
-        unfiltered: files that are there only as git stores them, because a filter fails; opening
-            the worktree again completes them.
-        behind: the checkpoint at which it stands, if others continued the run; `Run.resume` brings
-            what is newer.
-    """
-
-    path: str
-    made: bool
-    remarks: tuple[str, ...] = ()
+    path: str  # of its top
+    made: bool  # whether it was made just now; if not, it is as it was left
+    remarks: tuple[str, ...] = ()  # sentences for the user
+    # Files left as git stores them because a filter fails; opening again completes them.
     unfiltered: tuple[bytes, ...] = ()
+    # Its checkpoint, if others continued the run; `Run.resume` brings the newer one.
     behind: str | None = None
 
 
@@ -58,9 +60,8 @@ class OpenResult:
 class WorktreeOpener:
     """Opens or makes the worktree of a checkpoint as planned.
 
-    `rescue` is called before git forgets a worktree whose directory is gone, with its git
-    directory and path; it records what is in no checkpoint. If another commit stands in, no
-    operation comes back.
+    `rescue` records what is in no checkpoint before git forgets a worktree whose directory is
+    gone; it gets git directory and path. If another commit stands in, no operation comes back.
     """
 
     repository: Repository
@@ -76,14 +77,14 @@ class WorktreeOpener:
         """Open or make the worktree; return None if another process made one meanwhile.
 
         Raises:
-            WorktreeError: commit or files are missing, or what came back differs from what was
-                captured. Nothing that existed before is changed.
+            WorktreeError: commit or files are missing, or the result differs from the checkpoint.
+                Nothing that existed before is changed.
         """
         repository, plan = self.repository, self.plan
         private_dirs.require(plan.path)
-        for gone in plan.forget:
-            self.rescue(gone.git_dir, gone.path)
-            administration.forget(repository, gone.git_dir)
+        for entry in plan.forget:
+            self.rescue(entry.git_dir, entry.path)
+            administration.forget(repository, entry.git_dir)
         if plan.relink:
             administration.repair(repository, plan.path)
         if plan.action == MAKE:
@@ -97,7 +98,7 @@ class WorktreeOpener:
             except GitError as error:
                 message = f"cannot write files of {plan.path}: {error.message}"
                 raise WorktreeError(message) from None
-        return OpenResult(plan.path, made=False, remarks=remarks, unfiltered=still_failing)
+        return OpenResult(plan.path, False, remarks, still_failing)
 
     def _make(self) -> OpenResult | None:
         repository, path = self.repository, self.plan.path
@@ -109,14 +110,13 @@ class WorktreeOpener:
             hint = "choose another place: git ckpt resume --into DIR"
             raise WorktreeError(f"cannot make {root}: {error.strerror}", hint=hint) from None
         with private_dirs.hold_open(root), ownership.around(repository, path) as staged:
-            held = self._add(staged)
+            still_failing = self._add(staged)
             with contextlib.closing(_require_seen(repository, staged)) as worktree:
-                remarks, held = self._fill(worktree, held)
+                remarks, still_failing = self._fill(worktree, still_failing)
             is_moved = _move(repository, staged, path)
         administration.flush(repository, path)
-        if not is_moved:
-            return None
-        return OpenResult(path, made=True, remarks=tuple(remarks), unfiltered=tuple(held))
+        paths = tuple(still_failing)
+        return OpenResult(path, True, tuple(remarks), paths) if is_moved else None
 
     def _adopt(self) -> OpenResult:
         """Turn a directory that git forgot into a worktree again."""
@@ -148,7 +148,6 @@ class WorktreeOpener:
 
     @property
     def _has_files(self) -> bool:
-        """Return whether the checkpoint's files are known, if only as those of its commit."""
         files = self.checkpoint.worktree
         return files is not None and bool(files.tree or not files.degraded)
 
@@ -160,10 +159,9 @@ class WorktreeOpener:
             return ()
         state = "gone" if administration.has_no_head(git_dir) else "empty or broken"
         if not commit and branch is None:
-            reason = f"HEAD of the worktree {path} is {state}"
             hint = f"write into {git_dir}/HEAD where it was: ref: refs/heads/BRANCH"
-            message = f"{reason}, and checkpoint {self.checkpoint.id} has no commit"
-            raise WorktreeError(message, hint=hint)
+            reason = f"is {state}, and checkpoint {self.checkpoint.id} has no commit"
+            raise WorktreeError(f"HEAD of the worktree {path} {reason}", hint=hint)
         self._require_objects()
         head, position = commit, f"detached at {commit[:10]}"
         if branch is not None:
@@ -171,7 +169,9 @@ class WorktreeOpener:
         administration.write_head(self.repository, git_dir, head)
         return (f"its HEAD was {state}, and is {position} now; what it was at before: git reflog",)
 
-    def _fill(self, worktree: Repository, held: list[bytes]) -> tuple[list[str], list[bytes]]:
+    def _fill(
+        self, worktree: Repository, still_failing: list[bytes]
+    ) -> tuple[list[str], list[bytes]]:
         """Restore the checkpoint; return remarks and the unfiltered files."""
         checkpoint, captured = self.checkpoint, self.checkpoint.worktree or CLEAN
         remarks, of_operation = list[str](), list[str]()
@@ -182,20 +182,20 @@ class WorktreeOpener:
             contents = manifest.contents_of(checkpoint, worktree, self.objects)
             files, of_operation = self._choose_operation(worktree, contents)
             branch = operation.rebased_branch(files)
-            remarks += [operation.hint_on_branch(branch)] if branch is not None else []
+            if branch is not None:
+                remarks.append(operation.hint_on_branch(branch))
             contents.operation = operation.detach(worktree, files)
             show = f"git ckpt show {checkpoint.id[: ids.SHORT]}"
             hint = f"look at both: {show}; git ls-tree -r refs/ckpt/trees/{checkpoint.id}"
-            held = checkout.fill(worktree, contents, checkpoint, self.limits, hint)
+            still_failing = fill(worktree, contents, checkpoint, self.limits, hint)
         ownership.write_owner(worktree, self.owner)
         if self.limits.submodules:
-            submodules.begin(worktree, checkpoint)
+            _note_submodules(worktree, checkpoint)
         # Without unchanged submodules.
-        omitted = sum(entry.dirty is not False for entry in captured.omitted)
-        if omitted:
+        if omitted := sum(entry.dirty is not False for entry in captured.omitted):
             count = f"{omitted} paths were" if omitted > 1 else "1 path was"
             of_operation.append(f"{count} not captured: git ckpt show {checkpoint.id[: ids.SHORT]}")
-        return remarks + of_operation, held
+        return remarks + of_operation, still_failing
 
     def _choose_operation(
         self, repository: Repository, contents: Contents
@@ -227,7 +227,7 @@ class WorktreeOpener:
             administration.call(repository, "add", *how, path, commit, options=_ALONE)
             if checkpoint.git_sha and not self._has_files:  # as `git worktree add` would
                 with contextlib.closing(_require_seen(repository, path)) as worktree:
-                    return checkout.fill_from_commit(worktree, _ALONE)
+                    return fill_from_commit(worktree, _ALONE)
         except GitError as error:
             raise WorktreeError(f"cannot make the worktree {path}: {error.message}") from None
         return []
@@ -251,19 +251,16 @@ class WorktreeOpener:
 
 
 def default_root(repository: Repository, configured: str | None) -> str:
-    """Return the directory in which worktrees are made.
-
-    `configured` is `ckpt.worktreeDir`, relative to the top of the main worktree.
-    """
+    """Return the directory of worktrees; `configured` is relative to the main one."""
     top = administration.main_worktree(repository)
     if configured:
         place = os.path.expanduser(configured)
         return os.path.normpath(os.path.join(top or repository.common_dir, place))
     if top is None:
         values = config.read(repository, r"^core\.bare$").get("core.bare", ["false"])
-        why = "is bare" if config.is_on(values[-1]) else "does not name its main worktree"
+        reason = "is bare" if config.is_on(values[-1]) else "does not name its main worktree"
         hint = "choose one: git config ckpt.worktreeDir DIR, or git ckpt resume --into DIR"
-        raise WorktreeError(f"no place for worktrees: {repository.common_dir} {why}", hint=hint)
+        raise WorktreeError(f"no place for worktrees: {repository.common_dir} {reason}", hint=hint)
     return os.path.join(top, private_dirs.PRIVATE, "worktrees")
 
 
@@ -314,3 +311,113 @@ def worktrees_on(repository: Repository, ref: str) -> list[str]:
         if path in paths and ownership.is_gone(repository, git_dir, path):
             paths.remove(path)
     return sorted(paths)
+
+
+def fill(
+    worktree: Repository, contents: Contents, checkpoint: Checkpoint, limits: Limits, hint: str = ""
+) -> list[bytes]:
+    """Fill an empty worktree with the contents of a checkpoint, then compare it.
+
+    Returns the files left unfiltered because a filter fails; `hint` is for the error.
+    """
+    commit = checkpoint.git_sha
+    try:
+        # git-crypt looks for its keys in each worktree's git directory; the first one has them.
+        keys = os.path.join(worktree.common_dir, "git-crypt")
+        link = os.path.join(worktree.git_dir, "git-crypt")
+        if os.path.isdir(keys) and not os.path.lexists(link):
+            os.symlink(keys, link)
+        sparse.restore_sparse(worktree, contents.sparse)
+        with PrivateIndex(worktree) as index:
+            still_failing = _write_files(index, contents)
+            if contents.directories or contents.modes:
+                top = worktree.worktree or ""
+                exact_files.bring_back(top, contents.directories, contents.modes)
+                index.refresh()  # their ctime has changed
+            if contents.away:
+                # Skipped entries without a file, whatever the patterns of the sparse checkout; but
+                # only paths that git has written: others are unsafe.
+                paths = {path for path, *_, tag in index.entries() if tag == b"H"}
+                for path in paths.intersection(contents.away):
+                    absolute = os.path.join(os.fsencode(worktree.worktree or ""), path)
+                    is_submodule = stat.S_ISDIR(os.lstat(absolute).st_mode)
+                    (os.rmdir if is_submodule else os.unlink)(absolute)
+            raw = manifest.raw_of(worktree, contents)
+            exact_files.restore_raw(worktree, raw)
+            exact_files.refresh(index, raw.keys())
+            if still_failing:
+                unfiltered.forget(worktree, raw)
+            if unfiltered.uses_annex(worktree):
+                blobs = blobs_of(worktree, contents.files).items()
+                unfiltered.populate_annexed(
+                    index, {path: oid for path, oid in blobs if path not in raw}
+                )
+            manifest.turn_into(index, contents, commit, contents.files)
+            index.install()
+        operation.bring_back(worktree, contents.operation)
+    except GitError as error:
+        if missing := graph.missing(worktree, contents.files, None):
+            is_promised = graph.promisor(worktree) is not None
+            raise graph.missing_error(missing, is_promised=is_promised) from None
+        message = f"cannot restore the files {contents.files}: {error.message}"
+        raise WorktreeError(message, hint=error.hint) from None
+    # Objects of its own: no ref leads to what it writes, so it must not be held while a gc runs.
+    with contextlib.closing(open_objects(worktree, "plumbing")) as objects:
+        differing = comparison.compare(worktree, objects, contents, commit, limits)
+    if differing:
+        reason = f"what came back is not what checkpoint {checkpoint.id} captured"
+        raise WorktreeError(f"{reason}: {first_of(differing)}", hint=hint or None)
+    return [path for path in still_failing if path not in raw]
+
+
+def fill_from_commit(worktree: Repository, options: Sequence[str]) -> list[bytes]:
+    """Fill an empty worktree with HEAD; return the unfiltered files, as `fill` does."""
+
+    def attempt(filter_options: list[str]) -> None:
+        words = ("reset", "--quiet", "--hard", "--no-recurse-submodules")
+        env = graph.fetch_variables(worktree)
+        worktree.git.run(*PARALLEL, *options, *filter_options, *words, env=env)
+
+    paths, still_failing = unfiltered.write(worktree, lambda: blobs_of(worktree, "HEAD"), attempt)
+    has_annex = unfiltered.uses_annex(worktree)
+    if paths or has_annex:
+        with PrivateIndex(worktree) as index:
+            unfiltered.update_index(index, paths, still_failing)
+            if has_annex:
+                unfiltered.populate_annexed(index, blobs_of(worktree, "HEAD"))
+            index.install()
+    return sorted(still_failing)
+
+
+def blobs_of(repository: Repository, tree: str) -> dict[bytes, str]:
+    return {path: oid for path, mode, oid in leaves(repository, tree) if mode != GITLINK}
+
+
+def _write_files(index: PrivateIndex, contents: Contents) -> list[bytes]:
+    repository, fetching = index.repository, graph.fetch_variables(index.repository)
+
+    def attempt(options: list[str]) -> None:
+        index.run(*options, *PARALLEL, "read-tree", "--reset", "-u", contents.files, env=fetching)
+        if contents.sparse is None:
+            return
+        # Files that existed beyond the patterns of the sparse checkout.
+        skipped = set(contents.flags.get(SKIPPED, ()))
+        marked = [path for path, *_, tag in index.entries() if tag == b"S"]
+        if unmarked := [path for path in marked if path not in skipped]:
+            index.update("--no-skip-worktree", unmarked)
+            words = ("checkout-index", "--force", "--index", "-z", "--stdin")
+            index.run(*options, *PARALLEL, *words, data=nul_ended(unmarked), env=fetching)
+
+    tree = contents.files
+    paths, still_failing = unfiltered.write(repository, lambda: blobs_of(repository, tree), attempt)
+    if paths:
+        unfiltered.update_index(index, paths, still_failing)
+    return sorted(still_failing)
+
+
+def _note_submodules(worktree: Repository, checkpoint: Checkpoint) -> None:
+    # Submodules are missing: `resume` makes them, even after a kill.
+    if checkpoint.worktree is not None and checkpoint.worktree.submodules:
+        note = os.path.join(worktree.git_dir, ref_names.SUBMODULES_FILE)
+        with open(note, "w", encoding="ascii") as file:
+            file.write(f"{checkpoint.id}\n")

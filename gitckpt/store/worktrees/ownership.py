@@ -18,8 +18,7 @@ from gitckpt.model import ids
 from gitckpt.store.records import ref_names
 from gitckpt.store.records.ref_names import Owner
 
-# gitckpt locks its worktrees against `git worktree prune`; the reason ends with the id of the run
-# or checkpoint.
+# Locks protect from `git worktree prune`; the reason ends with the id of the run or checkpoint.
 LOCK_REASON = "gitckpt"
 
 # Prefix of the directory in which a worktree is made before it is moved to its path.
@@ -58,9 +57,8 @@ def of_runs(repository: Repository) -> dict[str, str]:
     }
 
 
-def is_same(named: str | None, git_dir: str) -> bool:
-    """Return whether a git directory that a `.git` file names is a given one."""
-    return named is not None and os.path.realpath(named) == os.path.realpath(git_dir)
+def is_same(directory: str | None, git_dir: str) -> bool:
+    return directory is not None and os.path.realpath(directory) == os.path.realpath(git_dir)
 
 
 def is_being_made(path: str) -> bool:
@@ -77,11 +75,6 @@ def write_owner(repository: Repository, owner: Owner) -> None:
 
     with open(os.path.join(repository.git_dir, ref_names.RUN_FILE), "w", encoding="utf-8") as file:
         json.dump({"checkpoint": owner.checkpoint, "run": owner.run}, file)
-
-
-def behind(repository: Repository) -> tuple[str, str] | None:
-    """Return what `behind_in` does for the worktree `repository` is seen from."""
-    return behind_in(repository.git_dir)
 
 
 def behind_in(git_dir: str) -> tuple[str, str] | None:
@@ -133,23 +126,21 @@ def is_gone(repository: Repository, git_dir: str, path: str) -> bool:
 
 
 def half_made(root: str) -> list[str]:
-    """Return the paths of worktrees below a directory that are half made."""
     return [os.path.join(root, name) for name in names_in(root) if name.startswith(BEING_MADE)]
 
 
 def sweep(repository: Repository, root: str) -> None:
     """Remove half-made worktrees of killed processes; live ones hold a lock."""
     for directory in {path.removesuffix(".lock") for path in half_made(root)}:
-        with Lock(f"{directory}.lock", 0) as is_left:
-            if is_left:
+        with Lock(f"{directory}.lock", 0) as is_free:
+            if is_free:
                 _discard(repository, directory)
 
 
 def abandoned(repository: Repository) -> list[str]:
     """Return the directories with registered, half-made worktrees of killed processes.
 
-    While git makes a worktree, its HEAD names no commit: after a kill at that moment every `git gc`
-    fails until the worktree is gone.
+    HEAD may name no commit in there; then every `git gc` fails.
     """
     directories = {
         os.path.dirname(path)
@@ -161,8 +152,8 @@ def abandoned(repository: Repository) -> list[str]:
 
 def discard(repository: Repository, directory: str) -> bool:
     """Remove a directory from `abandoned` unless a process holds it."""
-    with Lock(f"{directory}.lock", 0) as is_left:
-        if is_left or not os.path.isdir(os.path.dirname(directory)):
+    with Lock(f"{directory}.lock", 0) as is_free:
+        if is_free or not os.path.isdir(os.path.dirname(directory)):
             _discard(repository, directory)
             return True
     return False

@@ -47,7 +47,7 @@ class PathState:
     is_kept: bool = False  # whether this repository, moved since, has a directory of that name
     is_of_this_repository: bool = False  # whether `git_dir` is or would be one of this repository
     owner: Owner | None = None
-    other: str | None = None  # the other repository whose worktree it is
+    other_repository: str | None = None  # whose worktree it is, if not of this one
     behind: str | None = None  # the checkpoint at which it stands, if others continued the run
     lacks_submodules: bool = False  # whether submodules are still to be made, as after a kill
     removal: str = ""  # commands that remove it; git would delete what is mounted in it
@@ -67,13 +67,13 @@ class Branch:
 class Situation:
     """All that decides how a worktree is opened."""
 
-    wanted: Owner  # a checkpoint, and its run if it is the newest one of that
+    target: Owner  # a checkpoint, and its run if it is the newest one of that
     commit: str = ""  # the linked commit; "" for none
-    asked: str | None = None  # the directory that the caller named
+    requested: str | None = None  # the directory that the caller named
     default: str | None = None  # the directory otherwise; None if there is no place for one
     no_default: tuple[str, str | None] = ("there is no place for worktrees", None)  # message, hint
     registrations: tuple[Registration, ...] = ()
-    # By path: `asked`, `default`, and the paths of the run's worktrees.
+    # By path: `requested`, `default`, and the paths of the run's worktrees.
     places: Mapping[str, PathState] = field(default_factory=dict)
     branch: Branch | None = None
     has_submodules: bool = False  # of the repository: git moves no worktree with submodules
@@ -100,7 +100,7 @@ def plan_resume(situation: Situation) -> ResumePlan:
     Raises:
         WorktreeError: the path is taken, the run's worktree is elsewhere, or a person has to look.
     """
-    is_run = situation.wanted.run is not None
+    is_run = situation.target.run is not None
     of_run = [entry for entry in situation.registrations if is_run and entry.of_run]
     forget = [entry for entry in of_run if entry.is_gone and not entry.has_submodules]
     path, remarks = _find_worktree(situation, of_run)
@@ -111,16 +111,16 @@ def plan_resume(situation: Situation) -> ResumePlan:
         action = _choose_action(situation, place)
         relink = relink or action == USE
     else:
-        moved_to = None
+        action, moved_to = MAKE, None
         for entry in situation.registrations:
             if entry.real == place.real and entry.is_locked_by_us and entry not in forget:
                 moved_to = moved_to or entry.moved_to
                 if moved_to is None:
                     _require_forgettable(entry, path)
                     forget.append(entry)
-        action = USE if moved_to is not None else MAKE
         if moved_to is not None:
-            path, relink, remarks = moved_to, True, [f"it was moved there from {path}"]
+            remarks = [f"it was moved there from {path}"]
+            action, path, relink = USE, moved_to, True
     branch, remark = _choose_branch(situation) if action == MAKE else (None, None)
     behind = situation.places[path].behind if action == USE and path in situation.places else None
     return ResumePlan(
@@ -132,7 +132,7 @@ def plan_resume(situation: Situation) -> ResumePlan:
         fills_submodules=action == MAKE or place.lacks_submodules,
         remarks=tuple(remarks),
         remarks_made=(remark,) if remark is not None else (),
-        behind=behind if behind != situation.wanted.checkpoint else None,
+        behind=behind if behind != situation.target.checkpoint else None,
     )
 
 
@@ -141,40 +141,43 @@ def _find_worktree(
 ) -> tuple[str | None, list[str]]:
     """Return where the run's worktree is, or None; and remarks."""
     if present := [entry for entry in of_run if entry.is_there]:
-        preferred = situation.asked or situation.default
+        preferred = situation.requested or situation.default
         real = situation.places[preferred].real if preferred is not None else None
         return next((entry.path for entry in present if entry.real == real), present[-1].path), []
     for entry in of_run:
-        if entry.moved_to is not None and not entry.is_gone:
+        if entry.is_gone:
+            continue
+        if entry.moved_to is not None:
             return entry.moved_to, [f"it was moved there from {entry.path}"]
-        if entry.left_at is not None and not entry.is_gone:
+        if entry.left_at is not None:
             return entry.left_at, []
     return None, []
 
 
 def _choose_path(situation: Situation, current: str | None) -> str:
-    asked, places = situation.asked, situation.places
-    if asked is None:
+    requested, places = situation.requested, situation.places
+    if requested is None:
         path = current or situation.default
         if path is None:
             raise WorktreeError(situation.no_default[0], hint=situation.no_default[1])
         return path
-    if current is None or places[current].real == places[asked].real:
-        return asked
+    if current is None or places[current].real == places[requested].real:
+        return requested
     hint = "leave the directory out to go on there"
-    if not places[asked].exists and not situation.has_submodules:
-        hint += f"; or move it: git worktree move -f -f {shell_word(current)} {shell_word(asked)}"
-    message = f"run {situation.wanted.run} has its worktree already, at {current}"
+    if not places[requested].exists and not situation.has_submodules:
+        words = f"{shell_word(current)} {shell_word(requested)}"
+        hint += f"; or move it: git worktree move -f -f {words}"
+    message = f"run {situation.target.run} has its worktree already, at {current}"
     raise WorktreeError(message, hint=hint)
 
 
 def _choose_action(situation: Situation, place: PathState) -> str:
-    wanted, path, owner = situation.wanted, place.path, place.owner
-    name = wanted.run or wanted.checkpoint
+    target, path, owner = situation.target, place.path, place.owner
+    name = target.run or target.checkpoint
     is_forgotten = place.git_dir is not None and not place.git_dir_exists and not place.is_kept
     if is_forgotten and place.is_of_this_repository and os.path.basename(path) == name:
         return ADOPT
-    if owner is not None and (owner.run == wanted.run if wanted.run else owner == wanted):
+    if owner is not None and (owner.run == target.run if target.run else owner == target):
         return USE
     into = "choose another place: git ckpt resume"
     message = f"{path} exists and is not the worktree of {name}"
@@ -182,14 +185,14 @@ def _choose_action(situation: Situation, place: PathState) -> str:
     is_ours = owner is None and any(
         entry.real == place.real and entry.is_locked_by_us for entry in situation.registrations
     )
-    if place.other is not None:
-        message = f"{path} is a worktree of another repository: {place.other}"
+    if place.other_repository is not None:
+        message = f"{path} is a worktree of another repository: {place.other_repository}"
         hint = f"{into} {shell_word(name)} --into DIR"
     elif is_ours and place.git_dir is None:  # git does not remove it
         hint = f"move it out of the way: mv {shell_word(path)} {shell_word(f'{path}.old')}"
-        state = "no file any more" if place.has_dot_git else "gone"
-        message = f"{path} is a worktree of gitckpt whose .git is {state}"
+        message = f"{path} is a worktree of gitckpt whose .git is no file any more"
         if not place.has_dot_git:
+            message = f"{path} is a worktree of gitckpt whose .git is gone"
             hint = f"to go on with its files: git worktree repair; or {hint}"
     elif is_ours:
         message = f"{path} is a worktree of gitckpt that does not say what it was made for"
@@ -199,16 +202,16 @@ def _choose_action(situation: Situation, place: PathState) -> str:
 
 def _require_forgettable(entry: Registration, path: str) -> None:
     if entry.has_submodules:
-        message = f"the directory {path} is gone, and {entry.git_dir} still holds repositories "
+        message = f"{path} is gone, but {entry.git_dir} still holds repositories of its submodules"
         remove = f"if not, look there, then: git worktree remove -f -f {shell_word(path)}"
         hint = f"if it was moved: git worktree repair NEW-PATH; {remove}"
-        raise WorktreeError(message + "of its submodules", hint=hint)
+        raise WorktreeError(message, hint=hint)
 
 
 def _choose_branch(situation: Situation) -> tuple[str | None, str | None]:
     """Return the branch of a run's worktree; or why it cannot be on that branch."""
     branch = situation.branch
-    if branch is None or situation.wanted.run is None:
+    if branch is None or situation.target.run is None:
         return None, None
     detached = f"HEAD is detached: the branch {branch.name} is"
     if branch.tip != situation.commit:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import os
+from collections import defaultdict
 from collections.abc import Collection, Iterable
 
 from gitckpt.git.files import mounts, private_dirs
@@ -34,8 +35,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from gitckpt.git.objects.writer import Objects
 
-# What is left of a worktree whose directory is gone.
-
 
 def record_leftover(store: Checkpoints, git_dir: str, path: str) -> None:
     """Record what is only in a worktree whose directory is gone."""
@@ -52,8 +51,8 @@ def record_leftover(store: Checkpoints, git_dir: str, path: str) -> None:
 def holds_nothing(worktree: Repository, linked: Iterable[str]) -> bool:
     """Return whether a worktree whose directory is gone holds nothing to lose.
 
-    Besides what `record_leftover` records, these count, as no checkpoint would have them: commits
-    only in the reflog of its HEAD or its ORIG_HEAD, its own refs, repositories of submodules.
+    No checkpoint would have these: commits only in the reflog of its HEAD or its ORIG_HEAD, its own
+    refs, repositories of submodules.
     """
     if worktree.operation() is not None or modules.has_modules(worktree.git_dir):
         return False
@@ -66,19 +65,19 @@ def holds_nothing(worktree: Repository, linked: Iterable[str]) -> bool:
         if git.run("for-each-ref", "--count=1", *spaces).out:
             return False
         # Without reflogs (`core.logAllRefUpdates`), only ORIG_HEAD tells where HEAD was.
-        past = git.run("rev-parse", "--verify", "--quiet", "ORIG_HEAD", ok=(0, 1)).out
-        heads_before = git.text("log", "--walk-reflogs", "--format=%H", "HEAD").split()
-        return _is_reached(worktree, linked, [*heads_before, *past.decode("ascii").split()])
+        original = git.run("rev-parse", "--verify", "--quiet", "ORIG_HEAD", ok=(0, 1)).out
+        commits = git.text("log", "--walk-reflogs", "--format=%H", "HEAD").split()
+        return _is_reached(worktree, linked, [*commits, *original.decode("ascii").split()])
     except GitError:  # unreadable: unknown
         return False
 
 
-def _is_reached(repository: Repository, linked: Iterable[str], more: Iterable[str] = ()) -> bool:
-    """Return whether branches, tags or linked commits reach HEAD and `more`.
+def _is_reached(repository: Repository, linked: Iterable[str], commits: Iterable[str] = ()) -> bool:
+    """Return whether branches, tags or linked commits reach HEAD and other commits.
 
     What `refs/keep` holds does not count: some of it goes within the hour.
     """
-    lines = [*(f"{commit}\n" for commit in more), *(f"^{commit}\n" for commit in linked)]
+    lines = [*(f"{commit}\n" for commit in commits), *(f"^{commit}\n" for commit in linked)]
     options = ("--max-count=1", "--ignore-missing", "--stdin")
     words = ("rev-list", *options, "HEAD", "--not", "--branches", "--tags", "--remotes")
     return repository.git.run(*words, data="".join(lines).encode("ascii")).out == b""
@@ -86,19 +85,17 @@ def _is_reached(repository: Repository, linked: Iterable[str], more: Iterable[st
 
 def _capture_index(repository: Repository, objects: Objects, commit: str) -> Worktree:
     """Capture the index of a worktree whose directory is gone."""
-    base = manifest.base_tree(repository, commit)
-    under_way = repository.operation()
+    base, under_way = manifest.base_tree(repository, commit), repository.operation()
     empty = intent.intent_oid(repository.object_format).decode("ascii")
     with PrivateIndex(repository) as index:
-        staged: dict[int, list[bytes]] = {}
+        staged: dict[int, list[bytes]] = defaultdict(list)
         entries = index.entries()
         candidates = [path for path, _, oid, stage, _ in entries if (oid, stage) == (empty, 0)]
         flags = manifest.flags_of(intent.intent_entries(index, candidates))
         intended = set(flags.get(manifest.INTENT, ()))
         for path, mode, oid, stage, _ in entries:
             if path not in intended:
-                line = b"%s %s 0\t%s" % (mode, oid.encode("ascii"), path)
-                staged.setdefault(stage, []).append(line)
+                staged[stage].append(b"%s %s 0\t%s" % (mode, oid.encode("ascii"), path))
         trees = {}
         for number, lines in sorted(staged.items()):
             index.git("read-tree", "--empty")
@@ -115,9 +112,6 @@ def _capture_index(repository: Repository, objects: Objects, commit: str) -> Wor
     return Worktree(dirty=True, tree=tree, operation=under_way, operation_commit=needed)
 
 
-# Resume.
-
-
 def resume(
     store: Checkpoints,
     checkpoint: Checkpoint,
@@ -132,11 +126,8 @@ def resume(
     commit, or on the run's branch (not the one the run was started on) if it is free and has not
     moved.
 
-    Args:
-        directory: the worktree's path; by default where the run's worktree is, else a directory
-            named after run or checkpoint where the settings say.
-        is_driven: whether a phase works there before a person looks: a submodule that does not
-            come back is an error then, once.
+    By default, `directory` is where the run's worktree is, else the settings decide. With
+    `is_driven`, a missing submodule is an error: a phase works there next.
     """
     if directory is not None:
         require_path("directory", directory, as_text=True)
@@ -146,23 +137,22 @@ def resume(
             message = f"cannot find {directory}: the current directory was deleted"
             raise WorktreeError(message, hint="name it from the root: /…") from None
     repository = store.repository
-    checkpoint, is_elsewhere = _start_from_head(store, checkpoint)
+    checkpoint, head_remark = _start_from_head(store, checkpoint)
     head = None if is_driven else store.objects.head()[0]
     checkpoint, stand_in = manifest.with_commit(repository, checkpoint, head)
     limits = store.rules.read().limits
-    run, in_run = checkpoint.run, False
+    run = checkpoint.run
     newest = heads.newest(store.index, repository, run) if run is not None else None
-    if newest is not None and checkpoint.id == newest.id:
-        in_run = _is_of_run(store, newest)
-    owner = Owner(checkpoint.id, run if in_run else None)
+    is_newest = newest is not None and checkpoint.id == newest.id and _is_of_run(store, newest)
+    owner = Owner(checkpoint.id, run if is_newest else None)
     opened = None
     while opened is None:  # again where another process made one meanwhile
         _clear_places(repository, owner, directory)
-        todo = plan.plan_resume(_describe_situation(store, checkpoint, owner, directory))
-        if limits.submodules and todo.fills_submodules:
+        steps = plan.plan_resume(_describe_situation(store, checkpoint, owner, directory))
+        if limits.submodules and steps.fills_submodules:
             checkpoint = _add_submodules(store, checkpoint)
         opened = WorktreeOpener(
-            *(repository, store.objects, checkpoint, todo, owner, limits),
+            *(repository, store.objects, checkpoint, steps, owner, limits),
             rescue=functools.partial(record_leftover, store),
             is_of_other_commit=stand_in is not None,
         ).open()
@@ -171,10 +161,10 @@ def resume(
         place, command = shell_word(opened.path), f"git ckpt resume {checkpoint.run}"
         hint = f"do that in {place}; then, or to go on without: {command}"
         raise WorktreeError("; ".join(lacking), hint=hint)
-    remarks = [*todo.remarks, *opened.remarks]
+    remarks = [*steps.remarks, *opened.remarks]
     if opened.made:
-        remarks += [*todo.remarks_made, *filter(None, (is_elsewhere, stand_in))]
-    return replace(opened, remarks=(*remarks, *lacking), behind=todo.behind)
+        remarks += [*steps.remarks_made, *filter(None, (head_remark, stand_in))]
+    return replace(opened, remarks=(*remarks, *lacking), behind=steps.behind)
 
 
 def _clear_places(repository: Repository, owner: Owner, directory: str | None) -> None:
@@ -211,12 +201,11 @@ def _add_submodules(store: Checkpoints, checkpoint: Checkpoint) -> Checkpoint:
     if files.degraded or not modules.may_have_submodules(store.repository):
         return checkpoint
     contents = manifest.contents_of(checkpoint, store.repository, store.objects)
-    away = map(quoted, contents.away)  # a sparse checkout may leave out submodules
-    known = {*(submodule.path for submodule in files.submodules), *away}
-    added = keeper.of_tree(store, contents.files, known)
-    if not added:
-        return checkpoint
-    return replace(checkpoint, worktree=replace(files, submodules=(*files.submodules, *added)))
+    paths = {submodule.path for submodule in files.submodules}
+    paths.update(map(quoted, contents.away))  # a sparse checkout may leave out submodules
+    added = keeper.of_tree(store, contents.files, paths)
+    files = replace(files, submodules=(*files.submodules, *added))
+    return replace(checkpoint, worktree=files) if added else checkpoint
 
 
 def _describe_situation(
@@ -225,21 +214,21 @@ def _describe_situation(
     repository = store.repository
     root, no_default = _find_root(repository)
     default = None if root is None else os.path.join(root, owner.run or owner.checkpoint)
-    named = [path for path in (directory, default) if path is not None]
-    likely = {os.path.realpath(path) for path in named}
+    candidates = [path for path in (directory, default) if path is not None]
+    likely = {os.path.realpath(path) for path in candidates}
     registrations = [
         _describe_registration(repository, git_dir, path, owner.run, likely)
         for git_dir, path in administration.registered(repository)
     ]
-    paths = [directory, default]
+    paths: list[str | None] = [*candidates]
     for entry in registrations:
         paths += [entry.path, entry.moved_to, entry.left_at] if entry.of_run else []
     places = {path: _describe_place(repository, path) for path in paths if path is not None}
-    is_missing = not all(places[path].exists for path in named)
+    is_missing = not all(places[path].exists for path in candidates)
     return Situation(
         owner,
         checkpoint.git_sha,
-        asked=directory,
+        requested=directory,
         default=default,
         no_default=no_default,
         registrations=tuple(registrations),
@@ -264,13 +253,13 @@ def _describe_registration(
     of_run = owner is not None and run is not None and owner.run == run
     if not of_run and real not in likely:
         return Registration(git_dir, path, real, of_run=False)
-    exists, named = os.path.lexists(path), administration.git_dir_of(path)
+    exists, linked_dir = os.path.lexists(path), administration.git_dir_of(path)
     return Registration(
         git_dir,
         path,
         real,
         of_run=of_run,
-        is_there=ownership.is_same(named, git_dir) and not ownership.is_being_made(path),
+        is_there=ownership.is_same(linked_dir, git_dir) and not ownership.is_being_made(path),
         is_gone=ownership.is_gone(repository, git_dir, path),
         is_locked_by_us=ownership.is_locked_by_us(git_dir),
         has_submodules=modules.has_modules(git_dir),
@@ -285,10 +274,11 @@ def _describe_place(repository: Repository, path: str) -> PathState:
         return PathState(path, real, lacks_submodules=True)
     git_dir = administration.git_dir_of(path)
     exists = git_dir is not None and os.path.isdir(git_dir)
-    kept = os.path.join(administration.worktrees_dir(repository), os.path.basename(git_dir or ""))
-    is_kept = git_dir is not None and not exists and os.path.isdir(kept)
-    owner = ownership.owner_in(kept) if is_kept else ownership.owner_at(repository, path)
-    behind = ownership.behind_in(kept if is_kept else git_dir or "") if owner is not None else None
+    registry = administration.worktrees_dir(repository)
+    entry = os.path.join(registry, os.path.basename(git_dir or ""))
+    is_kept = git_dir is not None and not exists and os.path.isdir(entry)
+    owner = ownership.owner_in(entry) if is_kept else ownership.owner_at(repository, path)
+    behind = ownership.behind_in(entry if is_kept else git_dir or "") if owner is not None else None
     return PathState(
         path,
         real,
@@ -299,9 +289,11 @@ def _describe_place(repository: Repository, path: str) -> PathState:
         is_kept=is_kept,
         is_of_this_repository=git_dir is not None and administration.is_ours(repository, git_dir),
         owner=owner,
-        other=administration.foreign_repository(repository, path) if owner is None else None,
+        other_repository=administration.foreign_repository(repository, path)
+        if owner is None
+        else None,
         behind=behind[0] if behind is not None else None,
-        lacks_submodules=submodules.are_to_come(path),
+        lacks_submodules=submodules.are_missing(path),
         removal=mounts.removal_command(path) if owner is None else "",
     )
 
@@ -316,9 +308,8 @@ def _find_branch(store: Checkpoints, checkpoint: Checkpoint) -> Branch | None:
         return None
     ref = BRANCHES + checkpoint.branch
     info, is_free = store.repository.cat_file.info(ref), opener.is_free(store.repository, ref)
-    tip = info[0] if info is not None else None
     used_in = () if is_free else tuple(opener.worktrees_on(store.repository, ref))
-    return Branch(checkpoint.branch, tip, is_free=is_free, used_in=used_in)
+    return Branch(checkpoint.branch, info[0] if info is not None else None, is_free, used_in)
 
 
 def places(repository: Repository, runs: Collection[str]) -> dict[str, str]:
@@ -326,11 +317,11 @@ def places(repository: Repository, runs: Collection[str]) -> dict[str, str]:
     root = known_root(repository) or ""
     moved: dict[str, str] = {}
     for git_dir, path, owner in ownership.owned(repository):
-        if owner.run is not None and owner.run in runs:
+        if owner.run in runs:
             place = administration.find_left_behind(repository, git_dir, path)
             place = place or administration.find_moved(repository, git_dir, path, root)
             if place is not None:
-                moved[owner.run] = place
+                moved[str(owner.run)] = place
     for run in set(runs) - moved.keys():
         path = os.path.join(root, run)
         git_dir = administration.git_dir_of(path) or ""

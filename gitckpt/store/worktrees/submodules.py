@@ -21,26 +21,17 @@ from gitckpt.store.checkpoints import Checkpoints
 from gitckpt.store.records import ref_names
 from gitckpt.store.snapshot import manifest
 from gitckpt.store.snapshot.limits import Limits
-from gitckpt.store.worktrees import checkout
+from gitckpt.store.worktrees import opener
 
 
-def begin(worktree: Repository, checkpoint: Checkpoint) -> None:
-    """Note that submodules are missing, so that `finish` resumes after a kill."""
-    if checkpoint.worktree is not None and checkpoint.worktree.submodules:
-        note = os.path.join(worktree.git_dir, ref_names.SUBMODULES_FILE)
-        with open(note, "w", encoding="ascii") as file:
-            file.write(f"{checkpoint.id}\n")
-
-
-def are_to_come(path: str) -> bool:
+def are_missing(path: str) -> bool:
     git_dir = administration.git_dir_of(path) if os.path.lexists(path) else None
     return git_dir is None or os.path.lexists(os.path.join(git_dir, ref_names.SUBMODULES_FILE))
 
 
 def finish(store: Checkpoints, path: str, checkpoint: Checkpoint, limits: Limits) -> list[str]:
     """Make the missing submodules of a worktree; return a remark for each that failed."""
-    worktree = administration.seen_from(store.repository, path)
-    if worktree is None:
+    if (worktree := administration.seen_from(store.repository, path)) is None:
         return []
     with contextlib.closing(worktree):
         note = os.path.join(worktree.git_dir, ref_names.SUBMODULES_FILE)
@@ -62,8 +53,7 @@ def _make_all(
 ) -> list[str]:
     """Make the submodules that a checkpoint names; return remarks on failures.
 
-    Git keeps their repositories in `around`. `above` is the path of the worktree if it is that of
-    a submodule.
+    Their repositories are in `around`. `above` is the path of the worktree if it is a submodule.
     """
     remarks: list[str] = []
     for submodule in checkpoint.worktree.submodules if checkpoint.worktree is not None else ():
@@ -72,22 +62,22 @@ def _make_all(
         try:
             if not modules.is_submodule(worktree, manifest.files_of(worktree, checkpoint), path):
                 raise WorktreeError("the files have no submodule there")
-            with contextlib.closing(_find_kept(around, worktree, submodule)) as kept:
-                repository = _open(around, kept, worktree, submodule)
+            with contextlib.closing(_find_source(around, worktree, submodule)) as source:
+                repository = _open(around, source, worktree, submodule)
                 with store.seen_from(repository, "plumbing") as inner:
                     captured = inner.read_own(submodule.checkpoint)
                     sentences: list[str] = []
                     if not os.path.lexists(os.path.join(repository.git_dir, "index")):
-                        is_own = local_checkpoints.is_captured_here(kept, captured.id)
+                        is_own = local_checkpoints.is_captured_here(source, captured.id)
                         sentences = _fill(inner, captured, limits, is_own=is_own)
-                    shown = f"the submodule {os.fsdecode(name)}"
-                    nested = _make_all(store, kept, repository, captured, limits, above=name)
-                    remarks += [f"{shown}: {text}" for text in sentences] + nested
+                    nested = _make_all(store, source, repository, captured, limits, above=name)
+                    title = f"the submodule {os.fsdecode(name)}"
+                    remarks += [f"{title}: {text}" for text in sentences] + nested
         except CkptError as error:
             init = submodules.way_to_make(path)
             restore = f"git ckpt restore {checkpoint.id[: ids.SHORT]}"
             place = f"after cd {shell_word(os.fsdecode(above))}" if above else "in this worktree"
-            if isinstance(error, _Unknown):  # `init` first: a fetch needs the repository
+            if isinstance(error, _CheckpointMissing):  # `init` first: a fetch needs the repository
                 cure = f"{place}: {init}; {error.hint}; then {restore}"
             else:
                 first = f"{error.hint}; " if error.hint else ""
@@ -97,38 +87,39 @@ def _make_all(
     return remarks
 
 
-class _Unknown(WorktreeError):
+class _CheckpointMissing(WorktreeError):
     """No repository has the checkpoint of a submodule; the hint tells how to fetch it."""
 
 
-def _find_kept(around: Repository, worktree: Repository, submodule: Submodule) -> Repository:
+def _find_source(around: Repository, worktree: Repository, submodule: Submodule) -> Repository:
     path, ref = modules.unquote(submodule.path), ref_names.CHECKPOINTS + submodule.checkpoint
     message = f"no repository of it has the checkpoint {submodule.checkpoint}"
     if modules.checkout_path(worktree, path) is None:
         raise WorktreeError(message)
-    kept = modules.find(around, path, ref)
-    if kept is None:
-        raise _Unknown(message, hint=submodules.way_to_fetch(path, submodule.checkpoint))
-    return kept
+    source = modules.find(around, path, ref)
+    if source is None:
+        raise _CheckpointMissing(message, hint=submodules.way_to_fetch(path, submodule.checkpoint))
+    return source
 
 
 def _open(
-    around: Repository, kept: Repository, worktree: Repository, submodule: Submodule
+    around: Repository, source: Repository, worktree: Repository, submodule: Submodule
 ) -> Repository:
     """Return a submodule's repository; copy it if it is missing."""
     path = modules.unquote(submodule.path)
     repository = modules.seen_from(worktree, path)
     if repository is not None:
         return repository
-    own = [space + submodule.checkpoint for space in (ref_names.CHECKPOINTS, *ref_names.HOLDERS)]
-    refs = [*(ref for ref in own if modules.has(kept, ref)), f"{ref_names.KEEP}*"]
+    spaces = (ref_names.CHECKPOINTS, *ref_names.HOLDERS)
+    own_refs = (space + submodule.checkpoint for space in spaces)
+    refs = [*(ref for ref in own_refs if modules.has(source, ref)), f"{ref_names.KEEP}*"]
     try:
-        with contextlib.closing(modules.clone(around, kept, worktree, path, refs)) as copy:
-            local_checkpoints.copy(kept, copy, [submodule.checkpoint])
+        with contextlib.closing(modules.clone(around, source, worktree, path, refs)) as copy:
+            local_checkpoints.copy(source, copy, [submodule.checkpoint])
             repository = modules.attach(copy, modules.checkout_path(worktree, path) or "")
     except GitError as error:  # git does not copy a repository with missing objects
         message = f"its repository cannot be copied: {error.message}"
-        hint = f"see what it lacks: git --git-dir={shell_word(kept.git_dir)} ckpt verify"
+        hint = f"see what it lacks: git --git-dir={shell_word(source.git_dir)} ckpt verify"
         raise WorktreeError(message, hint=hint) from None
     if repository is None:
         raise WorktreeError("something is in its place")
@@ -143,7 +134,7 @@ def _record_half_made(inner: Checkpoints, captured: Checkpoint, limits: Limits) 
     tree = manifest.tree_of_files(repository, files.tree, inner.objects.head()[0])
     # All files, ignored ones included: there is no index.
     paths = repository.git.run("ls-files", "--others", "-z").out.split(b"\0")[:-1]
-    is_whole = checkout.blobs_of(repository, tree).keys() >= {*paths}
+    is_whole = opener.blobs_of(repository, tree).keys() >= {*paths}
     if files.degraded or files.omitted or not is_whole:
         back = f"git -C {shell_word(worktree)} ckpt restore {captured.id[: ids.SHORT]}"
         raise WorktreeError(f"it is half made: {back}")
@@ -166,5 +157,5 @@ def _fill(inner: Checkpoints, captured: Checkpoint, limits: Limits, *, is_own: b
     contents = manifest.contents_of(captured, repository, inner.objects)
     is_left_out = bool(contents.operation) and not is_own
     contents.operation = {} if is_left_out else operation.detach(repository, contents.operation)
-    checkout.fill(repository, contents, captured, limits)
+    opener.fill(repository, contents, captured, limits)
     return [operation.FOREIGN] if is_left_out else []

@@ -281,7 +281,11 @@ def test_heads_are_moved_to_the_newest_checkpoint(main_checkout: Checkout) -> No
     before = main_checkout.refs()
     newest = f"the newest checkpoint of the run is {number(3)}"
     for head, code, sentence in (
-        (None, "run-head-missing", f"the run has no head; its newest checkpoint is {number(3)}"),
+        (
+            None,
+            "run-head-missing",
+            f"the run has no head; the newest checkpoint of the run is {number(3)}",
+        ),
         (
             f"refs/checkpoints/{number(1)}",
             "run-head-lags",

@@ -46,7 +46,7 @@ def registration(path: str = HERE, **more: Any) -> Registration:
 def situation(*states: PathState, **more: Any) -> Situation:
     places = {path: PathState(path, path, lacks_submodules=True) for path in (HERE, ASKED)}
     return Situation(
-        more.pop("wanted", OWNER),
+        more.pop("target", OWNER),
         default=HERE,
         places=places | {each.path: each for each in states},
         **more,
@@ -63,7 +63,7 @@ PLANS = {
         ResumePlan((), relink=False, action=MAKE, path=HERE, fills_submodules=True),
     ),
     "somewhere else is asked for": (
-        situation(asked=ASKED),
+        situation(requested=ASKED),
         ResumePlan((), relink=False, action=MAKE, path=ASKED, fills_submodules=True),
     ),
     "the worktree is there": (
@@ -143,7 +143,7 @@ PLANS = {
     ),
     "of one checkpoint, moved by hand": (
         situation(
-            wanted=Owner(ID, None),
+            target=Owner(ID, None),
             registrations=(Registration("/g", HERE, HERE, of_run=False, moved_to=OTHER),),
         ),
         ResumePlan(
@@ -204,14 +204,14 @@ REFUSALS = {
         "say where",
     ),
     "the run has its worktree elsewhere": (
-        situation(ELSEWHERE, asked=ASKED, registrations=(registration(OTHER, is_there=True),)),
+        situation(ELSEWHERE, requested=ASKED, registrations=(registration(OTHER, is_there=True),)),
         f"run {RUN} has its worktree already, at {OTHER}",
         f"leave the directory out to go on there; or move it: git worktree move -f -f {OTHER} {ASKED}",
     ),
     "the same, and git could not move it": (
         situation(
             ELSEWHERE,
-            asked=ASKED,
+            requested=ASKED,
             has_submodules=True,
             registrations=(registration(OTHER, is_there=True),),
         ),
@@ -224,12 +224,14 @@ REFUSALS = {
         IN_THE_WAY,
     ),
     "a worktree of another run is in the way": (
-        situation(state(ASKED, owner=Owner(ID, "another")), asked=ASKED),
+        situation(state(ASKED, owner=Owner(ID, "another")), requested=ASKED),
         f"{ASKED} exists and is not the worktree of {RUN}",
         IN_THE_WAY,
     ),
     "a worktree of another checkpoint is in the way": (
-        situation(state(ASKED, owner=Owner("other", None)), asked=ASKED, wanted=Owner(ID, None)),
+        situation(
+            state(ASKED, owner=Owner("other", None)), requested=ASKED, target=Owner(ID, None)
+        ),
         f"{ASKED} exists and is not the worktree of {ID}",
         IN_THE_WAY,
     ),
@@ -243,13 +245,13 @@ REFUSALS = {
                 git_dir=GIT_DIR,
                 is_of_this_repository=True,
             ),
-            asked=ASKED,
+            requested=ASKED,
         ),
         f"{ASKED} exists and is not the worktree of {RUN}",
         IN_THE_WAY,
     ),
     "a worktree of another repository": (
-        situation(state(ASKED, other="/q/.git"), asked=ASKED),
+        situation(state(ASKED, other_repository="/q/.git"), requested=ASKED),
         f"{ASKED} is a worktree of another repository: /q/.git",
         f"choose another place: git ckpt resume {RUN} --into DIR",
     ),
@@ -275,7 +277,7 @@ REFUSALS = {
     ),
     "it was deleted, and its submodules are left": (
         situation(registrations=(registration(is_gone=True, has_submodules=True),)),
-        f"the directory {HERE} is gone, and {GIT_DIR} still holds repositories of its submodules",
+        f"{HERE} is gone, but {GIT_DIR} still holds repositories of its submodules",
         f"if it was moved: git worktree repair NEW-PATH; if not, look there, then: git worktree remove -f -f {HERE}",
     ),
 }

@@ -148,7 +148,7 @@ class TestDeletedByHand:
             plain.resume(made)
         assert (
             caught.value.message
-            == f"the directory {here.path} is gone, and {git_dir} still holds repositories of its submodules"
+            == f"{here.path} is gone, but {git_dir} still holds repositories of its submodules"
         )
         assert caught.value.hint == (
             f"if it was moved: git worktree repair NEW-PATH; if not, look there, then: git worktree remove -f -f {here.path}"
