@@ -81,7 +81,7 @@ def take(checkout: Checkout, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_in_few_transactions(
     many: Imports, transactions: list[list[str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(importer, "_TOGETHER", 5)
+    monkeypatch.setattr(importer, "_BATCH", 5)
     take(many.checkout, monkeypatch)
     made = [
         len([ref for ref in each if ref.startswith("refs/checkpoints/")]) for each in transactions
@@ -92,7 +92,7 @@ def test_in_few_transactions(
 
 
 def test_as_one_by_one(many: Imports, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(importer, "_TOGETHER", 1)
+    monkeypatch.setattr(importer, "_BATCH", 1)
     take(many.checkout, monkeypatch)
     heads = [json.loads(many.ok("show", nth(number), "--json")) for number in range(COUNT)]
     many.ok("remove", RUN)

@@ -10,8 +10,9 @@ import shlex
 import stat
 import sys
 
-from gitckpt.git import fsync
+from gitckpt.git import fsync, leftovers
 from gitckpt.git.files import regular
+from gitckpt.git.filesystem import names_in
 from gitckpt.model.errors import RepositoryError
 from gitckpt.model.values import dataclass
 
@@ -31,6 +32,8 @@ PRE_COMMIT_ARGUMENTS = {
     "post-rewrite": "PRE_COMMIT_REWRITE_COMMAND",
     "pre-auto-gc": None,
 }
+
+_SCRATCH = re.compile(r"\..+\.gitckpt-hook\.(\d+)\.[0-9a-f]{8}")  # left by a killed process
 
 EVENTS = tuple(PRE_COMMIT_ARGUMENTS)  # `gitckpt.hook` says what is done at each
 ANY = f"{', '.join(EVENTS[:-1])} or {EVENTS[-1]}"
@@ -207,16 +210,27 @@ def remove_directory(path: str) -> bool:
 
 def apply(changes: Sequence[FileChange], undo: ExitStack) -> list[str]:
     """Write each changed file as a whole, to be reverted by `undo`."""
+    directories = {os.path.dirname(change.file.path) for change in changes}
+    for directory in directories:
+        _delete_scratch_files(directory)
     for change in changes:
         try:
             _put(change.file.path, change.data, change.mode)
         except OSError as error:
             _raise_refused("write", change.file.path, error)
         undo.callback(_revert, change.file)
-    directories = {os.path.dirname(change.file.path) for change in changes}
     # The hooks directory may be new.
     fsync.flush(directories | set(map(os.path.dirname, directories)))
     return [change.sentence for change in changes]
+
+
+def _delete_scratch_files(directory: str) -> None:
+    # At once, as `uninstall` removes a directory that `init` made, if it is empty.
+    for name in names_in(directory):
+        match = _SCRATCH.fullmatch(name)
+        if match and not leftovers.is_alive(int(match[1])):
+            with contextlib.suppress(OSError):
+                os.unlink(os.path.join(directory, name))
 
 
 def _revert(file: HookFile) -> None:

@@ -8,7 +8,7 @@ import time
 from gitckpt.git.files.refs_stat import require_no_pipe
 from gitckpt.git.objects.encoding import oid_size, parents
 from gitckpt.git.process import GitError
-from gitckpt.git.refs import Update
+from gitckpt.git.refs import LockHeld, Update
 from gitckpt.model import ids, times
 from gitckpt.model.errors import CkptError
 from gitckpt.store.records.ref_names import KEEP
@@ -76,6 +76,13 @@ def _is_symbolic(repository: Repository, ref: str) -> bool:
         return False
 
 
+def is_blocked(ref: str, error: CkptError) -> bool:
+    """Return whether a stale lock or a foreign ref below its name blocks a ref."""
+    if isinstance(error, GitError):
+        return f"'{ref}/" in error.stderr and "exists; cannot create" in error.stderr
+    return isinstance(error, LockHeld) and error.path.endswith(f"/{ref}.lock")
+
+
 def is_locked(repository: Repository, ref: str) -> bool:
     return os.path.lexists(os.path.join(repository.common_dir, f"{ref}.lock"))
 
@@ -94,10 +101,22 @@ def listing(repository: Repository) -> tuple[dict[str, str], set[str]]:
     return values, symbolic
 
 
-def keep(apply: Apply, values: Mapping[str, str], symbolic: Collection[str]) -> None:
-    """Create or correct the refs of commits; `values` has the present ones, or ""."""
-    if wrong := [oid for oid, value in values.items() if value != oid or oid in symbolic]:
-        apply([Update(KEEP + oid, oid, values[oid], is_symbolic=oid in symbolic) for oid in wrong])
+def keep(apply: Apply, values: Mapping[str, str], symbolic: Collection[str]) -> bool:
+    """Create or correct refs with values, or ""; return whether all exist, as some are blocked."""
+    wrong = [oid for oid, value in values.items() if value != oid or oid in symbolic]
+    updates = {
+        oid: Update(KEEP + oid, oid, values[oid], is_symbolic=oid in symbolic) for oid in wrong
+    }
+    while updates:
+        try:
+            apply(list(updates.values()))
+            break
+        except GitError as error:
+            blocked = [oid for oid, update in updates.items() if is_blocked(update.ref, error)]
+            if not blocked:
+                raise
+            del updates[blocked[0]]
+    return len(updates) == len(wrong)
 
 
 def value_of(repository: Repository, ref: str, *, is_retry: bool = False) -> str:
@@ -127,7 +146,8 @@ def settle(repository: Repository, apply: Apply, needed: Needed) -> None:
         newest = graph.newest(repository.git, needed_oids)
     except GitError:
         return
-    keep(apply, {oid: listed.get(oid, "") for oid in newest}, symbolic)
+    if not keep(apply, {oid: listed.get(oid, "") for oid in newest}, symbolic):
+        return  # the existing refs keep these commits
     superfluous = [
         oid
         for oid in intact

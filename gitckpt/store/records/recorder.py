@@ -215,8 +215,10 @@ class Recorder:
     def _apply(self, updates: list[Update], line: commit_refs.Line | None, flush: Flush) -> None:
         try:
             self._refs.update(updates, flush)
-        except LockHeld as error:
-            if line is None or not error.path.endswith(f"/{line.update.ref}.lock"):
+        except (LockHeld, GitError) as error:
+            if line is None or line.update not in updates:
+                raise
+            if not commit_refs.is_blocked(line.update.ref, error):
                 raise
             updates.remove(line.update)  # maintenance creates the ref
             self._refs.update(updates, flush)

@@ -90,6 +90,41 @@ class TestNamesOfOthers:
         collect(main_checkout)
         assert gone(main_checkout) == set()
 
+    @pytest.mark.parametrize("packed", [False, True])
+    def test_a_foreign_ref_below_a_keep_ref_does_not_block_records(
+        self, plain: Store, main_checkout: Checkout, packed: bool
+    ) -> None:
+        commit = main_checkout.git("rev-parse", "HEAD")
+        foreign = f"refs/keep/ckpt/{commit}/x"
+        main_checkout.git("update-ref", foreign, "HEAD")
+        if packed:
+            main_checkout.git("pack-refs", "--all")
+        for _ in range(2):
+            plain.record("one-complete")
+        assert set(kept(main_checkout)) == {f"{commit}/x"}
+        if not packed:
+            os.utime(main_checkout.path / ".git" / foreign, (0, 0))
+        sweep.sweep(inside(plain).repository, inside(plain).refs)
+        age(main_checkout)
+        inside(plain).remover().settle()
+        assert kept(main_checkout) == {commit: commit}
+
+    def test_a_foreign_ref_below_a_missing_keep_ref_does_not_stop_settling(
+        self, plain: Store, main_checkout: Checkout
+    ) -> None:
+        commit = plain.record("one-complete").git_sha
+        main_checkout.git("update-ref", "-d", f"refs/keep/ckpt/{commit}")
+        main_checkout.git("update-ref", f"refs/keep/ckpt/{commit}/x", "HEAD")
+        age(main_checkout)
+        for _ in range(2):
+            inside(plain).remover().settle()
+            assert set(kept(main_checkout)) == {f"{commit}/x"}
+        other = main_checkout.commit()
+        plain.record("two-complete")
+        age(main_checkout)
+        inside(plain).remover().settle()
+        assert set(kept(main_checkout)) == {f"{commit}/x", other}
+
     def test_a_ref_below_the_name_is_cleared_before_the_right_one_is_made(
         self, plain: Store, main_checkout: Checkout
     ) -> None:
