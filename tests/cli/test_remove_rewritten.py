@@ -56,8 +56,8 @@ def test_a_person_is_shown_them_and_asked(
 ) -> None:
     asked: list[list[str]] = []
 
-    def ask(question: str, *, told: list[str]) -> str | None:
-        asked.append([question, *told])
+    def ask(question: str, *, intro: list[str]) -> str | None:
+        asked.append([question, *intro])
         return answer
 
     plant(monkeypatch, planted.MAY_ASK_USER, lambda: True)

@@ -49,7 +49,7 @@ def elsewhere(stage: Stage, tmp_path: Path) -> Checkout:
 
 
 ACCOUNT = [
-    "  files that differ from the commit that is checked out:",
+    "  files that differ from the checked-out commit:",
     "    A new",
     "  state:",
     '    /x = "1"',

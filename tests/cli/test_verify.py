@@ -241,4 +241,4 @@ def test_every_code_is_described() -> None:
     assert described == named | built
 
 
-MODULES = ("inventory", "runs", "objects", "derived", "worktrees")
+MODULES = ("inventory", "runs", "objects", "verification", "worktrees")
