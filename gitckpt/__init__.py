@@ -1,4 +1,4 @@
-"""A git-native checkpoint store: state, files and commit of a run, in refs of the repository itself.
+"""Save state, files and commit of a run as checkpoints in refs of the repository.
 
     from gitckpt import Store
 
@@ -9,7 +9,7 @@
     with Store.open() as store, Run.start(store, "add-login") as run:
         notes = run.phase("research", research, inputs={"question": "how?"})
 
-The names below are loaded when they are first used: the hook imports this package, and has no time for them.
+Names are loaded when they are first used: the hook imports this package and has no time for them.
 """
 
 __version__ = "0.1.0"

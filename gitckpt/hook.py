@@ -38,7 +38,9 @@ def run(argv: Sequence[str]) -> NoReturn:
 
 
 def main(argv: Sequence[str]) -> int:
-    """Handle one event. An error is one line on standard error and an entry in the log.
+    """Handle one event.
+
+    An error is one line on standard error and an entry in the log.
 
     Args:
         argv: the event, then the arguments that git passed to the hook.
@@ -310,7 +312,7 @@ def _subject(commit: bytes) -> str:
 
 
 def keep_up(repository: Repository, settle: Callable[[], None]) -> None:
-    """Start maintenance for a command that records, once it is due.
+    """Start maintenance for a command that records, if it is due.
 
     It is due a day after the first such command where it never ran. Failures go to standard error
     and the log.

@@ -226,7 +226,7 @@ class Waiting:
 
 
 def replace_lines(before: int, lines: Sequence[str]) -> int:
-    """Print lines over the `before` last ones, cut to the terminal; return their number."""
+    """Replace the last `before` lines by new ones, cut to fit; return their number."""
     import shutil
 
     size = shutil.get_terminal_size()

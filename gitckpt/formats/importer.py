@@ -119,7 +119,7 @@ class ImportedFile:
     status: str
     format: str | None = None  # None: unknown
     run: str | None = None
-    checkpoint: str | None = None  # id; None: there is none
+    checkpoint: str | None = None  # its id, if any
     label: str | None = None  # of the checkpoint
     timestamp: str | None = None  # of the checkpoint
     remarks: tuple[str, ...] = ()  # what was repaired, or kept but not understood, a clause each

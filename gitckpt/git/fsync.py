@@ -27,7 +27,7 @@ _UNABLE = (EINVAL, ENOTSUP, EBADF, ENOSYS)  # from file systems that cannot flus
 
 
 def flush(paths: Iterable[str]) -> None:
-    """Wait until file contents and directory entries are on the disk; skip missing paths."""
+    """Wait until files and directory entries are on the disk; skip missing paths."""
     waiting = list(dict.fromkeys(paths))
     last = waiting[-1:]
     failures: list[OSError] = []

@@ -180,7 +180,7 @@ class Lacking:
 def lacking(
     repository: Repository, objects: Objects, roots: Iterable[str], damaged: Collection[str] = (), *, with_history: bool = True
 ) -> Lacking:
-    """Return what is missing or damaged beneath commits and trees, except in blobs.
+    """Return missing or damaged objects beneath commits and trees, blobs excepted.
 
     One `git rev-list` tells whether all is there; only if not, Python looks for what is missing.
     `roots` are iterated more than once, best in the order of their dates: each lot of `LOT`

@@ -60,7 +60,7 @@ def pack_objects(repository: Repository) -> None:
 
 
 def pack(repository: Repository, namespaces: Sequence[str], version: tuple[int, ...]) -> bool:
-    """Pack and flush the loose refs below complete directories such as `refs/checkpoints`.
+    """Pack and flush the loose refs below directories such as `refs/checkpoints`.
 
     Return False with reftables, without loose refs, or while a lock is held.
     """

@@ -170,7 +170,7 @@ class Child:
         return whole[:size]
 
     def receive(self, size: int, patience: float | None = None) -> bytes:
-        """Wait for output and return at most `size` bytes; do not mix with `read`, which buffers."""
+        """Return at most `size` bytes of output; do not mix with `read`, which buffers."""
         # Reads standard error, too: with that pipe full, the process would block.
         while True:
             ready = self._poll.poll(None if patience is None or self.stdin < 0 else patience * 1000)

@@ -197,7 +197,7 @@ class Refs:
             return self._repository.git.run(*words).out  # many refs, or a slow disk
 
     def each(self, *patterns: str) -> Iterator[tuple[str, str]]:
-        """Yield full name (with surrogates for bytes not in UTF-8) and oid, sorted by name."""
+        """Yield full name (surrogates for bytes that are not UTF-8) and oid, sorted."""
         listing = self.list(*(pattern.rstrip("/") for pattern in patterns))
         for line in listing.decode("utf-8", "surrogateescape").split("\n")[:-1]:
             oid, _, ref = line.partition(" ")

@@ -71,7 +71,7 @@ class Repository:
 
     @property
     def private_dir(self) -> str:
-        """The directory of derived data and logs, all of which may be deleted at any time."""
+        """The directory of derived data and logs; it may be deleted at any time."""
         path = os.path.join(self.common_dir, "ckpt")
         premises.private(path, self.common_dir, make=False)
         return path
@@ -127,7 +127,7 @@ class Repository:
         return found[0] if found else None
 
     def operation(self) -> str | None:
-        """Return the operation in progress, such as "rebase" or "am"; None if there is none."""
+        """Return the operation in progress, such as "rebase", or None."""
 
         def there(name: str) -> bool:
             if os.path.exists(os.path.join(self.git_dir, name)):
@@ -151,7 +151,7 @@ class Repository:
         return "bisect" if there("BISECT_LOG") else None
 
     def commit(self, rev: str) -> str:
-        """Return the oid of the commit that a rev names; a tag stands for its commit.
+        """Return the oid of the commit that a rev names; tags are peeled.
 
         Raises:
             NotFoundError: it names no commit.

@@ -1,4 +1,4 @@
-"""Checks of arguments: an error names the argument before anything is done with it."""
+"""Check arguments before they are used; an error names the argument."""
 
 from __future__ import annotations
 

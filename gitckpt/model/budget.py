@@ -59,7 +59,7 @@ FILE = Budget(1 << 20, 20_000, 20_000)
 
 
 class Paths:
-    """Limits of a tree: paths that differ from the checkout, and nesting of directories."""
+    """Limits of a tree: paths that differ from the checkout, nested directories."""
 
     __slots__ = ("count", "depth")
 

@@ -1,4 +1,4 @@
-"""The checkpoint: the immutable record of a state, a commit and a worktree's files."""
+"""The checkpoint: an immutable record of a state, a commit and files."""
 
 from __future__ import annotations
 
@@ -242,7 +242,7 @@ class Checkpoint:
 
     @property
     def tree(self) -> str | None:
-        """The snapshot; None where the linked commit stands for the files."""
+        """The snapshot, or None if the files were not captured."""
         return self.worktree.tree if self.worktree is not None else None
 
     @property

@@ -174,7 +174,7 @@ _PLACE = 20
 
 
 def put_back(state: dict[str, Any], types: Mapping[str, Any], ref: str) -> dict[str, Any]:
-    """Convert the strings that stand for other types back, in place; return the state."""
+    """Convert strings back to the types in `[types]`, in place; return the state."""
     long = 0
     for where, kind in types.items():
         field = f"types.{where}"
@@ -253,7 +253,7 @@ def fields(checkpoint: Checkpoint) -> dict[str, Any]:
 
 
 def decode(data: bytes, ref: str) -> Checkpoint:
-    """Return a document's checkpoint, or raise `InvalidCheckpoint` (also `NewerCheckpoint`)."""
+    """Return a document's checkpoint, or raise `InvalidCheckpoint`."""
     return fenced(ref, lambda: _decode(data, ref))
 
 

@@ -17,7 +17,7 @@ MESSAGE = 1000
 
 
 class DocumentKey:
-    """A key of the document: for the codec, checks of a caller's values, and `git ckpt show`.
+    """A key of the document, as the codec and `git ckpt show` need it.
 
     Attributes:
         kind: the name of its reader in `codec`, or the class of its table.
@@ -65,7 +65,7 @@ def message_of(text: str) -> str:
 
 
 def render(fields: dict[str, Any], state: dict[str, Any]) -> bytes:
-    """Return a document with `[state]` last, so that readers can stop there; None is left out."""
+    """Return a document without the fields that are None, and `[state]` last."""
     types: dict[str, str] = {}
     body = toml.dump_state(state, types)
     known = {key: fields[key] for key in ORDER if key in fields}

@@ -114,7 +114,7 @@ def _short(text: str) -> str:
 
 
 class InvalidCheckpoint(CkptError):
-    """A ref does not hold a valid document; `field` is the dotted key, "" for the whole."""
+    """A ref holds no valid document; `field` is a dotted key, "" for the whole."""
 
     exit_code = 13
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def document(checkpoint: Checkpoint) -> dict[str, Any]:
-    """Return the whole document; values that JSON lacks are strings, listed in `types`."""
+    """Return the whole document; `types` lists the values that became strings."""
     types: dict[str, str] = {}
     whole = {key: _plain(value, None, {}) for key, value in fields(checkpoint).items() if value is not None}
     converted = _plain(dict(checkpoint.state), None, types)

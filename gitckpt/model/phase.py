@@ -29,7 +29,7 @@ def split(label: str) -> tuple[str, str]:
 
 
 def label(text: str) -> str:
-    """Return the label for `phase-status`, or for a phase alone, which counts as complete.
+    """Return the label for `phase-status`, or for a phase alone: complete.
 
     The part after the last hyphen is a status only if `STATUSES` has it. A slip ("-fail",
     ".failed", capitals) is refused: a failed phase must not count as complete by mistake.
@@ -82,7 +82,7 @@ def completed_after(completed: dict[str, str], label: str, checkpoint_id: str, k
 
 
 def carry(fields: dict[str, Any], before: dict[str, Any]) -> None:
-    """Copy pipeline and attempt from the last checkpoint, unless set; update completed phases."""
+    """Copy pipeline and attempt from the last checkpoint; update completed phases."""
     own, carried = fields.get("pipeline"), before.get("pipeline")
     pipeline = own or carried
     if pipeline is not None:

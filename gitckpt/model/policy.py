@@ -108,7 +108,7 @@ class Decision:
 
 @dataclass(frozen=True, slots=True)
 class Newest:
-    """The oldest checkpoint of each kind that stays for being new; None where none does."""
+    """The oldest checkpoint of each kind that `keep_last` keeps, or None."""
 
     # By hooks; of all but the safety checkpoints where everything is a candidate.
     hooks: Place | None
@@ -139,7 +139,7 @@ class Span:
 
 
 def spans(candidates: Iterable[Candidate], policy: Policy, newest: Newest, *, now: int) -> list[Span]:
-    """Return the spans, in UTC, in which checkpoints are thinned; candidates are newest first."""
+    """Return the spans, in UTC, in which to thin candidates (newest first)."""
     groups: dict[tuple[str | None, int, int], list[tuple[Candidate, bool]]] = {}
     first = min(policy.hourly_after, policy.daily_after)
     for each in candidates:

@@ -1,4 +1,7 @@
-"""Timestamps (RFC 3339, UTC) and ages; the hook needs it, so it imports only `time`."""
+"""Timestamps (RFC 3339, UTC) and ages.
+
+The hook needs this module, so it imports only `time`.
+"""
 
 from __future__ import annotations
 
@@ -52,7 +55,7 @@ def to_stamp(instant: int) -> str:
 
 
 def from_text(text: str) -> int:
-    """Return the instant of an RFC 3339 timestamp; raise `ValueError` if there is none such.
+    """Return the instant of an RFC 3339 timestamp, or raise `ValueError`.
 
     A leap second (`:60`) counts as the first instant of the next minute.
     """
@@ -79,7 +82,7 @@ def from_text(text: str) -> int:
 
 
 def as_datetime(instant: int | str) -> dt.datetime:
-    """Return an instant, or a timestamp's, as a `datetime` in UTC; else raise `UsageError`."""
+    """Return an instant or timestamp as a UTC `datetime`, or raise `UsageError`."""
     import datetime as dt  # 2 ms
 
     try:
@@ -90,7 +93,7 @@ def as_datetime(instant: int | str) -> dt.datetime:
 
 
 def as_instant(when: dt.datetime) -> int:
-    """Return an aware `datetime` in microseconds since the epoch; else raise `UsageError`."""
+    """Return the instant of an aware `datetime`, or raise `UsageError`."""
     import datetime as dt
 
     if not isinstance(when, dt.datetime) or when.utcoffset() is None:

@@ -58,7 +58,7 @@ def dump_state(state: dict[str, Any], types: dict[str, str]) -> str:
 
 
 def loads(text: str, limits: Budget | None = budget.DOCUMENT) -> dict[str, Any]:
-    """Return the content of a TOML document, or raise `ValueError`; without `limits` unchecked."""
+    """Return the content of a TOML document within limits, or raise `ValueError`."""
     table = _plain(text) if len(text) <= _SHORT else None
     if table is not None:
         return table

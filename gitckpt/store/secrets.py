@@ -538,7 +538,7 @@ class Settled:
         self._key: bytes | None = None
 
     def digest(self, secret: bytes) -> str:
-        """Return 16 hex digits that stand for a secret in documents.
+        """Return the 16 hex digits that documents hold in place of a secret.
 
         The hash is keyed with a private key of this clone, so that a short password cannot be
         guessed from a pushed document. A clone that loses its private directory has to settle its

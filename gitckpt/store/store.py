@@ -710,9 +710,8 @@ class Store:
     def policy(self) -> Policy:
         """Return the policy of `gitckpt.toml` and git's configuration, or the default.
 
-        Values of `gitckpt.toml` that loosen the default apply once they are allowed. To change a
-        value: `dataclasses.replace(store.policy(), keep_last=5)`. If the settings have an error,
-        the values that keep the most apply, and the listener is told.
+        To change a value: `dataclasses.replace(store.policy(), keep_last=5)`. If the settings have
+        an error, the values that keep the most apply, and the listener gets a message.
         """
         return self._checkpoints.rules.read().policy
 

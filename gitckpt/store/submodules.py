@@ -192,7 +192,7 @@ def way_to_fetch(path: bytes, checkpoint_id: str) -> str:
 
 
 def problem(repository: Repository, path: bytes, checkpoint_id: str) -> str | None:
-    """Return what is wrong with a submodule checkpoint, in one clause, or None."""
+    """Return why a submodule checkpoint cannot be restored, in one clause, or None."""
     ref = layout.CHECKPOINTS + checkpoint_id
     there = modules.holding(repository, path, ref)
     if there is None:

@@ -64,7 +64,7 @@ def test_a_lock_that_was_left_on_a_ref_of_ours_is_removed_with_a_word(
 @pytest.mark.parametrize(
     ("name", "what"),
     [
-        ("refs/notes/checkpoints.lock", "; whoever needs it next removes it"),
+        ("refs/notes/checkpoints.lock", "; the next command that needs it removes it"),
         ("packed-refs.lock", ""),
         ("packed-refs.new", ""),
         ("config.lock", ""),
@@ -108,7 +108,7 @@ def test_an_old_lock_is_reported_with_its_age_and_left(ckpt: Ckpt, main_checkout
     *_, finding, cure = done.out.splitlines()
     start = f"stale-lock: {lock}: is "
     assert finding.startswith(start)
-    said = "old, and no git that runs here can have made it; whoever needs it next removes it"
+    said = "old, and no git that runs here can have made it; the next command that needs it removes it"
     assert finding.removeprefix(start).partition(" ")[2] == said
     quoted = "'" + str(lock).replace("'", "'\"'\"'") + "'"
     assert cure == f"    cure: make sure that no git runs here, then: rm {quoted}"

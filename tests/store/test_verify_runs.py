@@ -199,7 +199,7 @@ def test_heads_are_moved_to_the_newest_checkpoint(main_checkout: Checkout) -> No
     for head, code, sentence in (
         (None, "run-head-missing", f"the run has no head; its newest checkpoint is {number(3)}"),
         (f"refs/checkpoints/{number(1)}", "run-head-lags", f"points to {number(1)}, number 1; {newest}"),
-        (foreign, "run-head-wrong", f"points to {STRANGER}, which is none of this run; {newest}"),
+        (foreign, "run-head-wrong", f"points to {STRANGER}, which does not belong to this run; {newest}"),
         ("HEAD", "run-head-wrong", f"does not point to a checkpoint document; {newest}"),
         (
             main_checkout.git("hash-object", "-w", "--stdin", data=gone),

@@ -1,4 +1,4 @@
-"""The Typer application: help, completion, and calls that the quick parser refuses."""
+"""The Typer application: help, completion, and calls that `quick` refuses."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ def command_of(words: Sequence[str]) -> int:
 
 
 def call_of(words: Sequence[str]) -> Callable[[], int | None] | None:
-    """Return the call for a command line, which returns an exit code; None for Typer's."""
+    """Return the call for a command line, or None if Typer must parse it."""
     if list(words) == [options.VERSION]:
         return options.print_version
     from gitckpt.cli.parser.quick_table import AFTER, BEFORE, FUNCTIONS

@@ -64,7 +64,7 @@ class Kept:
 
 
 class Dialect(ABC):
-    """The command line and messages of a client; `name` is also the program and format."""
+    """The command line and messages of a client."""
 
     name: ClassVar[str]
     command: ClassVar[str]

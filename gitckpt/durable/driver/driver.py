@@ -272,7 +272,7 @@ def _brief(command: str) -> str:
 # replace their commands.
 
 _ROLES = ("agent", "coder", "reviewer")
-_STEPS = ("agent", "loop", "review")  # those that call an agent
+_STEPS = ("agent", "loop", "review")  # phases that call an agent
 
 
 def known_to(newest: Checkpoint, definition: PipelineDefinition, inputs: Mapping[str, str]) -> dict[str, str]:

@@ -48,7 +48,7 @@ class Preview:
     """The plan of a run of a pipeline."""
 
     definition: PipelineDefinition  # has `phases`, `autonomy` and `source`, the defining file
-    given: launch.Given  # has `inputs` by name, and the `contents` of those that are files
+    given: launch.Given  # `inputs` by name, and the `contents` of file inputs
     skipped: Mapping[str, str]  # phase → reason
 
 
@@ -227,7 +227,7 @@ class Pipelines:
         show: Callable[[str, Sequence[str]], None] = lambda *_: None,
         adopt: bool = True,
     ) -> None:
-        """Adopt the run of checkpoints that were not written here, if trusted, as `resume` does.
+        """Adopt the run of foreign checkpoints, if trusted, as `resume` does.
 
         Args:
             checkpoints: the checkpoints to continue from; all of one run, or one of none.

@@ -23,9 +23,13 @@ _USUAL, _USUAL_PHASE, _USUAL_RETRIES = PipelineDefinition("", ()), PhaseDefiniti
 
 
 def parse(text: str, path: str, known_steps: Mapping[str, Collection[str]], *, source: str | None = None) -> dict[str, PipelineDefinition]:
-    """Return the pipelines in a text by name, in order; raise ConfigError for any mistake.
+    """Return the pipelines in a text by name, in order.
 
-    `known_steps` are the steps that `use` may name, with their options.
+    Args:
+        known_steps: the steps that `use` may name, with their options.
+
+    Raises:
+        ConfigError: the text has mistakes.
     """
     return ConfigFile(text, path).each(PIPELINES, "pipeline", lambda name, table: _pipeline(name, table, known_steps, source or path))
 

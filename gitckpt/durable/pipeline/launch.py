@@ -88,7 +88,7 @@ class Context:
     def option(self, name: str) -> str:
         """Return an option of the phase with its placeholders filled.
 
-        `{name}` stands for an input, or a string or number of the state; `{{` and `}}` for braces.
+        `{name}` names an input, or a string or number of the state; `{{` and `}}` are braces.
         Raises PhaseFailed for an unknown one.
         """
         given = {**self.definition.inputs, **self.run.pipeline.inputs}
@@ -101,7 +101,7 @@ class Context:
             raise PhaseFailed(f"{name} of phase {self.phase.name!r} names {place}, and there is no such input or state") from None
 
     def client(self, role: str) -> Client:
-        """Return the agent that an option names; raise UsageError if it is empty or invalid."""
+        """Return the agent that an option names, or raise UsageError."""
         from gitckpt.durable.agent.clients import client_of, redefinition  # most phases are commands
 
         wanted = self.option(role)
@@ -179,10 +179,10 @@ class Given:
 
 
 def read_inputs(store: Checkpoints, definition: PipelineDefinition, said: Mapping[str, str]) -> Given:
-    """Return the inputs of a new run; files in `said` are relative to the current directory.
+    """Return the inputs of a new run.
 
-    Secrets in texts are masked from the start, so that all phases get the same text. Phases find
-    secrets in their environment.
+    Files in `given` are relative to the current directory. Secrets in texts are masked from the
+    start, so that all phases get the same text. Phases find secrets in their environment.
     """
     _require_inputs(definition, said)
     said = _masked(definition, said)
@@ -230,10 +230,13 @@ def start(
     timeout: int | None = None,
     key: str | None = None,
 ) -> Checkpoint:
-    """Record the first checkpoint of a run of a pipeline; raise RunExists if the key is taken.
+    """Record the first checkpoint of a run of a pipeline.
 
     `name` becomes part of the run id. Autonomy and timeout (in microseconds) default to those of
     the pipeline.
+
+    Raises:
+        RunExists: the key is taken.
     """
     limit = timeout or definition.timeout
     said = Pipeline(
@@ -264,7 +267,7 @@ def require_same_start(newest: Checkpoint, definition: PipelineDefinition, given
 def require_same(
     store: Checkpoints, newest: Checkpoint, definition: PipelineDefinition, *, accept: bool
 ) -> tuple[Pipeline, dict[str, bytes]]:
-    """Compare a pipeline and its inputs with the start of a run; raise Changed unless `accept`.
+    """Raise Changed if pipeline or inputs differ from the start of a run.
 
     Returns the pipeline record from now on, and the file contents to copy; stored copies may be
     masked.

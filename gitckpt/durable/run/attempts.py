@@ -91,7 +91,7 @@ class DeadlineReached(PhaseFailed):
 
 
 class Changed(UsageError):
-    """The inputs or the definition of a run differ from those at its start; see `what`."""
+    """The inputs or the definition of a run changed since its start; see `what`."""
 
     def __init__(self, run: str, what: list[str], *, hint: str = "put it back, or go on with what is there now: --accept-changes") -> None:
         super().__init__(f"run {run} was started with something else: {'; '.join(what)}", hint=hint)
@@ -295,7 +295,7 @@ class NextAttempt:
 
 
 def after(last: Attempt | None, phase: str, inputs: Mapping[str, str], *, number: int = 0) -> NextAttempt:
-    """Return the next attempt at a phase, after the last attempt of the run at any phase.
+    """Return the next attempt at a phase, after the last attempt at any phase.
 
     A crash uses up a recovery, not a retry. After a final failure, a block or a deferral all
     retries are available again.
@@ -343,7 +343,7 @@ def digests(values: Mapping[str, Any]) -> dict[str, str]:
 
 
 def to_json(value: Any, path: str = "") -> str:
-    """Return a value as JSON that reads back equal; raise StateError if there is none.
+    """Return a value as JSON that reads back equal, or raise StateError.
 
     `path` is the JSON pointer to the value, for the error.
     """
@@ -440,7 +440,7 @@ class Retries:
         return round(wait * (1 + self.jitter * (2 * random - 1)))
 
     def retries(self, code: int | None) -> bool:
-        """Return whether a failure can be retried; `code` is None after a timeout, for example."""
+        """Return whether a failure can be retried."""
         return self.attempts > 0 and (not self.on or code in self.on)
 
 

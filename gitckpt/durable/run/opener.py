@@ -197,7 +197,7 @@ def _end_what_is_left(store: Checkpoints, hold: Hold) -> tuple[str, ...]:
 
 
 def settle(store: Checkpoints, run: str) -> bool:
-    """Release the lease of a complete run whose driver was killed; return if it was held."""
+    """Release a killed driver's lease of a complete run; return whether it was held."""
     if store.heads.catch_up(run).label != layout.RUN_COMPLETE:
         return False
     found = store.leases.read(run)

@@ -96,7 +96,7 @@ def catch_up(store: Checkpoints, files: RunFiles, newest: Checkpoint) -> tuple[s
 
 
 def require_way(store: Checkpoints, checkpoint: Checkpoint) -> None:
-    """Raise WorktreeError if `go_back` cannot succeed, LockHeld if the index is locked.
+    """Raise WorktreeError if `go_back` cannot succeed, LockHeld for a locked index.
 
     A dry run, for use before HEAD moves or the rewind is recorded.
     """
@@ -105,7 +105,7 @@ def require_way(store: Checkpoints, checkpoint: Checkpoint) -> None:
 
 
 def take_output_back(store: Checkpoints, files: RunFiles, checkpoint: Checkpoint) -> None:
-    """Restore the output files of the phases, after a safety checkpoint of the present ones."""
+    """Restore the output files of phases, after a safety checkpoint."""
     now = store.capture(beside=files)
     then = checkpoint.tree
     if now.tree is None or run_files.output_of(store.repository, now.tree) == run_files.output_of(store.repository, then):

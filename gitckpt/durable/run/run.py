@@ -93,10 +93,10 @@ class Run:
     def begin(
         cls, store: Store, name: str, *, key: str | None = None, base: str = "HEAD", state: Mapping[str, Any] | None = None
     ) -> tuple[Checkpoint, bool]:
-        """Start a run without driving it, or find the one with the key, as `git ckpt start`.
+        """Start a run without driving it, or find the one with the key.
 
-        `Store.resume` opens its worktree. Arguments and errors as for `start`. Returns the newest
-        checkpoint of the run, and whether the run is new.
+        Does what `git ckpt start` does. `Store.resume` opens its worktree. Arguments and errors as
+        for `start`. Returns the newest checkpoint of the run, and whether the run is new.
         """
         here = inside(store)
         newest, is_new = find_or_begin(here, name, key=key, base=base, state=mapping("state", state))
@@ -299,7 +299,7 @@ class Run:
             self._active.rewind(checkpoint)
 
     def check(self) -> None:
-        """Raise Cancelled, DeadlineReached or LeaseLost if the run must stop. For long work."""
+        """Raise Cancelled, DeadlineReached or LeaseLost if the run must stop."""
         self._active.check()
 
     def wait(self, seconds: float) -> None:

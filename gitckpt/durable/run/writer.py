@@ -1,4 +1,4 @@
-"""Write the checkpoints of a run; keep and retry those that cannot be written."""
+"""Write the checkpoints of a run; keep and retry what cannot be written."""
 
 from __future__ import annotations
 

@@ -56,7 +56,7 @@ class Graph:
         return names.get(folded(target))
 
     def step(self, text: str) -> StepDefinition:
-        """Return a step as `find` does; raise UsageError if there is none."""
+        """Return a step as `find` does, or raise UsageError."""
         found = self.find(text)
         if found is not None:
             return found

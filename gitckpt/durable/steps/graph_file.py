@@ -111,7 +111,7 @@ _PRESET = os.path.join(os.path.dirname(__file__), "superpowers.toml")
 
 
 def read(path: str, name: str) -> Graph:
-    """Return a step graph from a file, which may be missing, or the preset of that name."""
+    """Return a step graph from a file, if it exists, or the preset of that name."""
     return _named(name, text_of(path), path)
 
 

@@ -29,7 +29,7 @@ _PROGRESS = ("current_phase", "total_phases", "current_task", "tasks_completed",
 
 
 def shown(graph: Graph, state: Mapping[str, Any]) -> list[str]:
-    """Return the names of required steps, optional ones that were done, and unknown ones."""
+    """Return the names of required, unknown, and completed optional steps."""
     here = machine.position(graph, state)
     own = [
         step.name

@@ -271,9 +271,9 @@ def note_times(found: Iterable[object], remarks: Remarks) -> bool:
 
 
 def instant(found: object) -> int | None:
-    """Return a time of a file in microseconds since the epoch; None if it is none.
+    """Return a value's time in microseconds since the epoch, or None.
 
-    A date stands for its midnight. A time without offset is taken as UTC.
+    A date means its midnight. A time without offset is taken as UTC.
     """
     if isinstance(found, dt.datetime):
         aware = found if found.tzinfo is not None else found.replace(tzinfo=dt.UTC)

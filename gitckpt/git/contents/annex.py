@@ -48,7 +48,7 @@ def held(repository: Repository, files: Mapping[bytes, tuple[str, int]]) -> set[
 
 
 def populate(index: PrivateIndex, blobs: Mapping[bytes, str]) -> None:
-    """Replace the pointers that git wrote by their contents, where git-annex has them here."""
+    """Replace pointers by their contents where git-annex has these here."""
     repository = index.repository
     top = os.fsencode(repository.worktree or "")
     keys = {}

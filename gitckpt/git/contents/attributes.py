@@ -110,7 +110,7 @@ class Treatment:
         return self.driver == ANNEX
 
     def may_change(self, data: bytes) -> bool:
-        """Return whether content may come back changed; True only means that it must be compared."""
+        """Return whether content may come back changed: True means: compare it."""
         if self.is_rewritten:
             return True
         if not self.is_text or (self.is_guessed and b"\0" in data):
@@ -157,7 +157,7 @@ def rules(repository: Repository, configured: Configured, directories: Iterable[
 
 
 def settings(repository: Repository, configured: Configured) -> bytes:
-    """Return the conversion settings outside the worktree's files; b"" if they convert nothing.
+    """Return the conversion settings outside the worktree; b"" if nothing converts.
 
     Filters are left out: LFS is usually configured for all repositories at once.
     """

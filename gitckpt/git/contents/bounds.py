@@ -41,13 +41,10 @@ class UnsoundSnapshot(WorktreeError):
 
 
 def require(repository: Repository, snapshot: str | None, commit: str) -> None:
-    """Raise `UnsoundSnapshot` if a snapshot is too large or has a tree that git would not list.
+    """Raise `UnsoundSnapshot` if a snapshot is too large or has a malformed tree.
 
-    What HEAD already has is not checked: it was listed before.
-
-    Args:
-        snapshot: oid of its tree; None if the commit stands for the files.
-        commit: full oid; "" for no files at all.
+    What HEAD already has is not checked. Without a `snapshot` (oid of its tree), the `commit` has
+    the files; "" for none.
     """
     head = repository.cat_file.info("HEAD^{tree}")
     whole, base = Expansion(repository, budget.SNAPSHOT), head[0] if head is not None else ""
@@ -178,7 +175,7 @@ _ENDINGS = (".pack", ".rev", ".idx")
 
 
 class Quarantine:
-    """A directory for the new objects of git commands; deleted unless `migrate` was called.
+    """A directory for new objects of git commands; deleted at the end.
 
     Call git with `options` before the command name, and with `environment`.
     """

@@ -48,7 +48,7 @@ def are_there(repository: Repository) -> bool:
 
 
 def load(repository: Repository) -> tuple[str, dict[bytes, bytes] | None]:
-    """Return the digest of the rules, and `<mark> <verdict>` by path; None without a file."""
+    """Return the rules' digest and verdicts with marks by path; None without a file."""
     try:
         with open(_path(repository), "rb") as file:
             head, *records = file.read().split(b"\0")
@@ -129,7 +129,7 @@ class _Candidate:
 
 
 class Conversions:
-    """A search for files that git would not write as they are; `objects` None keeps no bytes."""
+    """A search for files that git would not write as they are; keeps their bytes."""
 
     def __init__(
         self,
@@ -316,7 +316,7 @@ def written_by_git(
     is_filtered: bool,
     options: Sequence[str] = (),
 ) -> list[bytes | None]:
-    """Return what git writes to the worktree for each blob (oid and path); None if it cannot.
+    """Return what git writes for each blob (oid and path); None if it cannot.
 
     If a filter applies (`is_filtered`) and fails, git goes on without it: no output is trusted.
     """

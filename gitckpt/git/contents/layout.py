@@ -129,7 +129,7 @@ def wider(top: str, modes: Mapping[bytes, int]) -> dict[bytes, int]:
 
 
 def unmet(top: str, directories: Collection[bytes], modes: Mapping[bytes, int]) -> list[bytes]:
-    """Return missing directories (with a slash at the end) and paths with too many permissions."""
+    """Return missing directories (ending in a slash) and paths with a too wide mode."""
     return [path + b"/" for path in missing(top, directories)] + [path for path in sorted(wider(top, modes)) if _is_ours(top, path)]
 
 

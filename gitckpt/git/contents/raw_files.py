@@ -29,7 +29,7 @@ def bring_back(repository: Repository, raw: Mapping[bytes, str]) -> None:
 
 
 def refresh(index: PrivateIndex, paths: Collection[bytes]) -> None:
-    """Update the index entries of files that were written without git, except flagged ones.
+    """Update index entries of files written without git, except flagged ones.
 
     git calls a file changed if its size is not the recorded one.
     """
@@ -85,7 +85,7 @@ def put(repository: Repository, path: bytes, data: bytes) -> bool:
 
 @contextlib.contextmanager
 def directory_of(repository: Repository, path: bytes) -> Iterator[tuple[int, bytes]]:
-    """Yield a descriptor of the directory of a path, and the file name; follow no link."""
+    """Yield a descriptor of the directory of a path, and the name; follow no link."""
     *above, name = path.split(b"/")
     if {b"", b".", b".."} & {*above, name}:
         raise FileNotFoundError(path)

@@ -50,7 +50,7 @@ class Read:
 
 
 def read_in(index: PrivateIndex, paths: list[bytes], settings: Sequence[str], env: Mapping[str, str] | None) -> Read:
-    """Read files into an index, in ever smaller parts if they change; remove missing ones."""
+    """Read files into an index, in smaller parts if they change; remove missing ones."""
     result, parts = Read(), [paths]
     disabled: set[str] = set()
     is_refreshed = False
@@ -115,7 +115,7 @@ def _not_starting(index: PrivateIndex, paths: Sequence[bytes]) -> set[str]:
 
 
 def filter_works(index: PrivateIndex, path: bytes, oid: str) -> bool:
-    """Return whether a file's clean filter accepts its blob; False if empty: git runs no filter."""
+    """Return whether a file's clean filter accepts its blob; False for an empty one."""
     (blob,) = index.repository.cat_file.contents([oid])
     if blob is None or not blob[2]:
         return False

@@ -107,7 +107,7 @@ def _age(repository: Repository, paths: Iterable[bytes]) -> None:
 
 
 def complete(repository: Repository, files: HeldBack) -> HeldBack:
-    """Write files again that `held` returned; update the record and return those that still fail.
+    """Write files of `held` again; return those whose filter still fails.
 
     They are first written to a scratch directory, and stay as they are if the filter fails.
     """
@@ -140,7 +140,7 @@ def complete(repository: Repository, files: HeldBack) -> HeldBack:
 
 
 def complete_in_place(repository: Repository) -> list[bytes]:
-    """Complete all recorded files and update the index; return those that still fail."""
+    """Complete all recorded files and update the index; return the failing ones."""
     files = held(repository)
     return completed(repository, files) if files else []
 
@@ -155,7 +155,7 @@ def completed(repository: Repository, files: HeldBack) -> list[bytes]:
 
 
 def _write_beside(index: PrivateIndex, directory: bytes, paths: list[bytes]) -> tuple[set[bytes], bool]:
-    """Return the files at which a filter failed, and whether git complained about others."""
+    """Return the files whose filter failed, and whether git complained about others."""
     failed: set[bytes] = set()
     in_a_row = 0
     while paths:
@@ -196,13 +196,9 @@ def write(
 ) -> tuple[HeldBack, HeldBack]:
     """Let git write files; if a required filter fails, write them as git stores them.
 
-    Args:
-        wanted: returns the files to write, oids by path; called only if a filter fails.
-        attempt: writes the files with the given git options.
-        again: called before a further attempt: git stops at the first file.
-
-    Returns:
-        The files that were written as stored, and those that stay so (recorded); both for `settle`.
+    `wanted` returns the files, oids by path; `attempt` writes them with the given git options;
+    `again` is called before another attempt. Returns, for `settle`, the files that were written as
+    stored, and those of them that stay so.
     """
     names: set[str] = set()
     while True:
@@ -226,7 +222,7 @@ def write(
 
 
 def settle(index: PrivateIndex, written: HeldBack, left: HeldBack) -> None:
-    """Update the index for files that `write` returned; entries with other blobs by now stay."""
+    """Update the index for files that `write` returned, unless their blobs changed."""
     staged = {path: oid for path, _, oid, stage, _ in index.entries() if stage == 0}
     same = {path: each for path, each in written.items() if staged.get(path) == each[0]}
     done = b"".join(path + b"\0" for path in same if path not in left)

@@ -5,5 +5,5 @@ Doors:
     regular: files that a branch may contain.
     atomic: replace a file as a whole.
     mounts: mount points, which must not be deleted.
-    premises: gitckpt's own directories, in place of which a branch may put a link.
+    premises: gitckpt's own directories; a branch may put a link in their place.
 """

@@ -1,4 +1,4 @@
-"""Find mount points below a directory: what is mounted there must not be deleted."""
+"""Find mount points below a directory, whose contents must not be deleted."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def _listed() -> list[str] | None:
 
 
 def _unescaped(path: bytes) -> bytes:
-    # Octal escapes stand for space, tab, newline and backslash: `\040`, `\011`, `\012`, `\134`.
+    # Octal escapes encode space, tab, newline and backslash: `\040`, `\011`, `\012`, `\134`.
     first, *parts = path.split(b"\\")
     return first + b"".join(bytes([int(part[:3], 8)]) + part[3:] for part in parts)
 

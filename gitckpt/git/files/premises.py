@@ -38,14 +38,9 @@ _SECRET = ("runs", RUNS)
 class Held:
     """A directory held open while its path is used; a context manager.
 
-    Args:
-        top: the directory above, which is the user's own, and whose owner git has checked.
-        names: the path components below it.
-        make: whether to create what is missing, shared only as the repository is.
-
-    Raises:
-        WorktreeError: a component is a link, no directory, or has a foreign owner; on exit, also if
-            the directory was replaced.
+    `top` is the user's own directory, whose owner git has checked; `names` are the components below
+    it. Raises `WorktreeError` if one is a link, no directory, or has a foreign owner; on exit, also
+    if the directory was replaced.
     """
 
     def __init__(self, top: str, names: Sequence[str], *, make: bool = False) -> None:

@@ -84,7 +84,7 @@ def may_be_there(repository: Repository, ref: str) -> bool:
 
 
 def plain(repository: Repository, ref: str) -> str | None:
-    """Return the oid in a ref's file; None if git has to be asked, ten times as slowly."""
+    """Return the oid in a ref's file; None if git must be asked, at a tenfold cost."""
     if not ref.startswith("refs/") or ref.startswith(OF_A_WORKTREE) or ".." in ref:
         return None
     path = f"{repository.common_dir}/{ref}"
@@ -126,7 +126,7 @@ class State:
 
 
 def look(repository: Repository, directory: str) -> State:
-    """Return the state of a directory of refs; refs in its subdirectories do not count."""
+    """Return the state of a directory of refs, without its subdirectories."""
     if repository.has_reftable:
         try:
             with open(os.path.join(repository.common_dir, "reftable", "tables.list"), encoding="utf-8") as file:

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     from gitckpt.git.objects.port import Item
 
-# A commit that keeps others alive, such as those that an operation in progress needs
+# A commit that keeps other commits alive, such as the ones an operation in progress needs
 
 _MAX_DATE = 10**11  # git refuses only far larger ones
 
@@ -43,7 +43,7 @@ _SHORT = {b"a": 7, b"b": 8, b"t": 9, b"n": 10, b"v": 11, b"f": 12, b"r": 13, b'"
 
 
 def stores(objects: str) -> list[str]:
-    """Return an object directory and those that it borrows from, existing or not.
+    """Return an object directory and its alternates, existing or not.
 
     See gitrepository-layout(5), `objects/info/alternates`.
     """

@@ -39,7 +39,7 @@ def leaves(repository: Repository, tree: str, paths: Collection[bytes] = (), *, 
 
 
 def leaf(repository: Repository, tree: str, path: bytes) -> Leaf | None:
-    """Return the entry at a path, which may be a directory; None if there is none."""
+    """Return the entry at a path, which may be a directory, or None."""
     return next((entry for entry in _listed(repository, [], tree, [path]) if entry[0] == path), None)
 
 
@@ -196,7 +196,7 @@ def _difference(path: bytes, before: tuple[bytes, bytes], after: tuple[bytes, by
 
 
 def own(repository: Repository, base: str, tree: str) -> list[str]:
-    """Return the objects of a tree, submodules apart, that `base` lacks at the same path."""
+    """Return the objects, but submodules, that `base` lacks at the same path."""
     return [
         difference.new
         for difference in differences(repository, base, tree, with_trees=True)

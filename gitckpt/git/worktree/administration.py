@@ -244,7 +244,7 @@ def _is_in_motion(repository: Repository) -> bool:
 
 
 def main_worktree(repository: Repository) -> str | None:
-    """Return the top of the main worktree; None if there is none or it is unknown."""
+    """Return the top of the main worktree, or None if it is missing or unknown."""
     # Determined once: it does not change while a repository is open.
     if repository.main is None:
         repository.main = (_main_worktree(repository),)
@@ -276,7 +276,7 @@ def seen_from(repository: Repository, path: str) -> Repository | None:
 
 
 def named_by(path: str) -> str | None:
-    """Return the directory, maybe missing, that `.git` of a worktree names; None for none."""
+    """Return the directory, maybe missing, that `.git` of a worktree names, if any."""
     dot_git = os.path.join(path, ".git")
     if os.path.islink(dot_git):  # made by git-annex
         return os.path.normpath(os.path.join(path, os.readlink(dot_git)))
@@ -331,7 +331,7 @@ def lacks_commondir(repository: Repository, git_dir: str) -> bool:
 
 
 def lacks_head(repository: Repository, git_dir: str) -> bool:
-    """Return whether HEAD is missing or broken, as after a power cut: git sees no worktree."""
+    """Return whether HEAD is missing or broken, so that git sees no worktree."""
     path = os.path.join(git_dir, "HEAD")
     if repository.has_reftable and lacks_tables(git_dir):
         return True
@@ -410,7 +410,7 @@ def registered(repository: Repository) -> list[tuple[str, str]]:
 
 
 def unfinished(repository: Repository) -> list[str]:
-    """Return git directories of worktrees that git is making, or was killed while making."""
+    """Return git directories of worktrees that `git worktree add` has not finished."""
     return [git_dir for git_dir in _directories(repository) if not content(os.path.join(git_dir, "gitdir"))]
 
 
@@ -420,7 +420,7 @@ def _directories(repository: Repository) -> list[str]:
 
 
 def moved_to(repository: Repository, git_dir: str, path: str, *more: str) -> str | None:
-    """Find a worktree that was moved by hand: beside its old path, or in or beside the main one."""
+    """Find a moved worktree beside its old path, or in or beside the main worktree."""
     top = main_worktree(repository)
     for place in (os.path.dirname(path), *more, *([top, os.path.dirname(top)] if top is not None else [])):
         for name in names_in(place):

@@ -85,7 +85,7 @@ class PrivateIndex:
         if not os.path.exists(os.path.join(repository.git_dir, "hEAD")):
             self._options += ["-c", "core.ignoreCase=false"]  # if set by mistake, it hides README beside readme
         if _has_links(repository):
-            self._options += ["-c", "core.symlinks=true"]  # else a link equals a file that stands for one
+            self._options += ["-c", "core.symlinks=true"]  # else a link equals its plain-file form
 
     def __enter__(self) -> Self:
         self.open()
@@ -133,7 +133,7 @@ class PrivateIndex:
             child.kill_group()
 
     def copy_from(self, path: str) -> None:
-        """Start again as a copy of another index; empty if there is none."""
+        """Start again as a copy of another index, or empty if it is missing."""
         self._stop_looking()
         self._let_go()
         if not os.path.exists(path):
@@ -190,7 +190,7 @@ class PrivateIndex:
             return self.repository.git.finish(child, child.argv[6:], ok=ok, deadline=self.deadline).out
 
     def require_time(self, doing: str) -> None:
-        """Raise `DeadlinePassed` if the time is over; `doing` stands for the git command."""
+        """Raise `DeadlinePassed` if the time is over; the error names `doing`."""
         if self.deadline is not None and time.monotonic() > self.deadline:
             raise DeadlinePassed([doing], 0, "it took too long")
 
@@ -398,7 +398,7 @@ def forget_trees(index: PrivateIndex, paths: Collection[bytes]) -> None:
 
 
 def add(index: PrivateIndex, paths: Collection[bytes], modes: Mapping[bytes, bytes]) -> None:
-    """Add entries in intent only, replacing others; `modes` has those of no plain files."""
+    """Add intent-to-add entries, replacing others; `modes` has the unusual ones."""
     if not paths:
         return
     wanted = sorted(set(paths))

@@ -62,7 +62,7 @@ def head_of(top: bytes) -> str | None:
 
 
 def own_directories(repository: Repository) -> list[bytes]:
-    """Return git directories inside the worktree other than `.git`, which git never lists."""
+    """Return git directories inside the worktree other than `.git`."""
     top = os.path.realpath(repository.worktree or os.curdir)
     places = {os.path.relpath(os.path.realpath(place), top) for place in (repository.git_dir, repository.common_dir)}
     inside = (place for place in places if place.split(os.sep)[0] not in (os.curdir, os.pardir, ".git"))
@@ -85,7 +85,7 @@ def has_own(git_dir: str) -> bool:
 
 
 def stores(repository: Repository, paths: Collection[bytes] = ()) -> list[Repository]:
-    """Return submodules' repositories, not nested ones; `paths` adds own `.git` directories."""
+    """Return submodules' repositories; `paths` adds their own `.git` directories."""
     git_dirs = [git_dir for place in _places(repository) for git_dir in _git_dirs(place)]
     tops = [repository.worktree, *(path for _, path in administration.registered(repository))]
     if repository.is_linked:
@@ -135,7 +135,7 @@ def copied(around: Repository, kept: Repository, made: Repository, path: bytes, 
 
 
 def pairs(repository: Repository, git_dir: str) -> Iterator[tuple[str, Repository, Repository | None]]:
-    """Yield submodules, nested ones too: name, repository, and the main worktree's, if any."""
+    """Yield name, repository and main worktree's repository of all submodules."""
     yield from _pairs(os.path.join(git_dir, "modules"), os.path.join(repository.common_dir, "modules"), "", repository.object_format)
 
 
@@ -153,7 +153,7 @@ def _pairs(place: str, beside: str, above: str, object_format: str) -> Iterator[
 
 
 def is_copy(repository: Repository, there: Repository, commit: str) -> bool:
-    """Return whether a repository in the place of a submodule is kept for it or has its commit."""
+    """Return whether a repository is kept for a submodule or has its commit."""
     is_kept = any(os.path.realpath(there.common_dir).startswith(os.path.realpath(place) + os.sep) for place in _places(repository))
     return is_kept or (bool(commit) and there.cat_file.info(f"{commit}^{{commit}}") is not None)
 

@@ -69,7 +69,7 @@ def collect(repository: Repository) -> dict[str, bytes]:
 
 
 def holder_of(repository: Repository, objects: Objects, files: Mapping[str, bytes], head: str) -> str | None:
-    """Write a commit that keeps what an operation needs; None if HEAD leads to all of it.
+    """Write a commit that keeps what an operation needs; None if HEAD keeps it.
 
     Branches and reflogs that lead to these commits may be gone when the operation goes on.
     """
@@ -277,7 +277,7 @@ def branch(repository: Repository) -> str:
 
 
 def filtered(repository: Repository) -> dict[str, str]:
-    """Return new commits by those that `git filter-repo` has rewritten; "" for a dropped one."""
+    """Return new commits by those rewritten by `git filter-repo`; "" for dropped ones."""
     try:
         data = regular.content(os.path.join(repository.common_dir, "filter-repo", "commit-map"), _LARGEST_MAP, follow=False)
     except OSError:

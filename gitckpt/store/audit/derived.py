@@ -93,5 +93,5 @@ def listing(store: Checkpoints, evidence: Evidence) -> list[Flaw]:
 
 
 def _says_the_same(listed: Entry | None, valid: Entry | None) -> bool:
-    """Return whether an index entry equals its document; only the index counts changed paths."""
+    """Return whether an index entry equals its document."""
     return listed is not None and valid is not None and _FIELDS(listed) == _FIELDS(valid)

@@ -194,7 +194,7 @@ def _locks(store: Checkpoints) -> list[Finding]:
         if path not in stale and age <= _STALE_AFTER:
             continue
         origin = "and no git that runs here can have made it" if path in stale else "most likely a crash left it behind"
-        note = "; whoever needs it next removes it" if path in stale and heads.is_ours(repository, path) else ""
+        note = "; the next command that needs it removes it" if path in stale and heads.is_ours(repository, path) else ""
         sentence = f"is {times.age_text(max(age, 0) * times.MICRO)} old, {origin}{note}"
         findings.append(Finding("stale-lock", path, sentence, f"make sure that no git runs here, then: rm {shell_word(path)}"))
     return findings

@@ -1,4 +1,4 @@
-"""Collect what `verify` judges: all refs of gitckpt and their documents, each read once."""
+"""Collect the refs and documents that `verify` judges; read each once."""
 
 from __future__ import annotations
 
@@ -141,7 +141,7 @@ _CURE_OF_BAR = "look at it: git show {ref}; move it away: git tag NAME {ref} && 
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """A change of a note line; `old` or `new` is None if there is none."""
+    """A change of a note line, which may be added or removed."""
 
     commit: str
     old: str | None
@@ -226,7 +226,7 @@ class Evidence:
         return self.odd.get(oid, KINDS[space])
 
     def below(self, space: str) -> list[tuple[str, str, str]]:
-        """Return name, full name and oid of each ref below a namespace, except checkpoints."""
+        """Return name, full name and oid of the refs of a namespace."""
         return [(ref.removeprefix(space), ref, oid) for ref, oid in self.refs.items() if ref.startswith(space)]
 
     def runs(self) -> dict[str, list[int]]:
@@ -245,7 +245,7 @@ class Evidence:
         return {*self.runs(), *(run for run, _, _ in self.below(layout.RUNS))}
 
     def commits(self, *, newest_first: bool = False) -> Iterator[str]:
-        """Yield the existing linked commits by checkpoint time, about the order of their packs."""
+        """Return the existing linked commits, newest first."""
         last = ""
         by_time = self.table.by_time()
         for at in reversed(by_time) if newest_first else by_time:
@@ -257,7 +257,7 @@ class Evidence:
 
 @dataclass(frozen=True, slots=True)
 class Linked:
-    """The existing linked commits, newest first; iterable repeatedly, never all in memory."""
+    """The existing linked commits, newest first; never all in memory."""
 
     evidence: Evidence
 

@@ -44,7 +44,7 @@ _BEFORE = "@{1}"
 
 _MEANT = {layout.TREES: "snapshot", layout.OPERATIONS: "commit of its operation", layout.ORIGINALS: "file it was imported from"}
 
-# Entries of a snapshot of which only the trees are checked.
+# Entries of a snapshot: only their trees are checked.
 _PLAIN = frozenset((b"files", b"index", b"raw", b"run", b"auto-merge"))
 
 
@@ -131,7 +131,7 @@ def _rewritten(record: SheetRow, commit: str) -> Flaw:
 
 
 def snapshots(store: Checkpoints, evidence: Evidence) -> Iterator[Flaw]:
-    """Yield the checkpoints whose snapshot cannot be restored, each with the first problem."""
+    """Yield the first problem of each checkpoint whose snapshot is damaged."""
     problems = dict(_problems(store, {tree for _, tree in _snapshots(evidence)}))
     for checkpoint, tree in _snapshots(evidence) if problems else ():
         if tree in problems:
@@ -265,7 +265,7 @@ def _of_submodules(repository: Repository, evidence: Evidence) -> Iterator[Flaw]
 
 
 def _symbolic(evidence: Evidence) -> Iterator[Flaw]:
-    """Yield symbolic refs of gitckpt, except keep refs: they would move with their targets."""
+    """Yield symbolic refs of gitckpt except keep refs: they follow their targets."""
     for ref, (target, oid) in evidence.symbolic.items():
         sentence = f"stands for {target}, and points to nothing itself"
         if ref.startswith(layout.CHECKPOINTS):

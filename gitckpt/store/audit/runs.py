@@ -24,7 +24,7 @@ _RUN = phases.split(layout.RUN_COMPLETE)[0]
 
 
 def audit_runs(store: Checkpoints, evidence: Evidence) -> list[Flaw]:
-    """Return the flaws of runs; call `derived.links` first, which collects note entries.
+    """Return the flaws of runs; call `derived.links` first: it reads the notes.
 
     `remove` also deletes a checkpoint's note lines and keep refs. If only the checkpoint's ref
     is gone (a pruning fetch, a disk fault, a slip), these traces prove a loss, unless an
@@ -81,7 +81,7 @@ class _Chain:
             yield lasting("parent-missing", record.ref, f"its parent {record.parent} does not exist", _FETCH)
 
     def _may_be_gone(self, at: int) -> bool:
-        """Return whether the gap before a record may be from expiry or an unjudged checkpoint."""
+        """Return whether expiry or an unjudged checkpoint explains the gap before."""
         after = self.records[at]
         if after.parent in self.evidence.unjudged:
             return True
@@ -91,11 +91,11 @@ class _Chain:
         return any((name, status) in later for name in self._open_at(at) for status in _CLOSING)
 
     def _was_removed(self, after: SheetRow) -> bool:
-        """Return whether the parent was removed or never fetched: a lost one leaves traces."""
+        """Return whether the parent was removed or never fetched."""
         return after.parent is not None and not self.evidence.is_there(after.parent) and after.parent not in self.traces
 
     def _open_at(self, at: int) -> set[str]:
-        """Return phases started and not closed before a place: expiry squashes their progress."""
+        """Return the phases that are open before a place: expiry squashes their progress."""
         open_phases: set[str] = set()
         for record in self.records[:at]:
             name, status = phases.split(record.phase)
@@ -168,7 +168,7 @@ def _wrong_head(store: Checkpoints, chain: Sequence[SheetRow], head: str) -> tup
     except InvalidCheckpoint:
         return "run-head-wrong", "does not point to a checkpoint document"
     if checkpoint.run != chain[0].run:
-        return "run-head-wrong", f"points to {checkpoint.id}, which is none of this run"
+        return "run-head-wrong", f"points to {checkpoint.id}, which does not belong to this run"
     return "run-head-wrong", f"points to {checkpoint.id}, which does not exist any more"
 
 
@@ -189,7 +189,7 @@ def audit_keys(store: Checkpoints, evidence: Evidence) -> list[Flaw]:
 
 
 def audit_leases(store: Checkpoints, evidence: Evidence) -> list[Flaw]:
-    """Return the flaws of leases; a held lease may belong to a run that is about to start."""
+    """Return the flaws of leases."""
     runs = evidence.all_runs()
     flaws: list[Flaw] = []
     held = evidence.below(layout.LEASES)

@@ -161,7 +161,7 @@ def _about(flaws: Sequence[Flaw], names: Collection[str]) -> list[Flaw]:
 
 
 def mend(store: Checkpoints, flaws: Sequence[Flaw]) -> list[str]:
-    """Mend what is unchanged since it was found; return what git refused, a sentence each."""
+    """Mend flaws unchanged since they were found; return a sentence per failure."""
     refused: list[str] = []
     with layout.turn(store.repository) as alone:
         keeps_more = False

@@ -1,6 +1,6 @@
-"""Verify gitckpt's worktrees: registration, place, and what they belong to. Deletes nothing.
+"""Verify the registration, place and owner of gitckpt's worktrees.
 
-Each directory gets one finding: contradicting hints would not help.
+Deletes nothing. Each directory gets one finding: contradicting hints would not help.
 """
 
 from __future__ import annotations

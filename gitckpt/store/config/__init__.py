@@ -1,4 +1,4 @@
-"""Configuration: `gitckpt.toml` for everyone, and `git config ckpt.*` for one clone.
+"""Configuration: a shared `gitckpt.toml`, and `git config ckpt.*` for one clone.
 
 The tracked file can only tighten the defaults. What it loosens needs `git ckpt allow` in the
 clone.

@@ -1,4 +1,4 @@
-"""Read a file such as `gitckpt.toml` table by table and report all mistakes at once."""
+"""Read a file such as `gitckpt.toml` table by table; report all mistakes."""
 
 from __future__ import annotations
 
@@ -307,7 +307,7 @@ class ConfigFile:
         return Table(self.document, (), "the file", self._mistakes)
 
     def table(self, key: str, label: str = "", hint: str | None = None) -> Table:
-        """Return a table at the top, empty if there is none."""
+        """Return a table at the top, empty if it is missing."""
         value = self.document.get(key, {})
         if not isinstance(value, dict):
             self.whole.complain(f"{key} must be a table", key, hint=hint or f"write [{key}.NAME]")
@@ -315,7 +315,7 @@ class ConfigFile:
         return Table(value, (key,), label or key, self._mistakes)
 
     def each(self, key: str, kind: str, read: Callable[[str, Table], T]) -> dict[str, T]:
-        """Read each table `[key.NAME]`; raise `ConfigError` if anything read so far is wrong."""
+        """Read each table `[key.NAME]`; raise `ConfigError` for mistakes so far."""
         around = self.table(key)
         found = {}
         for name in around.values:

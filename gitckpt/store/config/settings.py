@@ -1,4 +1,4 @@
-"""Settings: the committed `gitckpt.toml`, overridden per clone by `git config ckpt.*`."""
+"""Settings: `gitckpt.toml`, overridden per clone by `git config ckpt.*`."""
 
 from __future__ import annotations
 
@@ -280,7 +280,7 @@ class Settings:
 
     @property
     def notice(self) -> str:
-        """One line about what is not allowed, and so does not apply; "" if all applies."""
+        """One line about settings that wait for `git ckpt allow`, or ""."""
         if self.loosened is None or self.loosened.is_allowed:
             return ""
         names = first_of(list(self.loosened.values), _SHOWN)
@@ -444,7 +444,7 @@ def path(repository: Repository) -> str:
 
 
 def write_template(path: str) -> bool:
-    """Write `gitckpt.toml`, or add missing tables and an example; return whether it changed."""
+    """Write `gitckpt.toml` or add what it lacks; return whether it changed."""
     import tomlkit
     from tomlkit.exceptions import TOMLKitError
 

@@ -73,12 +73,12 @@ class Pin:
 
     @property
     def script(self) -> str:
-        """The shell script that the hook runs: in the package (wheel) or beside it (checkout)."""
+        """The shell script that the hook runs."""
         packaged = os.path.join(self.package_dir, "gitckpt", _HOOKS, _SCRIPT)
         return packaged if os.path.isfile(packaged) else os.path.join(self.package_dir, _HOOKS, _SCRIPT)
 
     def block(self, event: str, *, created: bool = False) -> bytes:
-        """Return the block for a file, which gitckpt may delete with it if it `created` it."""
+        """Return the block for a file; note in it whether gitckpt `created` the file."""
         first, rest = _template("block.sh").rstrip("\n").split("\n", 1)
         if created:
             rest = rest.replace(_CALL, _SOURCE)
@@ -94,7 +94,7 @@ class Pin:
 
 
 def pinned(text: str) -> Pin | None:
-    """Return what an installed block or command runs; None if gitckpt did not write it."""
+    """Return what a block or command of gitckpt's runs, or None for others."""
     try:
         words = shlex.split(text, comments=True)
         call = words.index("sh" if "sh" in words else "(set")
@@ -300,7 +300,7 @@ def _inserted(data: bytes, block: bytes) -> bytes:
 
 
 def _shebang_problem(data: bytes) -> str:
-    """Return why a text cannot take shell code, or "". Git runs a file without `#!` with sh."""
+    """Return why a text cannot take shell code, or ""."""
     if not data.startswith(b"#!"):
         return ""
     line = data[2:].partition(b"\n")[0]
@@ -323,7 +323,7 @@ def _refused(verb: str, path: str, error: OSError) -> NoReturn:
 
 
 def _template(name: str) -> str:
-    """Return a file of `hooks/`, which is inside the package (wheel) or beside it (checkout)."""
+    """Return a file of `hooks/`."""
     package = os.path.join(PACKAGE_DIR, "gitckpt")
     for directory in (package, PACKAGE_DIR):
         try:

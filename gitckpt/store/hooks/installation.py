@@ -1,4 +1,4 @@
-"""Install gitckpt's hooks and settings into a repository, remove exactly those, inspect them."""
+"""Install, remove and inspect gitckpt's hooks and git settings in a repository."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ class HookSettings:
         return any(fnmatch.fnmatchcase(NOTES, pattern) for pattern in patterns)
 
     def rewrites_other_notes(self) -> bool:
-        """Return whether the user configured how git carries other notes, locally or globally."""
+        """Return whether the user configured how git copies other notes."""
         others = [ref for ref in self._everywhere.get(REWRITE_REF.lower(), []) if ref not in (NOTES, OUR_NOTES)]
         return bool(others or self._everywhere.get(_REWRITE_MODE.lower()))
 
@@ -129,7 +129,7 @@ def follow_rewrites(settings: HookSettings, undo: ExitStack) -> list[str]:
 
 
 def keep_garbage_together(settings: HookSettings, undo: ExitStack) -> list[str]:
-    """Make git keep unreachable objects in packs until they expire; return what was done."""
+    """Make git pack unreachable objects until they expire; return what was done."""
     if settings.keeps_garbage_together():
         return []
     settings.add(SET_BY_INIT, _CRUFT_PACKS, undo)  # first, as above
@@ -154,7 +154,7 @@ def installed_directory(repository: Repository, settings: HookSettings) -> str:
 
 
 def _canonical(name: str) -> str:
-    """Return a name as git lists it: section and key in lower case, the subsection as is."""
+    """Return a name as git lists it: section and key in lower case."""
     section, _, rest = name.partition(".")
     between, dot, key = rest.rpartition(".")
     return f"{section.lower()}.{between}{dot}{key.lower()}"
@@ -288,12 +288,12 @@ def unmanaged(repository: Repository, hooks_dir: str) -> Manager:
 
 
 def call(event: str) -> str:
-    """Return the shell line that calls gitckpt; its failure must not stop a hook under `sh -e`."""
+    """Return the shell line that calls gitckpt, safe in a hook under `sh -e`."""
     return f'git ckpt hook {event} "$@" || :'
 
 
 def calls(path: str, event: str) -> bool:
-    """Return whether a file in any language calls `git ckpt hook <event>` outside of comments."""
+    """Return whether a file calls `git ckpt hook <event>` outside of comments."""
     lines = _content(path).split(b"\n")
     code = b"\n".join(line for line in lines if not line.lstrip().startswith((b"#", b"//")))
     return any(found[1] == event.encode() for found in _CALL.finditer(code))
@@ -322,7 +322,7 @@ def _owner(repository: Repository, hooks_dir: str) -> str | None:
 
 
 def _hook_texts(hooks_dir: str) -> bytes:
-    """Return the text of all active hook files: an owner of one may take the others, too."""
+    """Return the text of all active hook files."""
     try:
         names = sorted(os.listdir(hooks_dir))
     except (FileNotFoundError, NotADirectoryError):
@@ -427,7 +427,10 @@ def install(
 
 
 def uninstall(repository: Repository) -> list[str]:
-    """Remove what `install` added, and nothing else; return a sentence for each change."""
+    """Remove only what `install` added; return a sentence for each change.
+
+    If an error is raised, nothing was changed.
+    """
     settings = HookSettings(repository)
     by_us = settings.all(SET_BY_INIT)
     directory = installed_directory(repository, settings)
@@ -457,7 +460,7 @@ def lines_left(repository: Repository) -> list[str]:
 def inspect(
     repository: Repository, *, version: tuple[int, ...], python: str = sys.executable, package_dir: str = PACKAGE_DIR
 ) -> list[Finding]:
-    """Return what is not as `install` left it."""
+    """Return a finding for each hook or setting that `install` would repair."""
     settings = HookSettings(repository)
     mode = settings.last(MODE)
     if mode not in _MODES[1:]:
@@ -520,7 +523,7 @@ def _mode(asked: str, version: tuple[int, ...], settings: HookSettings, *, is_ma
 
 
 def _file_changes(repository: Repository, settings: HookSettings, pin: Pin, target: str | None) -> tuple[list[FileChange], list[str]]:
-    """Return changes that put the block into one directory and remove it from all others."""
+    """Return changes that add the block to one directory and remove all others."""
     changes: list[FileChange] = []
     advice: list[str] = []
     candidates = [hooks_directory(repository), default_directory(repository), installed_directory(repository, settings)]
@@ -557,7 +560,7 @@ def _prepare_directory(repository: Repository, settings: HookSettings, directory
 
 
 def _set_hooks(settings: HookSettings, pin: Pin | None, undo: ExitStack) -> list[str]:
-    """Set the hooks in git's configuration, or remove them without a pin; return what was done."""
+    """Set the hooks in git's configuration, or remove them; return the changes."""
     changed = []
     for event in EVENTS:
         section = f"hook.gitckpt-{event}"
@@ -636,7 +639,7 @@ def _moved_aside(file: HookFile, event: str) -> Finding | None:
 
 
 def _in_use(directory: str, event: str) -> HookFile:
-    """Return the hook file of an event, or the one that pre-commit moved aside and calls."""
+    """Return the hook file of an event, or the one that pre-commit moved aside."""
     file = files.read(os.path.join(directory, event))
     aside = files.read(file.path + _ASIDE[0])
     # Pre-commit rewrites its own file, so a block there would be lost.

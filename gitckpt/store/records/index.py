@@ -281,7 +281,7 @@ class Index:
         self._turn = threading.RLock()  # two threads in one connection crash Python, and one could replace it for the other
 
     def select(self, query: Query | None = None) -> list[Entry]:
-        """List matching checkpoints, newest first: in a run by sequence, else by timestamp."""
+        """List matching checkpoints, newest first."""
         query = Query() if query is None else query
         require("query", query, Query, "a Query")
         where, values = entry.condition(query)

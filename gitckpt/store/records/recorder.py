@@ -66,7 +66,7 @@ class Proposal:
     """A checkpoint to record; its document is made again after each lost race.
 
     Args:
-        fields: keys of the document; those that depend on the run are filled in.
+        fields: keys of the document; keys that depend on the run are filled in.
         state: None keeps the state of the run's newest checkpoint.
         change: returns the new state if `state` is None, and may change `fields`. It is called
             again after a lost race.

@@ -1,4 +1,4 @@
-"""Plan what a restore does to each path, and find what is in its way."""
+"""Plan how a restore changes each path, and find obstacles."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ class Plan:
     skipped: Collection[bytes] = ()
     # Files to delete whose skip-worktree entries stay, with a content that no file had.
     absent: Collection[bytes] = ()
-    # By flag: the wanted paths that get it, and those that lose it.
+    # By flag: the paths that get it and the paths that lose it.
     flags: dict[str, tuple[Collection[bytes], Collection[bytes]]] = field(default_factory=dict)
 
     @property
@@ -126,7 +126,7 @@ def make_plan(
 
 
 def is_within(path: bytes, paths: Sequence[bytes]) -> bool:
-    """Return whether a path is in one of `paths`; always if there are none."""
+    """Return whether a path is in one of `paths`; without paths, all are."""
     return not paths or any(path == one or not one or path.startswith(one + b"/") for one in paths)
 
 
@@ -140,7 +140,7 @@ def is_file(top: bytes, path: bytes) -> bool:
 def missing(repository: Repository, found: Contents, wanted: Contents, commit: str, paths: Sequence[bytes]) -> set[bytes]:
     """Return files that a capture took from the index and that do not exist.
 
-    In a sparse checkout, only those that the restore may write.
+    In a sparse checkout, only files that the restore may write.
 
     Args:
         found: contents of the worktree.

@@ -79,7 +79,7 @@ class Position:
     Attributes:
         commit: full oid of HEAD; "" before the first commit.
         branch: short name; None if HEAD is detached.
-        operation: the merge, rebase, … in progress; None if there is none.
+        operation: the merge, rebase, … in progress, or None.
     """
 
     commit: str

@@ -41,11 +41,11 @@ KEY = "submodules"
 
 
 class _Stays(CkptError):
-    """A submodule has something that no checkpoint holds, or is not as it was captured."""
+    """A submodule differs from its checkpoint, or has content that no checkpoint has."""
 
 
 def before(store: Checkpoints, kept: Repository, top: str) -> dict[str, Any]:
-    """Returns what is to be known of a submodule that is about to be checked out: its HEAD, and how many directories are missing.
+    """Record a submodule's HEAD and missing parent directories before checkout.
 
     Args:
         store: of the worktree around it.
@@ -86,7 +86,7 @@ class Departures:
         return [PathChange(DELETE, path) for path in sorted(self._known) if self._is_there(path)]
 
     def take(self, safety: Checkpoint) -> None:
-        """Takes them away.
+        """Remove the submodules, after a safety checkpoint.
 
         Args:
             safety: the checkpoint of what is there.
@@ -134,10 +134,9 @@ class Departures:
             top = os.path.dirname(top)
 
     def _files(self, inner: Checkpoints, checkpoint: Checkpoint) -> list[bytes]:
-        """Returns all files of a submodule, those of submodules within it too, each of which a checkpoint holds.
+        """Return a submodule's files, with nested ones, as absolute paths.
 
-        Raises:
-            _Stays: one of them is in no checkpoint.
+        Raises `_NotRemovable` if a file is in no checkpoint.
         """
         repository = inner.repository
         top = os.fsencode(repository.worktree or "")
@@ -178,7 +177,7 @@ def _directories(top: bytes) -> list[bytes]:
 
 
 def _point_head(inner: Checkpoints, head: str, branch: str) -> None:
-    """Points HEAD to where it was; the checkpoint that was made keeps the commit that it leaves."""
+    """Point HEAD to its previous position; a checkpoint keeps the commit it leaves."""
     now: Sequence[str | None] = inner.objects.head()
     if not head or (now[0], now[1] or "") == (head, branch) or inner.repository.cat_file.info(f"{head}^{{commit}}") is None:
         return
@@ -196,13 +195,7 @@ _UNDO = "git ckpt undo"
 
 
 class _Incomplete(WorktreeError):
-    """Submodules did not come back; all else did.
-
-    Args:
-        failures: what is said of each.
-        advice: what helps with the first of them; "" where nothing does.
-        is_changed: whether anything came back; where all else was there already, there is nothing of this to undo.
-    """
+    """Submodules did not come back; all else did, or was in place (`is_changed`)."""
 
     def __init__(self, failures: Sequence[str], advice: str, *, is_changed: bool) -> None:
         again = "then, back here, run the command again" if advice.startswith(_INSIDE) else "then run the command again"
@@ -215,7 +208,7 @@ class _Incomplete(WorktreeError):
 
 
 def advice_of(error: CkptError) -> str | None:
-    """Returns what helps where all but submodules came back, "" where nothing does; None where an error says something else."""
+    """Return the advice if a restore failed for submodules only, else None."""
     return error.advice if isinstance(error, _Incomplete) else None
 
 
@@ -294,7 +287,7 @@ class Submodules:
         return due
 
     def bring_back(self) -> None:
-        """Brings them back; those that cannot be are noted in `failures`, and do not keep the others from it."""
+        """Restore the submodules; list failed ones in `failures` and go on."""
         self.changes, self.remarks, self.failures = [], [], []
         for path, one in self._wanted.items():
             try:
@@ -304,7 +297,7 @@ class Submodules:
                 self._fail(path, error.message, _there(path, advice))
 
     def require_all(self, *, is_changed: bool = True) -> None:
-        """Raises `_Incomplete` where some of them did not come back; `is_changed` as there."""
+        """Raise an error if submodules failed."""
         if self.failures:
             raise _Incomplete(self.failures, self.advice, is_changed=is_changed)
 
@@ -328,7 +321,7 @@ class Submodules:
         return done.is_due or moves
 
     def _fail_to_make(self, path: bytes, checkpoint: str, *, is_free: bool, is_held: bool) -> None:
-        """Notes why a submodule that is not there cannot be made. Args: whether its place is free, and a repository has the checkpoint."""
+        """Record why a missing submodule cannot be made."""
         twin = modules.beside(self._store.repository, layout.CHECKPOINTS + checkpoint) if is_free and not is_held else None
         if is_held:
             self._fail(path, f"no submodule in the files, and not to be made for the checkpoint {checkpoint}", "")
@@ -348,7 +341,7 @@ class Submodules:
 
     @contextlib.contextmanager
     def _opened(self, path: bytes, one: Submodule, *, dry_run: bool) -> Iterator[Checkpoints | None]:
-        """Yields the checkpoints of a submodule, as seen from its worktree; None where it is not there, or not yet."""
+        """Yield the checkpoints of a submodule; None if it is not checked out, or not yet."""
         repository = self._store.repository
         ref = layout.CHECKPOINTS + one.checkpoint
         there = modules.seen_from(repository, path)
@@ -390,7 +383,7 @@ class Submodules:
             yield inner
 
     def _claim(self, path: bytes, there: Repository) -> None:
-        """Has git find the files of a submodule here, where it was checked out elsewhere since."""
+        """Point a submodule's `core.worktree` here if it was checked out elsewhere since."""
         repository = self._store.repository
         other = modules.checked_out_at(repository, there)
         is_gone = other is None and modules.is_lost(there)
@@ -433,7 +426,7 @@ class Submodules:
         return there
 
     def _may_move(self, other: bytes) -> bool:
-        """Tell whether a submodule may go from where it is: its content is captured, and the checkpoint has none there."""
+        """Return whether a submodule may leave a path: captured, and not wanted there."""
         return is_within(other, self._paths) and other not in self._wanted and not self._is_submodule(other)
 
     def _fail_to_move(self, path: bytes, other: bytes) -> None:
@@ -444,11 +437,11 @@ class Submodules:
         self._fail(path, f"its repository is checked out at {_text(other)}", advice)
 
     def _is_submodule(self, path: bytes) -> bool:
-        """Tells whether the files of the checkpoint have a submodule at a path: its document may have been fetched."""
+        """Return whether the checkpoint's files have a submodule at a path."""
         return modules.is_submodule(self._store.repository, manifest.files_of(self._store.repository, self._checkpoint), path)
 
     def _move(self, inner: Checkpoints, path: bytes, checkpoint: Checkpoint, *, dry_run: bool) -> bool:
-        """Moves HEAD to the commit that was captured, on the branch that it was on if that is there; tells whether it has to."""
+        """Move HEAD to the captured commit and branch; return whether it moved."""
         head, commit = inner.objects.head()[0], checkpoint.git_sha
         if head == commit or not commit:
             return False
@@ -464,7 +457,7 @@ class Submodules:
 
 
 def _is_free(inner: Checkpoints, checkpoint: Checkpoint) -> bool:
-    """Tells whether the branch that a checkpoint was on still points to its commit, and no other worktree has it."""
+    """Return whether the branch is still at its commit and in no other worktree."""
     if inner.repository.tip_of(str(checkpoint.branch)) != checkpoint.git_sha:
         return False
     ref = f"{BRANCHES}{checkpoint.branch}"
@@ -474,7 +467,7 @@ def _is_free(inner: Checkpoints, checkpoint: Checkpoint) -> bool:
 
 
 def _there(path: bytes, advice: str | None) -> str:
-    """Returns advice that is given in a submodule, for somebody outside of it."""
+    """Return advice for a submodule as commands for outside of it."""
     return f"{_INSIDE}{shell_word(_text(path))}: {advice}" if advice else ""
 
 

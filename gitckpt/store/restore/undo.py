@@ -1,4 +1,4 @@
-"""The steps that `undo` and `redo` walk: a small file in the worktree's administrative directory lists their safety checkpoints.
+"""Keep the stack of `undo` and `redo` in a worktree's administrative directory.
 
 A step is there from before its first file is replaced. One that never came to its end is open: both its sides stay within reach, and
 what it has left half done is no step. The file may be lost: then all safety checkpoints of this worktree that were written here count as
@@ -62,7 +62,7 @@ class UndoStep:
 
 @dataclass(slots=True)
 class Stack:
-    """The steps of a worktree; each list ends with the one that is taken first.
+    """The steps of a worktree; each list ends with the next one to take.
 
     Attributes:
         undo: ids of the checkpoints that lead back.
@@ -89,7 +89,7 @@ class Stack:
 
 
 def read(store: Checkpoints) -> Stack:
-    """Returns the steps of the store's worktree, those included whose checkpoints are gone."""
+    """Return the steps of the worktree, even if their checkpoints are gone."""
     found = _read(store.repository)
     if found is not None:
         return found
@@ -126,7 +126,7 @@ def next_step(store: Checkpoints, stack: Stack, kind: str) -> tuple[str | None, 
 
 
 def nothing(stack: Stack, kind: str, gone: Sequence[str]) -> NotFoundError:
-    """Returns the error that there is no step to take; the arguments are those of `next_step`, and what that returned."""
+    """Return the error for a step that does not exist; `gone` comes from `next_step`."""
     others = "see what there is to go back to: git ckpt list"
     if gone:
         where = "back" if kind == UNDO else "forward"
@@ -139,7 +139,7 @@ def nothing(stack: Stack, kind: str, gone: Sequence[str]) -> NotFoundError:
 
 
 def brought(store: Checkpoints, stack: Stack, wanted: Checkpoint) -> list[bytes]:
-    """Returns the files that the newest step wrote, and that the checkpoint lacks which is to be brought back."""
+    """Return files that the newest step wrote and the checkpoint lacks."""
     brought, named = (stack.here, []) if stack.here else (wanted.state.get("before"), wanted.state.get("paths", []))
     try:
         newest = store.read_own(str(brought))
@@ -151,7 +151,7 @@ def brought(store: Checkpoints, stack: Stack, wanted: Checkpoint) -> list[bytes]
 
 
 def steps(store: Checkpoints) -> list[UndoStep]:
-    """Returns the steps that can be taken in the store's worktree: those back, then those forward, each time the next one first."""
+    """Return the steps that can be taken: back, then forward, the next one first."""
     stack = read(store)
     entries = {entry.id: entry for entry in store.list(Query(ids=[*stack.undo, *stack.redo]))}
     there = {name: entry for name, entry in entries.items() if stack.oids.get(name) == entry.oid}
@@ -212,7 +212,7 @@ def way_back(kind: str) -> str:
 
 @contextlib.contextmanager
 def offered(kind: str) -> Iterator[None]:
-    """A context in which files are replaced: whoever deletes the private index meanwhile leaves some of them half-way, perhaps."""
+    """Add the command that reverts the step to an error about a deleted private index."""
     try:
         yield
     except IndexGone as error:
@@ -220,7 +220,7 @@ def offered(kind: str) -> Iterator[None]:
 
 
 def skipped(gone: Sequence[str]) -> list[str]:
-    """Returns what is said of checkpoints that are gone, and whose steps are skipped for it."""
+    """Return a remark on the skipped steps whose checkpoints are gone."""
     if not gone:
         return []
     what = "the checkpoint of a step is" if len(gone) == 1 else f"the checkpoints of {len(gone)} steps are"
@@ -228,7 +228,7 @@ def skipped(gone: Sequence[str]) -> list[str]:
 
 
 def _trimmed(store: Checkpoints, stack: Stack, side: list[str]) -> list[str]:
-    """Returns the steps of a side: where they are many, without those whose checkpoints are gone."""
+    """Return a side; if long, without steps whose checkpoints are gone."""
     return side if len(side) <= _MANY else [each for each in side if _is_there(store, stack, each)]
 
 
@@ -245,7 +245,7 @@ def _oid_of(store: Checkpoints, checkpoint: str) -> str:
 
 
 def _is_half_done(store: Checkpoints, made: Checkpoint, good: str) -> bool:
-    """Tells whether a worktree has nothing but what a step that was cut off found there, and what it was to bring."""
+    """Return whether each path is as before an interrupted step, or as after it."""
     try:
         before = store.read(good)
         after = store.read_own(str(before.state.get("before")))
@@ -261,7 +261,7 @@ def _is_half_done(store: Checkpoints, made: Checkpoint, good: str) -> bool:
 
 
 def _is_same(store: Checkpoints, one: Checkpoint, other: Checkpoint) -> bool:
-    """Tells whether two checkpoints bring the same files, index and operation back, whatever commits they are linked to."""
+    """Return whether two checkpoints restore the same files, index and operation."""
     if (one.git_sha, one.tree) == (other.git_sha, other.tree):
         return True
     try:
@@ -271,7 +271,7 @@ def _is_same(store: Checkpoints, one: Checkpoint, other: Checkpoint) -> bool:
 
 
 def _trees(store: Checkpoints, checkpoint: Checkpoint) -> tuple[str, str]:
-    """Returns the trees of a checkpoint's files and of the entries of its index that are not in conflict."""
+    """Return the trees of a checkpoint's files and of its unconflicted index entries."""
     found = _contents(store, checkpoint)
     return found.files, comparison.merged_tree(store.repository, found, checkpoint.git_sha)
 
@@ -286,7 +286,7 @@ def _contents(store: Checkpoints, checkpoint: Checkpoint) -> Contents:
 
 
 def _alone(repository: Repository) -> Lock:
-    """Returns a lock for the time in which the file is read and written; who does not get it goes on without."""
+    """Return a lock for reading and writing the file; if it is held, go on without."""
     return Lock(os.path.join(repository.make_private_dir(), "undo.lock"), _PATIENCE)
 
 

@@ -1,4 +1,4 @@
-"""Remove checkpoints and runs by policy, worktrees of runs, and leftovers of killed processes.
+"""Remove checkpoints and runs by policy, worktrees, and leftovers of kills.
 
 Doors:
     expiry: expiry by policy, and removal of one run.

@@ -51,7 +51,7 @@ _HALTED = DAY
 
 
 def doubt(repository: Repository, now: int) -> str | None:
-    """Record the time (µs since the epoch); return why the clock is not trusted, or None."""
+    """Record the time (µs since the epoch); return why it is not trusted, or None."""
     since, last, *then = _read(repository) or (0, now)
     # The uptime says something about `now` only if `now` comes from this machine's clock.
     beside = _running() if abs(now - times.now()) < HOUR else []
@@ -103,7 +103,7 @@ def decide(
     """Return the decisions to thin checkpoints out, by id.
 
     Args:
-        staying: those that do not expire otherwise, newest first.
+        staying: checkpoints that do not expire otherwise, newest first.
         newest: from which place on checkpoints are protected as the newest.
     """
     now = store.clock()
@@ -242,7 +242,7 @@ class Expired:
         runs: the fate of every run, the one with the newest checkpoint first.
         squashed: ids of progress checkpoints that go because their phase is complete.
         total: the number of checkpoints before.
-        failed: those that could not be deleted, each with the error, newest first.
+        failed: checkpoints that could not be deleted, each with the error, newest first.
     """
 
     checkpoints: Sequence[tuple[Entry, Decision]]
@@ -319,7 +319,7 @@ def expire(
 
 
 def _remove_each(store: Checkpoints, ids: Collection[str], **known: Any) -> dict[str, CkptError]:
-    """Remove checkpoints; return the errors of those that cannot be deleted, by id."""
+    """Remove checkpoints; return the errors of failed removals, by id."""
     failed: dict[str, CkptError] = {}
     while left := set(ids).difference(failed):
         try:
@@ -384,7 +384,7 @@ def expire_alone(
 
 
 def _due(store: Checkpoints, rules: Policy, now: int) -> tuple[list[Entry], Newest]:
-    """Return the checkpoints outside of runs that may expire, and the `keep_last` limits.
+    """Return checkpoints outside of runs that may expire, and `keep_last` limits.
 
     Checkpoints written here count first: fetched ones dated years ahead must not push them out.
     With too few local ones, all of them stay, and so do the newest of all.
@@ -413,7 +413,7 @@ def _due(store: Checkpoints, rules: Policy, now: int) -> tuple[list[Entry], Newe
 
 
 def _oldest_of(store: Checkpoints, kind: Query, ours: Query, count: int) -> Place | None:
-    """Return the place of the `count`-th newest; ALL if there are fewer, None if count is 0."""
+    """Return the place of the `count`-th newest, or ALL if there are fewer."""
     if count == 0:
         return None
     each = replace(kind, in_run=False)

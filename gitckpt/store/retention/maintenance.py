@@ -1,4 +1,4 @@
-"""Run background maintenance: expire by policy, sweep leftovers, pack refs and objects.
+"""Run background maintenance: expire, sweep leftovers, pack refs and objects.
 
 Imports only the standard library and gitckpt: the hook starts it without other packages.
 """
@@ -79,7 +79,7 @@ class Maintained:
 
 
 def maintain(repository: Repository) -> None:
-    """Expire checkpoints and runs, sweep leftovers, pack; record the outcome for `last`.
+    """Expire checkpoints and runs, sweep leftovers, pack; record the outcome.
 
     Nothing expires while the settings have a mistake: it is unclear which values should apply.
     """
@@ -117,7 +117,7 @@ def work(repository: Repository, *, only_pack: bool) -> None:
 
 
 def settle(repository: Repository) -> None:
-    """Write the keep refs below a shallow boundary; log failures, later removals retry."""
+    """Write the keep refs below a shallow boundary; log failures."""
     try:
         with Checkpoints(repository, adapter="plumbing") as store:
             store.remover().settle()
@@ -131,7 +131,7 @@ def expect(repository: Repository) -> None:
 
 
 def expect_in_new(repository: Repository) -> None:
-    """Record that maintenance never ran, in a repository without checkpoints: it needs none yet."""
+    """Record, in a repository without checkpoints, that maintenance never ran."""
     is_known = os.path.exists(os.path.join(repository.private_dir, layout.MAINTAINED))
     if not is_known and not repository.cuts() and not repository.git.run("for-each-ref", "--count=1", "refs/checkpoints").out:
         expect(repository)
@@ -178,7 +178,7 @@ def pack(repository: Repository) -> None:
 
 
 def collect(repository: Repository) -> None:
-    """Pack loose objects if there are many, and run `git gc --auto` as `git commit` does.
+    """Pack loose objects if there are many, and run `git gc --auto`.
 
     Users who only save never commit, so git would not do it. Honors `gc.auto`,
     `maintenance.auto` and the `pre-auto-gc` hook.

@@ -1,4 +1,4 @@
-"""Expire runs: a run is removed as a whole, with worktree, files and lease, or stays.
+"""Expire runs as a whole, with worktree, files and lease.
 
 If no branch holds a run's result, its last checkpoint stays. The worktree is removed first,
 while the newest checkpoint still has its contents. The checkpoint that records how the run
@@ -62,7 +62,7 @@ def decide(store: Checkpoints, rules: Policy, among: Collection[str] | None = No
         among: the runs that may go; all by default.
 
     Returns:
-        The fate of each run, and the checkpoints of those that expire, by sequence.
+        The fate of each run, and the checkpoints of expiring runs, by sequence.
     """
     found_runs = summary.summaries(store)
     _, sizes = store.index.sizes()
@@ -129,7 +129,7 @@ def needed_by(store: Checkpoints, run: str) -> str | None:
 
 
 def named(store: Checkpoints) -> set[str]:
-    """Return the ids that a run's first or newest checkpoint names, as that it was forked from."""
+    """Return the ids that a run's first or newest checkpoint names."""
     ends = {id_: oid for _, id_, oid in store.index.sizes()[1].values()} | {row[2]: row[3] for row in store.index.run_rows()}
     return {name for document in _documents(store, ends) for name in _names(document)}
 
@@ -184,9 +184,10 @@ def _delete(
     *,
     settled: bool,
 ) -> list[Fate]:
-    """Delete the checkpoints of runs whose worktrees are gone; return the removed runs.
+    """Delete the checkpoints of runs whose worktrees are gone.
 
-    A run whose refs cannot be deleted stays, with the reason in `done`.
+    Returns:
+        The errors of the runs whose refs cannot be deleted, by run.
     """
     while True:
         kept = {name for fate in going for name in fate.keeps}
@@ -251,7 +252,7 @@ def _with_chain(fate: Fate, chain: Sequence[Entry]) -> Fate:
 
 
 def _imported(store: Checkpoints, due: Collection[str]) -> dict[str, int]:
-    """Return the given runs that were imported and not continued here, with the import time."""
+    """Return the import times of given runs that were not continued here."""
     newest = heads.newest_of(store.index, store.repository, due) if due else {}
     oids = {entry.id: entry.oid for entry in newest.values() if entry.trigger.startswith(IMPORT)}
     return {str(one.run): times.from_text(one.imported.at) for one in _documents(store, oids) if one.imported is not None}
@@ -302,7 +303,7 @@ def _take_apart(store: Checkpoints, run: str, newest: Entry, now: Entry | None, 
 
 
 def _ending(chain: Sequence[Entry]) -> Iterable[Entry]:
-    """Return the checkpoints that record how a run ended: the newest, and the newest phase."""
+    """Return the newest checkpoint and the newest phase: how a run ended."""
     driven = [entry for entry in chain if entry.trigger == PHASE]
     return (chain[-1], *driven[-1:])
 

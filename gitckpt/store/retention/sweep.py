@@ -1,4 +1,4 @@
-"""Sweep what a kill or a power cut leaves: refs of unfinished checkpoints, scratch files."""
+"""Sweep scratch files and refs of checkpoints that a kill interrupted."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def scratch_files(repository: Repository) -> list[str]:
 
 
 def kind_of(path: str) -> str:
-    """Return the name pattern of a scratch file, such as "tmp_pack_*" or "ckpt/index.*"."""
+    """Return the name pattern of a scratch file, such as "ckpt/index.*"."""
     name = os.path.basename(path)
     if name.startswith(".tmp-"):
         return ".tmp-*-pack-*"

@@ -77,7 +77,7 @@ def _pairs(repository: Repository, git_dir: str) -> Iterator[tuple[str, Reposito
 
 
 def _lone(store: Checkpoints, own: Repository, counterpart: Repository) -> list[str]:
-    """Describe refs to commits that neither counterpart nor remote has, and checkpoints."""
+    """Describe checkpoints, and refs to commits that no other repository has."""
     descriptions = ["linked worktrees"] if administration.registered(own) else []
     form = "--format=%(objectname) %(objecttype) %(refname)"
     for line in own.git.run("for-each-ref", form, *_OWN).out.decode("utf-8", "replace").split("\n")[:-1]:
@@ -171,7 +171,7 @@ def is_pushed(store: Checkpoints, run: str) -> bool:
 
 
 def finish(repository: Repository) -> list[str]:
-    """Delete what killed removals left, undo begun ones; return a sentence per failure."""
+    """Finish or undo the removals that a kill interrupted; return the failures."""
     private = repository.make_private_dir()
     failures = []
     with Lock(os.path.join(private, _LOCK), 0) as alone:

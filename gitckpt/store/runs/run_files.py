@@ -279,7 +279,7 @@ def _put(path: str, data: bytes, top: str, *, is_executable: bool = False) -> No
 
 
 def _above(path: str) -> list[str]:
-    """Return the directory of a run's files and its parents, up to the first foreign one."""
+    """Return the directory of a run's files and its parents, up to a foreign one."""
     top, names = premises.way(path) or (os.path.dirname(path), [os.path.basename(path)])
     return [os.path.join(top, *names[:depth]) for depth in range(len(names), -1, -1)]
 

@@ -236,7 +236,7 @@ def unfinished(store: Checkpoints) -> list[RunInfo]:
 
 
 def is_from_here(store: Checkpoints, run: str) -> bool:
-    """Return whether a run was started, imported or adopted in this worktree, or has it."""
+    """Return whether a run belongs to this worktree: started, imported or adopted."""
     owner = ownership.owner(store.repository)
     if owner is not None and owner.run is not None:
         return owner.run == run

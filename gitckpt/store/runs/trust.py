@@ -1,6 +1,6 @@
-"""Trust: a run that was not written here continues only after the user approves it.
+"""Trust: a foreign run continues only after the user approves it.
 
-`gitckpt.store.roster` records what was written here; fetched checkpoints are never in it.
+`gitckpt.store.local_checkpoints` lists what was written here, and never fetched checkpoints.
 """
 
 from __future__ import annotations

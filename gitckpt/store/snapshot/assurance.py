@@ -130,7 +130,7 @@ def recorded(
 
 
 def own_objects(repository: Repository, tree: str, commit: str, parts: Parts) -> list[str]:
-    """Return the objects that a snapshot adds to its commit; none if some are unreadable."""
+    """Return the objects that a snapshot adds to its commit; none if unreadable."""
     return sorted(own_objects_wholeness(repository, tree, commit, parts) or ())
 
 

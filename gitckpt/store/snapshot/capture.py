@@ -1,4 +1,4 @@
-"""Capture the files of a worktree as a tree: committed, staged, changed, untracked, half merged.
+"""Capture the files of a worktree as a tree.
 
 Git turns files into blobs (filters, eol and LFS apply) through a private copy of the index:
 first git lists what differs, then only that is read. The user's index, HEAD, refs and stash are
@@ -70,7 +70,7 @@ class Captured:
     worktree: Worktree
     files: str  # the tree of all files; "" if the time ran out
     submodules: Collection[bytes] = ()  # checked out; `worktree` lists them as omitted
-    left: Collection[bytes] = ()  # files of which only what git makes of them is held
+    left: Collection[bytes] = ()  # files that are held as git converts them only
     # The objects of `files` that the commit may lack; None if the capture does not know them.
     parts: Collection[str] | None = None
     as_is: Mapping[bytes, str] = field(default_factory=dict)  # oids of files git cannot convert
@@ -305,7 +305,7 @@ class _Capture:
         return tree
 
     def _accepted(self, untracked: list[bytes]) -> list[bytes]:
-        """Return the untracked paths to capture, and the ignored ones that settings include."""
+        """Return the untracked and ignored paths to capture."""
         included = {path for path in self._also if not self._is_directory(path) and not self._is_behind_link(path)}
         if self._limits.include:
             patterns = [option for pattern in self._limits.include for option in ("-x", pattern)]
@@ -346,7 +346,7 @@ class _Capture:
         return False
 
     def _add(self, paths: list[bytes]) -> None:
-        """Read files into the private index; list those that git cannot read as omitted."""
+        """Read files into the private index; list unreadable ones as omitted."""
         paths = [path for path in paths if self._is_readable(path)]
         if len(paths) < _MANY:
             self._read_in(paths)
@@ -410,7 +410,7 @@ class _Capture:
         return attributes.rules(self._repository, self._limits.conversions(self._repository), directories, unseen)
 
     def _inexact(self, rules: attributes.AttributeRules | None) -> conversion.Converted:
-        """Return the files that git would write differently, and those not kept as they are."""
+        """Return the files that git would write differently."""
         if rules is None and not conversion.are_there(self._repository):
             return conversion.Converted()
         terms = self._limits.terms(self._named, self._also)
@@ -457,10 +457,10 @@ _SNAPSHOT = re.compile(rb"^(files|raw|index/[0-3])/")  # prefixes of worktree pa
 
 
 def write_again(repository: Repository, objects: Objects, checkpoint: Checkpoint) -> tuple[list[str], CkptError | None]:
-    """Write damaged blobs again from files; move damaged trees aside for the next capture.
+    """Write damaged blobs again from files; move damaged trees aside.
 
-    Returns:
-        A sentence for each such object, and an error that names one whose content is nowhere.
+    The next capture writes these. Returns a sentence for each object, and an error that names one
+    whose content is nowhere.
     """
     messages = []
     error: CkptError | None = None
@@ -497,7 +497,7 @@ def _damaged(repository: Repository, objects: Objects, checkpoint: Checkpoint) -
 
 
 def _listed(objects: Objects, root: str, object_format: str, broken: set[str]) -> dict[str, list[bytes]]:
-    """Return the objects of a tree, blobs with their paths; add unreadable trees to `broken`."""
+    """Return objects of a tree, blobs with paths; add unreadable trees to `broken`."""
     listed: dict[str, list[bytes]] = {}
     level: dict[str, bytes] = {root: b""}
     while level:

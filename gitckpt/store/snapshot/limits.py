@@ -1,4 +1,4 @@
-"""What a snapshot leaves out, and how long it may take: the table `[snapshot]` of the settings."""
+"""Decide what a snapshot leaves out: the table `[snapshot]` of the settings."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ class Limits:
         return replace(self, max_total_size=_AUTOMATIC)
 
     def excess(self, sizes: Mapping[bytes, int]) -> list[bytes]:
-        """Return the largest files to leave out because all, with their sizes, are too large."""
+        """Return the largest files to leave out so that the others fit."""
         left = sum(sizes.values()) - (self.max_total_size or 0)
         if self.max_total_size is None or left <= 0:
             return []
@@ -251,7 +251,7 @@ def reason_to_leave(repository: Repository, limits: Limits, path: str) -> str | 
 
 
 def below(repository: Repository, limits: Limits, directory: str) -> set[str] | None:
-    """Return the absolute paths below a directory that a snapshot would capture, or None."""
+    """Return the absolute paths that a snapshot would capture below a directory."""
     top = os.path.realpath(repository.worktree or os.devnull)
     if directory != top and not directory.startswith(f"{top}/"):
         return None
@@ -264,7 +264,7 @@ def _omits(limits: Limits, path: str) -> bool:
 
 
 def _listed(repository: Repository, relative: str) -> dict[str, bytes]:
-    """Return tracked files (`H`) and those that are neither tracked nor ignored (`?`)."""
+    """Return tracked (`H`) and untracked, not ignored (`?`) files."""
     top = os.path.realpath(repository.worktree or "")
     words = ("ls-files", "-t", "-z", "--cached", "--others", "--exclude-standard", "--", relative)
     listing = repository.git.run("--literal-pathspecs", *words, ok=(0, 128)).out

@@ -1,4 +1,4 @@
-"""Read and write the tree of a snapshot (`docs/format.md`). What is read may have been fetched."""
+"""Read and write the tree of a snapshot (`docs/format.md`), which may be fetched."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ class Contents:
     conversion: bytes = b""  # `attributes.settings` at the time of the capture
     directories: list[bytes] = field(default_factory=list)  # without files; only the innermost ones
     modes: Mapping[bytes, int] = field(default_factory=dict)  # those narrower than the umask allows
-    # Whether the linked commit stands for the files: untracked ones are not known.
+    # Whether only the commit was recorded: untracked files are not known.
     is_of_commit: bool = False
 
     @property
@@ -84,7 +84,7 @@ class Contents:
 
 
 def flags_of(intended: Mapping[bytes, bytes]) -> dict[str, list[bytes]]:
-    """Return the flags of intent-to-add entries as paths by flag; `intended` has their modes."""
+    """Return intent-to-add entries (modes by path) as paths by flag."""
     found = {INTENT: sorted(intended)}
     found |= {flag: sorted(path for path, mode in intended.items() if mode == its) for flag, its in INTENDED.items()}
     return {flag: paths for flag, paths in found.items() if paths}
@@ -98,7 +98,7 @@ def require_commit(repository: Repository, checkpoint: Checkpoint) -> None:
 
 
 def with_commit(repository: Repository, checkpoint: Checkpoint, head: str | None) -> tuple[Checkpoint, str | None]:
-    """Return a checkpoint that can be restored although its commit is gone, and a remark.
+    """Return a checkpoint that can be restored without its commit, and a remark.
 
     The commit that `git filter-repo` put in its place stands in, else HEAD. It decides what is
     staged. The operation in progress is left out, as it is about commits that are gone.
@@ -132,12 +132,12 @@ def with_commit(repository: Repository, checkpoint: Checkpoint, head: str | None
 
 
 def files_of(repository: Repository, checkpoint: Checkpoint) -> str:
-    """Return the tree of a checkpoint's files: its snapshot, or that of the linked commit."""
+    """Return the tree of a checkpoint's files."""
     return tree_of_files(repository, checkpoint.tree, checkpoint.git_sha)
 
 
 def tree_of_files(repository: Repository, snapshot: str | None, commit: str) -> str:
-    """Return the tree of the files of a snapshot; without one, of a commit ("" for none)."""
+    """Return the tree of the files of a snapshot, or of a commit ("" for none)."""
     if snapshot is None and not commit:
         return empty_tree(repository.object_format)
     name = f"{commit}^{{tree}}" if snapshot is None else f"{snapshot}:files"
@@ -233,7 +233,7 @@ def read(repository: Repository, objects: Objects, tree: str | None, commit: str
 
 
 def write_raw(repository: Repository, objects: Objects, raw: Mapping[bytes, str]) -> str | None:
-    """Write the tree of files kept byte for byte (oids by path); None if there are none."""
+    """Write the tree of files kept byte for byte (oids by path), if there are any."""
     pending: list[tuple[str, bytes]] = []
 
     def put(files: Mapping[bytes, str]) -> str:
@@ -458,10 +458,9 @@ def add_in_intent(index: PrivateIndex, contents: Contents, paths: Collection[byt
 
 
 def change_flag(index: PrivateIndex, flag: str, gets: Collection[bytes], loses: Collection[bytes]) -> None:
-    """Set or clear a flag of entries; skip paths that are not in the index or in conflict.
+    """Set or clear a flag of entries: "assume-unchanged" or "skip-worktree".
 
-    Args:
-        flag: "assume-unchanged" or "skip-worktree"; intent-to-add is not a flag that can change.
+    Skips paths that are not in the index or in conflict.
     """
     listed = {path for path, _, _, stage, _ in index.entries() if stage == 0} if gets or loses else set()
     for option, paths in ((f"--{flag}", gets), (f"--no-{flag}", loses)):

@@ -1,4 +1,4 @@
-"""Survey a worktree: `git status`, the flags of the index, and what git passes over silently."""
+"""Survey a worktree: git status, index flags, and files that git passes over."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Scan:
         self.apart: Collection[bytes] = ()
 
     def look(self, directories: Iterable[bytes]) -> None:
-        """Look into directories not ignored; those above them are among them, or came before."""
+        """Look into directories that are not ignored, parents first."""
         for directory in sorted(directories):
             is_inside = not directory or os.path.dirname(directory) in self.seen  # not behind a link
             if is_inside and directory not in self.seen:
@@ -96,7 +96,7 @@ class Scan:
 
 
 def _list(directory: bytes) -> tuple[list[bytes], list[tuple[bytes, str]]]:
-    """Return the subdirectories, and what is no file, link or directory with its kind."""
+    """Return the subdirectories, and sockets, pipes and devices with their kind."""
     directories, special = [], []
     with os.scandir(directory) as entries:
         for entry in entries:
@@ -127,7 +127,7 @@ _GONE = b"000000"
 
 @dataclass(slots=True)
 class Survey:
-    """What a worktree holds. Paths are relative to its top, directories end in a slash."""
+    """What a worktree holds. Paths are relative; directories end in a slash."""
 
     commit: str = ""  # what HEAD pointed to; "" on an unborn branch
     is_staged: bool = False  # whether the index differs from the commit
@@ -147,7 +147,7 @@ class Survey:
     flags: dict[str, list[bytes]] = field(default_factory=dict)  # paths by flag, as in `Contents`
     passed_over: list[Omitted] = field(default_factory=list)  # sockets, unreadable directories
     directories: Collection[bytes] = ()  # those not ignored; the top is the empty path
-    leading: Collection[bytes] = ()  # those that lead to index entries, and the top
+    leading: Collection[bytes] = ()  # directories of index entries, and the top
     modes: Mapping[bytes, int] = field(default_factory=dict)  # of directories, from lstat(2)
 
 
@@ -175,7 +175,7 @@ class Surveyor:
                 child.kill_group()
 
     def finish(self, *, is_sparse: bool) -> Survey:
-        """Wait for git and return what the worktree holds; git flags entries if `is_sparse`."""
+        """Wait for git and return what the worktree holds."""
         found = Survey()
         tracked = self._tracked(found, is_sparse=is_sparse)
         found.apart = modules.own_directories(self._index.repository)
@@ -237,7 +237,7 @@ def _read_flags(listing: bytes, found: Survey) -> list[bytes]:
 
 
 def _look_again(index: PrivateIndex, found: Survey, *, is_sparse: bool) -> bool:
-    """Clear flags in the private index so that git looks at these files; return if any."""
+    """Clear index flags so that git looks at these files; return if there are any."""
     assumed, skipped = found.flags.get(ASSUMED, []), found.flags.get(SKIPPED, [])
     if is_sparse:
         skipped = []  # git itself clears the flag if there is a file
@@ -258,7 +258,7 @@ def leading_to(paths: Iterable[bytes]) -> set[bytes]:
 
 
 def _read_status(out: bytes, found: Survey) -> None:
-    """Read `git status --porcelain=v2 -z` (git-status(1), "Porcelain Format Version 2")."""
+    """Read `git status --porcelain=v2 -z` (git-status(1))."""
     for record in out.split(b"\0"):
         kind = record[:1]
         if kind == b"1":
@@ -321,7 +321,7 @@ def _read_intended(index: PrivateIndex, found: Survey) -> None:
 
 
 def _read_submodules(index: PrivateIndex, found: Survey, repositories: Collection[bytes], bare: Collection[bytes]) -> None:
-    """Note each submodule that is checked out, with its commit, in `.gitmodules` or not.
+    """Record each checked-out submodule and its commit, in `.gitmodules` or not.
 
     Args:
         repositories: directories that are the top of one.
@@ -345,5 +345,5 @@ def _read_submodules(index: PrivateIndex, found: Survey, repositories: Collectio
 
 
 def _bare(scan: Scan, leading: Collection[bytes], told: Collection[bytes]) -> set[bytes]:
-    """Return directories next to tracked files (`leading`) that hold no untracked ones (`told`)."""
+    """Return directories next to tracked files that hold no untracked files."""
     return {path for path in scan.seen if path not in leading and path not in told and path.rpartition(b"/")[0] in leading}

@@ -1,4 +1,4 @@
-"""Fill a new worktree with a snapshot: sparse settings, files, index, operation in progress."""
+"""Fill a new worktree with a snapshot."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ def _share_keys(made: Repository) -> None:
 
 
 def _write_beyond_patterns(index: PrivateIndex, skipped: set[bytes], options: Sequence[str]) -> None:
-    """Write the files that a sparse checkout's patterns leave out, but that were there."""
+    """Write files that existed beyond a sparse checkout's patterns."""
     there = [path for path, *_, tag in index.entries() if tag == b"S" and path not in skipped]
     if there:
         wanted = b"".join(path + b"\0" for path in there)

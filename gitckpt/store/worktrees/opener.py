@@ -36,7 +36,7 @@ _ALONE = (*NO_HOOKS, "-c", "worktree.useRelativePaths=false")
 
 @dataclass(frozen=True, slots=True)
 class Opened:
-    """A worktree that is ready to be worked in.
+    """An opened worktree.
 
     Attributes:
         path: its top.
@@ -83,7 +83,7 @@ class Wish:
 
 
 def carry_out(repository: Repository, objects: Objects, plan: ResumePlan, wish: Wish) -> Opened | None:
-    """Open or make a worktree as planned; None if another process made one there meanwhile.
+    """Open or make a worktree as planned; None if another process made one meanwhile.
 
     Raises:
         WorktreeError: commit or files are missing, or what came back differs from what was
@@ -156,7 +156,7 @@ def _mend_head(repository: Repository, wish: Wish) -> tuple[str, ...]:
 
 
 def _completed(repository: Repository, path: str) -> tuple[bytes, ...]:
-    """Write files that are there only as git stores them; return those that still fail."""
+    """Write files that are only there as git stores them; return failing ones."""
     made = _require_seen(repository, path)
     try:
         return tuple(unfiltered.complete_in_place(made))
@@ -167,7 +167,7 @@ def _completed(repository: Repository, path: str) -> tuple[bytes, ...]:
 
 
 def _adopt(repository: Repository, objects: Objects, wish: Wish) -> Opened:
-    """Turn a directory that git forgot into a worktree again; its files stay as they are."""
+    """Turn a directory that git forgot into a worktree again."""
     _require_objects(repository, wish.checkpoint)
     with ownership.around(repository, wish.path) as staged:
         try:
@@ -247,7 +247,7 @@ def _operation(repository: Repository, whole: Contents, wish: Wish) -> tuple[Map
 
 
 def _has_files(checkpoint: Checkpoint) -> bool:
-    """Return whether the files of a checkpoint are known; they may be those of its commit."""
+    """Return whether a checkpoint's files are known, if only as those of its commit."""
     files = checkpoint.worktree
     return files is not None and bool(files.tree or not files.degraded)
 
@@ -267,7 +267,7 @@ def _remarks(checkpoint: Checkpoint, of_operation: list[str], branch: str | None
 
 
 def _move(repository: Repository, staged: str, path: str) -> bool:
-    """Move a complete worktree to its path; return False if another process made one there."""
+    """Move a complete worktree to its path; return False if another one is there."""
     try:
         os.rename(staged, path)  # not `git worktree move`, which refuses submodules
     except OSError as error:

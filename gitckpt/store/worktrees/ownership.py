@@ -1,4 +1,4 @@
-"""The run or checkpoint that a linked worktree was made for, and where new ones are made.
+"""Tell which run or checkpoint a linked worktree was made for.
 
 Users move or delete worktrees by hand, and git prunes what it keeps of them.
 """
@@ -38,7 +38,7 @@ def owner(repository: Repository) -> Owner | None:
 
 
 def made_from(repository: Repository, checkpoint_ids: Collection[str]) -> list[tuple[str, str]]:
-    """Return path and checkpoint id of each worktree that was made from a given checkpoint."""
+    """Return path and checkpoint of each worktree made from given checkpoints."""
     owners = ((path, owner_in(git_dir)) for git_dir, path in registered(repository))
     return [(path, one.checkpoint) for path, one in owners if one is not None and one.run is None and one.checkpoint in checkpoint_ids]
 
@@ -78,13 +78,13 @@ def behind(repository: Repository) -> tuple[str, str] | None:
 
 
 def behind_in(git_dir: str) -> tuple[str, str] | None:
-    """Return where a worktree stands, and the adopted checkpoint; None if it is not behind."""
+    """Return where a worktree stands, and the adopted checkpoint; None if equal."""
     stands_at, _, adopted = content(os.path.join(git_dir, layout.BEHIND_FILE)).partition(" ")
     return (stands_at, adopted) if stands_at and adopted else None
 
 
 def note_behind(repository: Repository, run: str, checkpoint_id: str, adopted: str) -> None:
-    """Record that the worktrees of a run stand at a checkpoint, not at the adopted one."""
+    """Record that the worktrees of a run do not stand at the adopted checkpoint."""
     for git_dir, _ in registered(repository):  # also absent ones: `resume` may find them
         one = owner_in(git_dir)
         if one is not None and one.run == run:
@@ -113,7 +113,7 @@ def is_locked_by_others(git_dir: str) -> bool:
 
 
 def is_gone(repository: Repository, git_dir: str, path: str) -> bool:
-    """Return whether a worktree's directory was deleted; a locked one may be on an absent disk."""
+    """Return whether a worktree's directory was deleted, not just unmounted."""
     if os.path.lexists(path) or is_locked_by_others(git_dir):
         return False
     # A new worktree is moved one directory up; git learns of it after that.
@@ -130,7 +130,7 @@ def half_made(root: str) -> list[str]:
 
 
 def sweep(repository: Repository, root: str) -> None:
-    """Remove what killed processes left half made; a live process holds the lock of its own."""
+    """Remove half-made worktrees of killed processes; live ones hold a lock."""
     for name in {name.removesuffix(".lock") for name in names_in(root) if name.startswith(BEING_MADE)}:
         directory = os.path.join(root, name)
         with Lock(f"{directory}.lock", 0) as is_left:
@@ -153,7 +153,7 @@ def abandoned(repository: Repository) -> list[str]:
 
 
 def discard(repository: Repository, directory: str) -> bool:
-    """Remove a directory from `abandoned` and its registration unless a process holds it."""
+    """Remove a directory from `abandoned` unless a process holds it."""
     with Lock(f"{directory}.lock", 0) as is_left:
         if is_left or not os.path.isdir(os.path.dirname(directory)):
             _discard(repository, directory)
@@ -170,7 +170,7 @@ def _is_held(lock: str) -> bool:
 
 @contextlib.contextmanager
 def around(repository: Repository, path: str) -> Iterator[str]:
-    """Yield a path beside `path` to make a worktree at; remove what is left there at the end."""
+    """Yield a path beside `path` to make a worktree at; clean up at the end."""
     root, name = os.path.split(path)
     directory = os.path.join(root, f"{BEING_MADE}{os.urandom(4).hex()}")
     with Lock(f"{directory}.lock", 0):

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
 
 def record_leftover(store: Checkpoints, git_dir: str, path: str) -> None:
-    """Record what a worktree whose directory is gone had staged, or committed unreachably."""
+    """Record staged content and unreachable commits of a deleted worktree."""
     there = Repository(git_dir, None, store.repository.object_format)
     with store.seen_from(there, "plumbing") as leftover:
         commit = leftover.objects.head()[0]
@@ -54,14 +54,10 @@ def record_leftover(store: Checkpoints, git_dir: str, path: str) -> None:
 
 
 def holds_nothing(there: Repository, linked: Iterable[str]) -> bool:
-    """Return whether a worktree whose directory is gone holds nothing to lose. Writes nothing.
+    """Return whether a worktree whose directory is gone holds nothing to lose.
 
     Besides what `record_leftover` records, these count, as no checkpoint would have them: commits
     only in the reflog of its HEAD or its ORIG_HEAD, its own refs, repositories of submodules.
-
-    Args:
-        there: the repository, seen from the worktree's git directory.
-        linked: the commits of checkpoints.
     """
     if there.operation() is not None or modules.has_own(there.git_dir):
         return False
@@ -96,7 +92,7 @@ def _is_reached(repository: Repository, linked: Iterable[str], more: Iterable[st
 
 
 def _capture_index(repository: Repository, objects: Objects, commit: str) -> Worktree:
-    """Capture the index of a worktree whose directory is gone; its files are those of it."""
+    """Capture the index of a worktree whose directory is gone."""
     base = manifest.base_tree(repository, commit)
     under_way = repository.operation()
     empty = intent.placeholder(repository.object_format).decode("ascii")
@@ -174,7 +170,7 @@ def resume(
 
 
 def _require_own_places(repository: Repository, wanted: Owner, directory: str | None) -> None:
-    """Refuse a place for worktrees behind a link; remove what killed processes left there."""
+    """Refuse places behind a link; remove what killed processes left there."""
     root = known_root(repository)
     for place in (directory, os.path.join(root, wanted.run or wanted.checkpoint) if root is not None else None):
         if place is not None:
@@ -242,7 +238,7 @@ def _situation(store: Checkpoints, checkpoint: Checkpoint, wanted: Owner, direct
 
 
 def _root(repository: Repository) -> tuple[str | None, tuple[str, str | None]]:
-    """Return where worktrees are made; or None, and message and hint why there is no place."""
+    """Return where worktrees are made; or None, with message and hint."""
     try:
         return opener.default_root(repository, settings.read(repository).worktree_dir), ("", None)
     except WorktreeError as error:
@@ -312,7 +308,7 @@ def _branch(store: Checkpoints, checkpoint: Checkpoint) -> Branch | None:
 
 
 def places(repository: Repository, runs: Collection[str]) -> dict[str, str]:
-    """Return where worktrees of runs are that were moved, or that git has forgotten, by run."""
+    """Return where worktrees of runs are that were moved or that git forgot."""
     found: dict[str, str] = {}
     root = known_root(repository) or ""
     for git_dir, path in administration.registered(repository):

@@ -1,4 +1,4 @@
-"""Make the submodules of a worktree: each gets a copy of its repository, and its checkpoint's files.
+"""Make the submodules of a worktree: copy repositories, restore checkpoints.
 
 A copy, and no linked worktree of the submodule: `git submodule update` there writes
 `core.worktree` into the configuration that all worktrees share, and breaks the main one.
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 def begin(made: Repository, checkpoint: Checkpoint) -> None:
-    """Note in a new worktree that its submodules are missing: `finish` resumes after a kill."""
+    """Note that submodules are missing, so that `finish` resumes after a kill."""
     if checkpoint.worktree is not None and checkpoint.worktree.submodules:
         with open(os.path.join(made.git_dir, layout.SUBMODULES_FILE), "w", encoding="ascii") as file:
             file.write(f"{checkpoint.id}\n")
@@ -88,7 +88,7 @@ def make(
 
 
 class _Unknown(WorktreeError):
-    """No repository here has the checkpoint of a submodule; the hint says how to fetch it."""
+    """No repository has the checkpoint of a submodule; the hint tells how to fetch it."""
 
 
 def _make(store: Checkpoints, around: Repository, made: Repository, one: Submodule, limits: Limits, *, above: bytes) -> list[str]:
@@ -115,7 +115,7 @@ def _make(store: Checkpoints, around: Repository, made: Repository, one: Submodu
 
 
 def _copied(around: Repository, kept: Repository, made: Repository, one: Submodule) -> Repository | None:
-    """Return a copy of a submodule's repository at its path; None if the path is taken."""
+    """Return a copy of a submodule's repository; None if its path is taken."""
     path = modules.unquoted(one.path)
     own = [space + one.checkpoint for space in (layout.CHECKPOINTS, *layout.HOLDERS)]
     refs = [*(each for each in own if modules.has(kept, each)), f"{layout.KEEP}*"]
@@ -142,10 +142,9 @@ def _record_half_made(inner: Checkpoints, captured: Checkpoint, limits: Limits) 
 
 
 def _fill(inner: Checkpoints, captured: Checkpoint, limits: Limits, *, is_own: bool) -> list[str]:
-    """Give a submodule without files the HEAD, files, index and operation of its checkpoint.
+    """Give a submodule without files the state of its checkpoint.
 
-    Args:
-        is_own: whether the checkpoint was captured here; else its operation is left out.
+    The operation in progress comes back if `is_own`: the checkpoint was captured here.
     """
     there, commit = inner.repository, captured.git_sha
     if os.listdir(there.worktree or "") != [".git"]:  # after a kill: any files may be there

@@ -62,7 +62,7 @@ class LoopOptions:
 
 
 def read(said: Callable[[str], str]) -> LoopOptions:
-    """Parse the options of a loop; `said` returns the text of one, "" if it is not set."""
+    """Parse the options of a loop; `option` returns the text of one, or ""."""
     issues = tuple(said("issues").replace(",", " ").split())
     epic, done = said("epic"), said("done")
     for issue in (*issues, *([epic] if epic else [])):
@@ -82,7 +82,7 @@ def read(said: Callable[[str], str]) -> LoopOptions:
         epic=epic,
         done=done,
         tests=said("tests"),
-        # 0 stands for the default, as everywhere in rlm-act.
+        # 0 means the default, as everywhere in rlm-act.
         max_iterations=options.count("max_iterations", said("max_iterations"), MAX_ITERATIONS) or MAX_ITERATIONS,
         pause=options.pause("pause", said("pause"), PAUSE),
         agent_timeout=options.limit("agent_timeout", said("agent_timeout"), AGENT_TIMEOUT),
@@ -172,7 +172,7 @@ class Tested:
 
 
 def choose(path: str, env: Mapping[str, str]) -> str:
-    """Return the test command of a project; "" if there is none. PATH of `env` counts."""
+    """Return the test command of a project, or ""; search the PATH of `env`."""
     # `make test` replaces pytest only where it is not installed, not after it failed.
     if shutil.which("pytest", path=env.get("PATH", os.defpath)):
         return _PYTEST

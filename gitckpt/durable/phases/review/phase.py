@@ -61,7 +61,7 @@ def carry_out(context: Context) -> Ended:
 
 
 def read(said: Callable[[str], str]) -> ReviewOptions:
-    """Parse the options of a review; `said` returns the text of one, "" if it is not set."""
+    """Parse the options of a review; `option` returns the text of one, or ""."""
     _agent_timeout(said)
     if not said("title").strip():
         raise UsageError("there is no task", hint='say what is to be done: git ckpt review "Add a login page"')

@@ -126,7 +126,7 @@ def verifications(answer: str) -> tuple[Verification, ...]:
 
 
 def report(answer: str) -> ReviewReport | None:
-    """Return the first report of an answer that has a field; None if there is none."""
+    """Return the first report of an answer that has a field, or None."""
     for block in _blocks(answer, _REPORT, lambda line: bool(line) and not line.startswith(tuple(_FIELDS))):
         said = {name: _last(block, field) for field, name in _FIELDS.items()}
         if any(block):
