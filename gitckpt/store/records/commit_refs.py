@@ -102,7 +102,10 @@ def listing(repository: Repository) -> tuple[dict[str, str], set[str]]:
 
 
 def keep(apply: Apply, values: Mapping[str, str], symbolic: Collection[str]) -> bool:
-    """Create or correct refs with values, or ""; return whether all exist, as some are blocked."""
+    """Create or correct refs; return whether all of them exist now.
+
+    `values` has the present value of each ref, by oid; "" if it is missing.
+    """
     wrong = [oid for oid, value in values.items() if value != oid or oid in symbolic]
     updates = {
         oid: Update(KEEP + oid, oid, values[oid], is_symbolic=oid in symbolic) for oid in wrong
