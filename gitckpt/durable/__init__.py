@@ -1,12 +1,12 @@
-"""Floor 3, durable runs: work that survives crashes and resumes where it stopped.
+"""Durable runs: work that survives crashes and resumes where it stopped.
 
-Rooms, each of which imports only those before it:
-    command: runs a shell command with all its child processes.
-    agent: asks an agent.
-    run: phases that are carried out once.
-    pipeline: the phases of a run, read from a file.
+Packages, each of which imports only packages listed above it:
+    command: run a shell command with all its child processes.
+    agent: ask an AI agent through its command-line client.
+    run: carry out phases, each of them once.
+    pipeline: read the phases of a run from a file.
     phases: the kinds of phases.
-    steps: the step protocol for agents that gitckpt did not start.
-    progress: a module; the progress of a loop, for people.
-    driver: drives a run through its pipeline.
+    steps: record the reports of agents that gitckpt did not start.
+    progress: a module that extracts progress values, such as costs, from a run's state.
+    driver: carry out the phases of a run's pipeline.
 """

@@ -1,4 +1,4 @@
-"""Read the progress of loops from the state of a run."""
+"""Extract progress values, such as closed issues or costs, from a run's state."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from gitckpt.model.arguments import require
 from gitckpt.model.checkpoint import Progress
 from gitckpt.model.values import dataclass
 
-_LONGEST = 120  # characters of one value
-_MOST = 10  # blockers shown
+_LONGEST = 120  # maximum length of one value, in characters
+_MOST = 10  # maximum number of blockers shown
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,19 +26,22 @@ class Gauge:
 
     @property
     def share(self) -> float | None:
-        """Return done / total, from 0 to 1; None without amounts."""
+        """Return `done / total`, at least 0 and at most 1; None without both."""
         if self.done is None or not self.total:
             return None
         return min(max(self.done / self.total, 0.0), 1.0)
 
 
 def gauges(state: Mapping[str, Any], progress: Progress | None = None) -> list[Gauge]:
-    """Return the progress values in the state and the progress of a checkpoint."""
+    """Return the progress values in a run's state and in a checkpoint's progress."""
     require("state", state, Mapping, "a map of names to values")
     require("progress", progress, (Progress, NoneType), "a Progress")
-    result = [*_loop(_table(state, "loop")), *_review(_table(state, "review"))]
-    result += _steps(_table(state, "loop_state"))
-    blockers = [item for item in _listed(state, "blockers") if isinstance(item, Mapping)]
+    result = [
+        *_loop_gauges(_get_table(state, "loop")),
+        *_review_gauges(_get_table(state, "review")),
+    ]
+    result += _step_gauges(_get_table(state, "loop_state"))
+    blockers = [item for item in _get_list(state, "blockers") if isinstance(item, Mapping)]
     active = [item for item in blockers if str(item.get("status", "")).upper() == "ACTIVE"]
     for item in active[:_MOST]:
         description = _short_text(item.get("description", ""))
@@ -54,30 +57,33 @@ def gauges(state: Mapping[str, Any], progress: Progress | None = None) -> list[G
 # A state may have been fetched: the readers below check every type and bound every number and text.
 
 
-def _loop(loop: Mapping[str, Any]) -> list[Gauge]:
+def _loop_gauges(loop: Mapping[str, Any]) -> list[Gauge]:
     if not loop:
         return []
-    iteration, allowed = _count(loop, "iterations"), _count(loop, "allowed")
+    iteration, allowed = _get_count(loop, "iterations"), _get_count(loop, "allowed")
     tests = f", tests: {_short_text(loop['tests'])}" if isinstance(loop.get("tests"), str) else ""
     result = [Gauge("loop", f"iteration {iteration} of {allowed}{tests}", iteration, allowed)]
-    closed, still_open = _listed(loop, "closed_issues"), _listed(loop, "open_issues")
+    closed, still_open = _get_list(loop, "closed_issues"), _get_list(loop, "open_issues")
     if closed or still_open:
         names = f", open: {_short_text(', '.join(map(str, still_open)))}" if still_open else ""
         count, total = len(closed), len(closed) + len(still_open)
         result.append(Gauge("issues", f"{count} of {total} closed{names}", count, total))
-    return [*result, *_spent(_amount(loop, "cost_usd"), _amount(loop, "max_budget_usd"))]
+    return [
+        *result,
+        *_cost_gauges(_get_amount(loop, "cost_usd"), _get_amount(loop, "max_budget_usd")),
+    ]
 
 
-def _review(review: Mapping[str, Any]) -> list[Gauge]:
+def _review_gauges(review: Mapping[str, Any]) -> list[Gauge]:
     if not review:
         return []
-    extra = _table(review, "more")
-    cycle, limit = _count(review, "cycle"), _count(review, "max_cycles")
+    extra = _get_table(review, "more")
+    cycle, limit = _get_count(review, "cycle"), _get_count(review, "max_cycles")
     phase = _short_text(extra.get("phase", review.get("phase")))
     result = [Gauge("review", f"cycle {cycle} of {limit}, {phase}", cycle, limit)]
     counts: Counter[tuple[str, str]] = Counter()
-    statuses = _listed(extra, "all_findings")
-    for number, finding in enumerate(_listed(review, "all_findings")):
+    statuses = _get_list(extra, "all_findings")
+    for number, finding in enumerate(_get_list(review, "all_findings")):
         status = statuses[number] if number < len(statuses) else {}
         if isinstance(finding, Mapping):
             name = status.get("status", "found") if isinstance(status, Mapping) else "found"
@@ -86,42 +92,45 @@ def _review(review: Mapping[str, Any]) -> list[Gauge]:
         parts = [f"{count} {severity} {status}" for (severity, status), count in counts.items()]
         fixed = sum(count for (_, status), count in counts.items() if status == "fixed")
         result.append(Gauge("findings", ", ".join(parts)[:_LONGEST], fixed, sum(counts.values())))
-    return [*result, *_spent(_amount(review, "total_cost_usd"), _amount(review, "max_budget_usd"))]
+    return [
+        *result,
+        *_cost_gauges(_get_amount(review, "total_cost_usd"), _get_amount(review, "max_budget_usd")),
+    ]
 
 
-def _spent(cost: float, budget: float) -> list[Gauge]:
+def _cost_gauges(cost: float, budget: float) -> list[Gauge]:
     if budget:
         return [Gauge("budget", f"{cost:.2f} of {budget:.2f} USD", cost, budget)]
     return [Gauge("cost", f"{cost:.2f} USD")] if cost else []
 
 
-def _steps(loop: Mapping[str, Any]) -> list[Gauge]:
+def _step_gauges(loop: Mapping[str, Any]) -> list[Gauge]:
     if not loop:
         return []
     status = _short_text(loop.get("step_status") or "NOT_STARTED")
     result = [Gauge("step", f"{_short_text(loop.get('current_step'))}, {status}")]
-    fixes, limit = _count(loop, "fix_cycle_count"), _count(loop, "max_fix_cycles")
+    fixes, limit = _get_count(loop, "fix_cycle_count"), _get_count(loop, "max_fix_cycles")
     if fixes:
         result.append(Gauge("fixes", f"{fixes} of {limit} cycles", fixes, limit))
     return result
 
 
-def _table(state: Mapping[str, Any], key: str) -> Mapping[str, Any]:
+def _get_table(state: Mapping[str, Any], key: str) -> Mapping[str, Any]:
     value = state.get(key)
     return value if isinstance(value, Mapping) else {}
 
 
-def _listed(table: Mapping[str, Any], key: str) -> list[Any]:
+def _get_list(table: Mapping[str, Any], key: str) -> list[Any]:
     value = table.get(key)
     return value if isinstance(value, list) else []
 
 
-def _count(table: Mapping[str, Any], key: str) -> int:
+def _get_count(table: Mapping[str, Any], key: str) -> int:
     value = table.get(key)
     return value if isinstance(value, int) and 0 <= value < 10**9 else 0
 
 
-def _amount(table: Mapping[str, Any], key: str) -> float:
+def _get_amount(table: Mapping[str, Any], key: str) -> float:
     value = table.get(key)
     return float(value) if isinstance(value, int | float) and 0 <= value < 10**9 else 0.0
 

@@ -1,7 +1,7 @@
-"""Ask an agent through its client and read the answer from the client's output.
+"""Ask an AI agent through its client and read the answer from the client's output.
 
 Doors:
-    clients: `client_of` and `read_clients`: the client that a name or a file means. Each client
-        that prints messages is a `Dialect` in `DIALECTS`.
-    call: `Agent`, which is asked, and its `Answer`.
+    clients: `client_of` returns a client by name or command, `read_clients` those of a file.
+        `DIALECTS` has a `Dialect` for each client that prints JSON messages.
+    call: `Agent` sends a prompt to a client and returns an `Answer`.
 """

@@ -19,21 +19,21 @@ from gitckpt.model.errors import CkptError, UsageError
 from gitckpt.model.values import dataclass, field, replace
 from gitckpt.store import secrets
 
-LINE = 16 << 20  # a longer message, in bytes, counts as text
-_OBJECTS = (b'{"', b"[{")
+LINE = 16 << 20  # maximum bytes of a message; longer ones are handled as text
+_MESSAGE_STARTS = (b'{"', b"[{")
 
 
 @dataclass(frozen=True, slots=True)
 class AgentReport:
-    # The answer; without a final message the last words, without messages all output.
-    # The last `KEPT` characters, without NUL and lone surrogates.
+    # The final message, or else the last one; without messages, the whole output of the client.
+    # At most the last `KEPT` characters, without NUL and lone surrogates.
     text: str
     session: str | None = None  # id of the conversation; None if missing or malformed
     cost_usd: float | None = None  # None if unknown
     is_error: bool = False
     error: str | None = None  # on one line
-    complete: bool = True  # the final message came; always true for plain text
-    structured: bool = False  # a message came or began
+    complete: bool = True  # the final message arrived; always true for plain text
+    structured: bool = False  # the output has at least the start of a JSON message
     worked: bool = False  # the agent did or said anything
     # "input", "output" and "cached" (part of the input); empty if unknown
     tokens: Mapping[str, int] = field(default_factory=dict)
@@ -41,17 +41,17 @@ class AgentReport:
 
 
 def report_reader(name: str) -> TextReader:
-    if name == clients.NAME:
+    if name == clients.AIDER:
         return AiderReader()
     return MessageReader(DIALECTS[name]()) if name in DIALECTS else TextReader()
 
 
 class TextReader:
-    """Reads output in chunks of any size; `feed` returns the text to show."""
+    """Reads a client's output in chunks; `feed` returns the text to show for a chunk."""
 
     def __init__(self) -> None:
-        self.rest = ""  # text to show after `close`, in addition to that of `feed`
-        self.retries = False  # the last message only announces a retry of the client
+        self.rest = ""  # more text to show, set by `close`
+        self.is_retrying = False  # the last message only announces a retry of the client
         self._text = clients.PlainText()
 
     def feed(self, chunk: bytes) -> str:
@@ -65,8 +65,8 @@ class TextReader:
 class AiderReader(TextReader):
     def close(self) -> AgentReport:
         report = super().close()
-        tokens, cost = clients.usage(report.text)
-        failure = clients.failure(report.text)
+        tokens, cost = clients.aider_usage(report.text)
+        failure = clients.aider_failure(report.text)
         error = clients.one_line(failure, ERROR) if failure else None
         report = replace(report, is_error=failure is not None, error=error)
         return replace(report, tokens=tokens, cost_usd=cost, worked=bool(tokens))
@@ -90,12 +90,16 @@ class MessageReader(TextReader):
         last_text = "" if self._is_long else self._add_last_line()
         final_text = self._text.feed(b"", final=True)
         self.rest = last_text if self._is_cut else last_text + final_text
-        call = self._dialect
-        text = call.text[-KEPT:] if self._has_messages else self._text.text
-        error = call.error if call.is_error else None
-        report = AgentReport(text, call.session, call.cost_usd, call.is_error, error, call.complete)
-        report = replace(report, structured=self._has_messages or self._is_cut, worked=call.worked)
-        return replace(report, tokens=dict(call.tokens), denied=tuple(call.denied))
+        dialect = self._dialect
+        text = dialect.text[-KEPT:] if self._has_messages else self._text.text
+        error = dialect.error if dialect.is_error else None
+        report = AgentReport(
+            text, dialect.session, dialect.cost_usd, dialect.is_error, error, dialect.complete
+        )
+        report = replace(
+            report, structured=self._has_messages or self._is_cut, worked=dialect.worked
+        )
+        return replace(report, tokens=dict(dialect.tokens), denied=tuple(dialect.denied))
 
     def _collect(self, part: bytes) -> str:
         if self._is_long:
@@ -115,7 +119,7 @@ class MessageReader(TextReader):
 
     def _add_whole_line(self, line: bytes) -> str:
         if self._spread is not None:
-            if line.startswith(_OBJECTS) and (text := self._message(line)) is not None:
+            if line.startswith(_MESSAGE_STARTS) and (text := self._read_message(line)) is not None:
                 return self._end_spread() + text
             self._spread += line
             if line[:1] not in (b"}", b"]"):
@@ -124,23 +128,23 @@ class MessageReader(TextReader):
         elif line.strip() in (b"{", b"["):
             self._spread = bytearray(line)
             return ""
-        text = self._message(line)
+        text = self._read_message(line)
         return self._text.feed(line) if text is None else text
 
     def _add_last_line(self) -> str:
-        # A truncated message is kept but not shown.
+        # A truncated message becomes part of the report but is not shown.
         line = self._take_line()
         text: str | None = ""
-        if line and not line.lstrip().startswith(_OBJECTS):
+        if line and not line.lstrip().startswith(_MESSAGE_STARTS):
             text, line = self._add_whole_line(line), b""
-        elif line and (text := self._message(line)) is not None:
+        elif line and (text := self._read_message(line)) is not None:
             text, line = self._end_spread() + text, b""
         cut = bytes(self._spread or b"") + line
         self._spread, self._is_cut = None, bool(cut)
         self._text.feed(cut)
         return text or ""
 
-    def _message(self, line: bytes) -> str | None:
+    def _read_message(self, line: bytes) -> str | None:
         start = 0 if line.lstrip()[:1] in (b"{", b"[") else line.find(b'{"')
         if start < 0:
             return None
@@ -149,7 +153,7 @@ class MessageReader(TextReader):
         if not visible:
             return None
         self._has_messages = True
-        self.retries = self._dialect.retries
+        self.is_retrying = self._dialect.is_retrying
         return (self._text.feed(line[:start] + b"\n") if start else "") + "".join(visible)
 
     def _end_spread(self) -> str:
@@ -171,7 +175,7 @@ def _parse_messages(text: bytes) -> list[dict[str, object]]:
     return [message for message in messages if isinstance(message, dict)]
 
 
-# Transcripts: raw output in files of bounded number and size, on disk from the first byte.
+# Transcripts: files with the raw output, written at once, limited in number and size.
 
 FIRST = 1 << 20  # bytes kept of the start of a longer output
 LAST = 15 << 20  # bytes kept of the end of a longer output
@@ -181,8 +185,8 @@ MOST, MOST_BYTES = 100, 64 << 20  # number and total bytes of earlier transcript
 _OUTPUT = "the output of the agent"
 
 
-def set_aside(path: str) -> None:
-    """Rename the last transcript to `agent-N.log`; remove the oldest surplus ones."""
+def rotate_transcripts(path: str) -> None:
+    """Rename transcript `agent.log` to `agent-N.log`; delete the oldest above limits."""
     directory, (stem, ending) = os.path.dirname(path), os.path.splitext(os.path.basename(path))
     if not os.path.isfile(path):
         return
@@ -199,15 +203,16 @@ def set_aside(path: str) -> None:
             if count >= MOST or (count and space < 0):
                 os.unlink(transcript)
     except OSError as error:
-        raise _cannot_keep(_OUTPUT, directory, error) from None
+        raise _write_error(_OUTPUT, directory, error) from None
 
 
-def _cannot_keep(content: str, path: str, error: OSError) -> CkptError:
-    return CkptError(f"cannot keep {content} in {path}: {error.strerror}", hint="free space: df")
+def _write_error(content: str, path: str, error: OSError) -> CkptError:
+    hint = "check the path, and the free space: df"
+    return CkptError(f"cannot write {content} to {path}: {error.strerror}", hint=hint)
 
 
 class Transcript:
-    """The file with the raw output of a call; while open, up to twice its final size."""
+    """A file with the raw output of a call; until `close`, up to twice its final size."""
 
     def __init__(self, path: str) -> None:
         self.path = path
@@ -217,7 +222,7 @@ class Transcript:
             os.makedirs(os.path.dirname(path) or ".", exist_ok=True)
             self._file = open(path, "w+b", buffering=0)  # noqa: SIM115
         except OSError as error:
-            raise _cannot_keep(_OUTPUT, self.path, error) from None
+            raise _write_error(_OUTPUT, self.path, error) from None
 
     def add(self, chunk: bytes) -> None:
         try:
@@ -228,16 +233,16 @@ class Transcript:
             if self._size > FIRST + 2 * LAST:
                 self._replace(self._shortened())
         except OSError as error:
-            raise _cannot_keep(_OUTPUT, self.path, error) from None
+            raise _write_error(_OUTPUT, self.path, error) from None
 
     def close(self) -> None:
         try:
-            data = self._shortened() if self._size else b""  # nothing was written to a full disk
+            data = self._shortened() if self._size else b""  # 0: every write failed
             masked = secrets.masked_bytes(data)
             if self._dropped or masked != data:
                 self._replace(masked)
         except OSError as error:
-            raise _cannot_keep(_OUTPUT, self.path, error) from None
+            raise _write_error(_OUTPUT, self.path, error) from None
         finally:
             self._file.close()
 
@@ -264,22 +269,22 @@ class Transcript:
 
 PROMPT, LOG = "prompt", "agent.log"
 MAX_ARGUMENT = 100_000  # bytes of a prompt as an argument; systems allow 128 KiB for one
-_BRIEF = 2000
+_BRIEF = 2000  # characters searched for a "conversation not found" error
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """The outcome of a call, with secrets masked."""
+    """The outcome of a call of a client; secrets are masked."""
 
     report: AgentReport
-    code: int  # a negated signal number if a signal ended the client
-    ended_by: str  # EXIT (itself), TIMEOUT, IDLE_TIMEOUT or DEADLINE of `command.execution`
+    code: int  # exit code of the client; a negated signal number if a signal ended it
+    ended_by: str  # EXIT, or the time limit: TIMEOUT, IDLE_TIMEOUT or DEADLINE
     tail: str  # the end of the shown text, at most `execution.TAIL_BYTES`
     seconds: float
     log: str  # path of the raw output
     resumed: bool  # the call continued the requested conversation
-    client: str
-    patience: Timeouts
+    client: str  # its name
+    patience: Timeouts  # the time limits of the call
 
     @property
     def plain_tail(self) -> str:
@@ -291,29 +296,29 @@ class Answer:
 
     @property
     def problem(self) -> str:
-        """Return the failure as a sentence; "" without one."""
+        """Return why the call failed, as a sentence; "" if it succeeded."""
         if self.ended_by == execution.DEADLINE:
-            return f"{self.client} was ended: the run took longer than it may"
+            return f"{self.client} was ended: the run reached its deadline"
         if self.ended_by != execution.EXIT:
             is_timeout = self.ended_by == execution.TIMEOUT
             limit = self.patience.timeout if is_timeout else self.patience.idle_timeout
-            reason = "it took" if is_timeout else "it printed nothing for"
+            reason = "the call took" if is_timeout else "no output for"
             length = f"{limit or 0:g}s"
             if limit and limit >= 1:
                 length = times.length_text(round(limit * times.MICRO))
             return f"{self.client} was ended: {reason} more than {length}"
         cause = ""
         if self.report.is_error:
-            cause = self.report.error or "it does not say why"
+            cause = self.report.error or "the client gives no reason"
         elif self.code:
             cause = f"{execution.cause_of(self.code)}{execution.last_line(self.plain_tail)}"
         elif self.report.structured and not self.report.complete:
-            cause = "its output ends in the middle"
+            cause = "the output ends before the final message"
         return f"{self.client} failed: {cause}" if cause else ""
 
 
 class Agent:
-    """A client with its whole environment; `files` gets prompt and raw output."""
+    """Calls a client in a directory; stores prompt and output in directory `files`."""
 
     def __init__(
         self, client: Client, directory: str, env: Mapping[str, str], watchdog: Watchdog, files: str
@@ -332,11 +337,11 @@ class Agent:
         log: str = LOG,
         budget: float | None = None,
     ) -> Answer:
-        """Ask a question, with a budget in US dollars; the answer includes failures."""
-        path = self._write(prompt)
+        """Send a prompt, with a budget in US dollars; `Answer.problem` tells a failure."""
+        path = self._write_prompt(prompt)
         conversation = session_id(session) if self.client.resume else None
         log_path = os.path.join(self._files, log)
-        set_aside(log_path)
+        rotate_transcripts(log_path)
         transcript = Transcript(log_path)
         call = functools.partial(self._call, transcript, output, tick)
         try:
@@ -369,9 +374,9 @@ class Agent:
             transcript.add(chunk)
             show(reader.feed(chunk))
 
-        how: Any = {"directory": self._directory, "env": self._env, "watchdog": self._watchdog}
-        how |= {"output": receive, "tick": tick, "idles": lambda: reader.retries}
-        outcome = execution.run_command(line, patience=patience, **how)
+        options: Any = {"directory": self._directory, "env": self._env, "watchdog": self._watchdog}
+        options |= {"output": receive, "tick": tick, "idles": lambda: reader.is_retrying}
+        outcome = execution.run_command(line, patience=patience, **options)
         report = reader.close()
         show(reader.rest)
         price = self.client.price
@@ -393,14 +398,16 @@ class Agent:
             return False
         return self.client.does_not_know(f"{report.error or ''}\n{answer.plain_tail[-_BRIEF:]}")
 
-    def _write(self, prompt: str) -> str:
+    def _write_prompt(self, prompt: str) -> str:
         if "\0" in prompt:
             raise UsageError("the prompt contains a NUL byte", hint="remove it from the prompt")
         data = prompt.encode("utf-8", "replace")
         if self.client.prompt == clients.ARGUMENT:
             if len(data) > MAX_ARGUMENT:
-                problem = f"the prompt has {len(data)} bytes; an argument can have {MAX_ARGUMENT}"
-                hint = f'set for the agent {self.client.name}: prompt = "{clients.STDIN}"'
+                problem = (
+                    f"the prompt has {len(data)} bytes; an argument has at most {MAX_ARGUMENT}"
+                )
+                hint = f'set prompt = "{clients.STDIN}" for the agent {self.client.name}'
                 raise UsageError(problem, hint=hint)
             if data.startswith(b"-"):
                 data = b"\n" + data  # else it would be parsed as an option
@@ -410,15 +417,15 @@ class Agent:
             with open(path, "wb") as file:
                 file.write(data)
         except OSError as error:
-            raise _cannot_keep("the prompt of the agent", path, error) from None
+            raise _write_error("the prompt of the agent", path, error) from None
         return path
 
 
-# Kinds of failures, by the output of clients, which is not a stable interface.
+# Kinds of failures, recognized by the clients' output, which is not a stable interface:
 
-# Needs a person; works again later; may work at once; unknown cause.
+# a person must help; works again later; may work at once; unknown cause.
 FATAL, LIMITED, TRANSIENT, OTHER = "fatal", "limited", "transient", "other"
-_NOT_THERE = (126, 127)
+_CANNOT_EXECUTE = (126, 127)  # exit codes of the shell for a missing program
 _FATAL = re.compile(
     r"not logged in|please run /login|log ?in to continue|unauthori[sz]ed|set an auth method"
     r"|\b(invalid|missing|incorrect|no)\b[^\n]{0,20}\bapi[ _-]?key"
@@ -443,10 +450,10 @@ _TRANSIENT = re.compile(
 _STATUS = re.compile(
     r"\b(?:status(?:[_ -]?code)?|error|code|http)\b[^\n]{0,12}?\b([45]\d\d)\b", re.IGNORECASE
 )
-# HTTP statuses of requests that never succeed, whatever the text says.
+# HTTP statuses of requests that a repetition cannot make succeed, whatever the text says.
 _REFUSED = ("400", "401", "404", "413", "422")
 
-# The same, unless the text names a limit: some servers use them for limits.
+# Such statuses, too, unless the text mentions a rate limit: some servers use them for limits.
 _CANNOT_PAY = ("402", "403")
 
 _AFTER = re.compile(
@@ -460,9 +467,10 @@ _UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0}
 # Seconds to wait for a limited client that names no time; doubled up to the second value.
 FIRST_WAIT, LONGEST_WAIT = 60.0, 3600.0
 
-# Waits in a row, four hours in all, for a client that names no time: it may only talk of limits.
+# Maximum number of successive waits (four hours in all) for a client that names no time: its
+# output may mention limits for another reason.
 MOST_LIMITED = 8
-_DOUBLINGS = 12  # both waits have reached their maximum by then
+_DOUBLINGS = 12  # after more of them, a wait would only reach its maximum again
 
 # Maximum wait that a client can ask for, in seconds: its output is not trusted.
 LONGEST_TOLD = 24 * 3600.0
@@ -475,17 +483,17 @@ class Failure:
 
 
 def classify(answer: Answer, now: float) -> Failure | None:
-    """Return the kind of failure; None for success, or if the caller's limit ended it."""
+    """Return the kind of failure and the requested wait; None if the call succeeded."""
     if not answer.problem:
         return None
     worked = answer.report.worked
     error = answer.report.error or execution.last_line(answer.plain_tail)
     # Most output is about the agent's work, which may mention limits: use the error or the end.
     output = error if worked else f"{answer.report.error or ''}\n{answer.plain_tail}"
-    if answer.code in _NOT_THERE and not worked:
+    if answer.code in _CANNOT_EXECUTE and not worked:
         return Failure(FATAL)
-    # The last HTTP status that the client reports as its error. Other lines may be about the
-    # agent's work, such as a 404 of a server that it tests.
+    # The last HTTP status in the client's error. Other lines may be about the agent's work, such
+    # as status 404 of a server that the agent tests.
     statuses = [status for status in _STATUS.findall(output) if status in ("401", "429", "529")]
     status = next(reversed(_STATUS.findall(error) or statuses), None)
     if status not in _REFUSED and _LIMITED.search(output):
@@ -512,7 +520,7 @@ def _find_wait(output: str, now: float) -> float | None:
 
 
 def pause(requested: float | None, times: int) -> float:
-    """Return the wait in seconds after `times` limits in a row; at least a second."""
+    """Return the seconds to wait after `times` successive rate limits; at least 1."""
     doubled = 2.0 ** min(max(times - 1, 0), _DOUBLINGS)
     if requested is None:
         return min(FIRST_WAIT * doubled, LONGEST_WAIT)

@@ -1,4 +1,4 @@
-"""Agent clients: how each is called and what its output means."""
+"""Agent clients: their command lines and the formats of their output."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from gitckpt.model.values import dataclass, replace
 from gitckpt.store.config.file import Table, read_file
 from gitckpt.store.config.settings import AGENTS, FILE
 
-Message = Mapping[str, object]  # of a client, or a table in one
+Message = Mapping[str, object]  # a JSON message of a client, or an object in a message
 
-KEPT = 1 << 20  # characters kept of a text: the last ones
+KEPT = 1 << 20  # characters stored of a longer text, from its end
 ERROR = 500  # characters shown of an error
 SESSION = "{session}"  # placeholder for the conversation id in the resume option of a client
 _SHOWN, _HIGHEST = 120, 1_000_000_000
 _CONTROL = dict.fromkeys((*range(9), 11, 12, *range(14, 32), *range(127, 160)), "�") | {13: ""}
-# Tool inputs that describe its use, most specific first.
+# Inputs of a tool that describe its use, most specific first.
 _INPUT_KEYS = ("command", "file_path", "path", "pattern", "query", "url", "description", "prompt")
 _STRUCTURED = ("json", "stream-json")
 _COLORS = re.compile(r"\x1b\[[0-9;]*m")
@@ -53,10 +53,10 @@ class Dialect(ABC):
     name: ClassVar[str]  # also the name of its program and format
     command: ClassVar[str]
     resume: ClassVar[str]  # options that continue the conversation `SESSION`
-    conversations: ClassVar[Sequence[str]]  # the client's words for one, in "not found" errors
-    prompt: ClassVar[str] = "stdin"  # or "argument" for its last argument
+    conversations: ClassVar[Sequence[str]]  # the client's words for a conversation, in errors
+    prompt: ClassVar[str] = "stdin"  # or "argument": the prompt is the last argument
     budget: ClassVar[str] = ""  # the option for a limit in US dollars; "" without one
-    tells_cost: ClassVar[bool] = False
+    tells_cost: ClassVar[bool] = False  # the client reports what a call costs
 
     def __init__(self) -> None:
         self.text = ""
@@ -64,14 +64,14 @@ class Dialect(ABC):
         self.cost_usd: float | None = None
         self.is_error = False
         self.error: str | None = None  # the client may have recovered unless `is_error`
-        self.complete = False  # the final message came
+        self.complete = False  # the final message arrived
         self.worked = False  # the agent did or said anything
         self.tokens: dict[str, int] = {}  # as in `AgentReport`
         self.denied: list[str] = []
-        self.retries = False  # the last message only announces a retry of the client
+        self.is_retrying = False  # the last message only announces a retry of the client
 
     def count(self, usage: Message, kinds: Mapping[str, str]) -> None:
-        """Add token counts; `kinds` maps the client's words to those of `tokens`."""
+        """Add token counts; `kinds` maps keys of `usage` to keys of `self.tokens`."""
         for key, kind in kinds.items():
             number = usage.get(key)
             if type(number) is int and 0 <= number <= _HIGHEST:
@@ -86,11 +86,11 @@ class Dialect(ABC):
 
     @abstractmethod
     def take(self, message: Message) -> str | None:
-        """Process a message; return the text to show, None if it is not this client's."""
+        """Process a message; return text to show, None for a message of another program."""
 
 
 def session_id(value: object) -> str | None:
-    """Return a well-formed conversation id or None; ids go into a shell command."""
+    """Return `value` if it is a conversation id, safe in a shell command, else None."""
     return value if isinstance(value, str) and _SESSION_ID.fullmatch(value) else None
 
 
@@ -108,7 +108,7 @@ def cost(value: object) -> float | None:
 
 
 def clean_text(value: object) -> str:
-    """Return a text without NUL and lone surrogates; "" if it is not a text."""
+    """Return a string without NUL and lone surrogates; "" for any other type."""
     if not isinstance(value, str):
         return ""
     return value.encode("utf-8", "replace").decode().replace("\0", "\ufffd")
@@ -157,12 +157,14 @@ def describe_inputs(inputs: object) -> str:
     return next(filter(None, (clean_text(as_table(inputs).get(key)) for key in _INPUT_KEYS)), "")
 
 
-# aider. It prints text for people, and commits its changes itself.
+# aider: prints text for people, and commits its changes itself.
 
-NAME = "aider"
+AIDER = "aider"
 # The prompt is the argument of `--message`.
-COMMAND = "aider --yes-always --no-pretty --no-stream --no-check-update --no-show-release-notes"
-COMMAND += " --message"
+AIDER_COMMAND = (
+    "aider --yes-always --no-pretty --no-stream --no-check-update --no-show-release-notes"
+)
+AIDER_COMMAND += " --message"
 
 _MESSAGE = ("--message", "--msg", "-m")
 _USAGE = re.compile(
@@ -175,12 +177,12 @@ _UNITS = {"": 1, "k": 1000, "M": 1_000_000}
 _FAILED = re.compile(r"^(litellm\.\w*Error: .+)$", re.MULTILINE)
 
 
-def usage(output: str) -> tuple[dict[str, int], float | None]:
-    """Return tokens (rounded by aider) and cost in US dollars, if known."""
+def aider_usage(output: str) -> tuple[dict[str, int], float | None]:
+    """Return aider's token counts (rounded) and cost in US dollars (None if unknown)."""
     tokens: dict[str, int] = {}
     cost = None
-    for sent, unit, received, its_unit, cost_text in _USAGE.findall(output):
-        for kind, number, scale in (("input", sent, unit), ("output", received, its_unit)):
+    for sent, unit, received, received_unit, cost_text in _USAGE.findall(output):
+        for kind, number, scale in (("input", sent, unit), ("output", received, received_unit)):
             try:
                 count = int(float(number.replace(",", "")) * _UNITS[scale])
             except (ValueError, OverflowError):
@@ -191,23 +193,23 @@ def usage(output: str) -> tuple[dict[str, int], float | None]:
     return tokens, cost
 
 
-def failure(output: str) -> str | None:
-    """Return why the model did not answer, or None; aider exits with 0 either way."""
+def aider_failure(output: str) -> str | None:
+    """Return why the model did not answer, else None: aider's exit code is always 0."""
     failures = list(_FAILED.finditer(output))
     is_last = bool(failures) and _USAGE.search(output, failures[-1].end()) is None
     return failures[-1][1] if is_last else None
 
 
-_KINDS = ("system", "assistant", "user", "result", "stream_event")
+_CLAUDE_KINDS = ("system", "assistant", "user", "result", "stream_event")
 _ERRORS = {
-    "error_max_turns": "it reached its limit of turns",
-    "error_max_budget_usd": "it reached its limit of costs",
+    "error_max_turns": "the limit of turns was reached",
+    "error_max_budget_usd": "the limit of costs was reached",
     "error_during_execution": "an error during execution",
 }
 _INPUTS = ("input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens")
 _TOKENS = {**dict.fromkeys(_INPUTS, "input"), "output_tokens": "output"}
-_MOST = 20
-_SYNTHETIC = "<synthetic>"
+_MOST = 20  # denied actions shown
+_SYNTHETIC = "<synthetic>"  # the "model" of messages that the client writes itself
 
 
 class Claude(Dialect):
@@ -220,18 +222,18 @@ class Claude(Dialect):
 
     def take(self, message: Message) -> str | None:
         kind = message.get("type")
-        if kind not in _KINDS and "session_id" not in message:
+        if kind not in _CLAUDE_KINDS and "session_id" not in message:
             return None
         self.session = session_id(message.get("session_id")) or self.session
-        self.retries = kind == "system" and message.get("subtype") == "api_retry"
+        self.is_retrying = kind == "system" and message.get("subtype") == "api_retry"
         if kind == "assistant":
-            return self._assistant(message)
-        if self.retries:
-            return _retry(message)
-        return self._result(message) if kind == "result" else ""
+            return self._take_assistant(message)
+        if self.is_retrying:
+            return _retry_line(message)
+        return self._take_result(message) if kind == "result" else ""
 
-    def _assistant(self, message: Message) -> str:
-        # The client also writes messages of its own, such as about a failed call of its model.
+    def _take_assistant(self, message: Message) -> str:
+        # Some messages are from the client, not the model, such as on a failed call of the model.
         inner = table_of(message, "message")
         is_client = inner.get("model") == _SYNTHETIC or bool(message.get("error"))
         self.worked = self.worked or not is_client
@@ -243,9 +245,9 @@ class Claude(Dialect):
         text = "\n".join(filter(None, texts))
         if text and not message.get("parent_tool_use_id"):  # ignore subagents
             self.text = text
-        return "".join(_block(block) for block in blocks)
+        return "".join(_block_text(block) for block in blocks)
 
-    def _result(self, message: Message) -> str:
+    def _take_result(self, message: Message) -> str:
         subtype, old_text = text_of(message, "subtype"), self.text
         self.complete = True
         self.is_error = message.get("is_error") is True or subtype.startswith("error")
@@ -266,14 +268,14 @@ class Claude(Dialect):
         self.worked = self.worked or turns > self.is_error  # a failed call counts as a turn
         self.text = text_of(message, "result") or self.text
         if self.is_error:
-            listed = "; ".join(filter(None, map(clean_text, as_list(message.get("errors")))))
+            errors = "; ".join(filter(None, map(clean_text, as_list(message.get("errors")))))
             type_text = _ERRORS.get(subtype) or (subtype if subtype.startswith("error") else "")
-            self.error = one_line(listed or text_of(message, "result") or type_text, ERROR) or None
+            self.error = one_line(errors or text_of(message, "result") or type_text, ERROR) or None
         denied = "".join(f"not allowed: {action}\n" for action in self.denied)
         return (end_line(self.text) if self.text != old_text else "") + denied
 
 
-def _retry(message: Message) -> str:
+def _retry_line(message: Message) -> str:
     attempt, limit = message.get("attempt"), message.get("max_retries")
     number = f", attempt {attempt}" if type(attempt) is int else ""
     number += f" of {limit}" if number and type(limit) is int else ""
@@ -282,7 +284,7 @@ def _retry(message: Message) -> str:
     return f"the model is called again{number}{': ' if cause else ''}{cause}\n"
 
 
-def _block(block: Message) -> str:
+def _block_text(block: Message) -> str:
     if block.get("type") == "tool_use":
         return tool_line(text_of(block, "name"), describe_inputs(block.get("input")))
     return end_line(text_of(block, "text")) if block.get("type") == "text" else ""
@@ -318,19 +320,19 @@ class Codex(Dialect):
             failure = one_line(text_of(table_of(message, "error"), "message"), ERROR)
             self.complete, self.is_error, self.error = True, True, failure or self.error
         elif kind == "error":
-            return self._error(one_line(text_of(message, "message"), ERROR))
+            return self._take_error(one_line(text_of(message, "message"), ERROR))
         elif kind.startswith("item."):
-            return self._item(kind, table_of(message, "item"))
+            return self._take_item(kind, table_of(message, "item"))
         return ""
 
-    def _error(self, problem: str) -> str:
+    def _take_error(self, problem: str) -> str:
         # The client may retry: only the end of the turn decides about the call.
         if not self.complete:
             self.is_error, self.error = True, problem or self.error
         return f"error: {problem}\n" if problem else ""
 
-    def _item(self, kind: str, item: Message) -> str:
-        # Neither the start of a turn nor an error item of the client is work.
+    def _take_item(self, kind: str, item: Message) -> str:
+        # An item is work of the agent, unless it is an error of the client.
         item_type = item.get("type")
         self.worked = self.worked or item_type != "error"
         if item_type in ("command_execution", "mcp_tool_call", "collab_tool_call"):
@@ -384,7 +386,7 @@ class Gemini(Dialect):
         if is_document:
             return self._take_document(message)
         if kind == "message":
-            return self._message(message)
+            return self._take_message(message)
         text = self._take_event(str(kind), message)
         if self._line_is_open and (text or self.complete):
             text, self._line_is_open = "\n" + text, False
@@ -396,10 +398,10 @@ class Gemini(Dialect):
             self.count(table_of(as_table(model), "tokens"), _GEMINI_TOKENS)
         self.text = text_of(message, "response")
         self.worked = self.worked or "response" in message
-        self._fail(message.get("error"), failed=isinstance(message.get("error"), dict))
+        self._set_error(message.get("error"), failed=isinstance(message.get("error"), dict))
         return end_line(self.text)
 
-    def _message(self, message: Message) -> str:
+    def _take_message(self, message: Message) -> str:
         if message.get("role") != "assistant":
             return ""
         self.worked = True
@@ -423,10 +425,10 @@ class Gemini(Dialect):
         if kind == "result":
             self.complete = True
             self.count(table_of(message, "stats"), _GEMINI_TOTALS)
-            self._fail(message.get("error"), failed=message.get("status") == "error")
+            self._set_error(message.get("error"), failed=message.get("status") == "error")
         return ""
 
-    def _fail(self, error: object, *, failed: bool) -> None:
+    def _set_error(self, error: object, *, failed: bool) -> None:
         self.is_error = failed
         text = one_line(text_of(as_table(error), "message"), ERROR) if failed else ""
         self.error = text or None
@@ -454,9 +456,9 @@ class OpenCode(Dialect):
         self.session = session_id(message.get("sessionID")) or self.session
         part = table_of(message, "part")
         if kind == "error":
-            return self._error(table_of(message, "error"))
+            return self._take_error(table_of(message, "error"))
         if kind == "step_finish":
-            return self._finished(part)
+            return self._end_step(part)
         self.worked = True
         if kind == "text":
             self.text = text_of(part, "text")[-KEPT:]
@@ -466,8 +468,8 @@ class OpenCode(Dialect):
             return tool_line(text_of(part, "tool"), inputs)
         return ""
 
-    def _finished(self, part: Message) -> str:
-        # A step is the last one unless it waits for a tool.
+    def _end_step(self, part: Message) -> str:
+        # A step that does not call tools is the last one.
         price = cost(part.get("cost"))
         if price is not None:
             self.cost_usd = (self.cost_usd or 0.0) + price
@@ -479,7 +481,7 @@ class OpenCode(Dialect):
         self.complete = part.get("reason") != "tool-calls"
         return ""
 
-    def _error(self, error: Message) -> str:
+    def _take_error(self, error: Message) -> str:
         data = table_of(error, "data")
         wait = text_of(table_of(data, "responseHeaders"), "retry-after")
         status = data.get("statusCode")
@@ -492,26 +494,26 @@ class OpenCode(Dialect):
         return f"error: {text}\n" if text else ""
 
 
-# Plain text of any other command: all of it is the answer.
+# Any other command prints plain text: its whole output is the answer.
 
 TEXT = "text"  # the format of clients without messages
 
-# Words for a conversation, for clients with an unknown format.
+# Words that clients of an unknown format may use for a conversation.
 CONVERSATIONS = ("conversation", "session", "thread", "rollout")
 
 
 class PlainText:
     def __init__(self) -> None:
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
-        self._kept = TextTail()
+        self._tail = TextTail()
 
     @property
     def text(self) -> str:
-        return clean_text(self._kept.text())
+        return clean_text(self._tail.text())
 
     def feed(self, chunk: bytes, *, final: bool = False) -> str:
         text = self._decoder.decode(chunk, final)
-        self._kept.add(text)
+        self._tail.add(text)
         return text
 
 
@@ -520,9 +522,9 @@ PROMPTS = STDIN, ARGUMENT = ("stdin", "argument")  # standard input, or the last
 # Clients that print messages, by name.
 DIALECTS: Mapping[str, type[Dialect]]
 DIALECTS = {kind.name: kind for kind in (Claude, Codex, Gemini, OpenCode)}
-FORMATS = (*DIALECTS, NAME, TEXT)
+FORMATS = (*DIALECTS, AIDER, TEXT)
 PRICE = "price"
-_PRICES = ("input", "output", "cached_input")
+_PRICE_KEYS = ("input", "output", "cached_input")
 KEYS = ("command", "prompt", "format", "resume", PRICE)
 _OPERATORS = frozenset("|&;<>()")
 _ASSIGNMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*=")
@@ -555,8 +557,8 @@ class Client:
     command: str
     prompt: str = STDIN  # one of PROMPTS
     format: str = TEXT  # one of FORMATS
-    # Options that continue a conversation, with `{session}` for its id. They go to the end of the
-    # command, before a final `-`.
+    # Options that continue a conversation, with `{session}` for its id. They are inserted at the
+    # end of the command, before a final `-`.
     resume: str | None = None
     price: Price | None = None
 
@@ -566,7 +568,7 @@ class Client:
         return self.price is not None or (dialect is not None and dialect.tells_cost)
 
     def line(self, prompt: str, session: str | None = None, budget: float | None = None) -> str:
-        """Return the shell command of a call; options that the client lacks are left out."""
+        """Return the shell command of a call; `prompt` is the path of the prompt file."""
         command = self.command.strip()
         options = ""
         if session is not None and self.resume is not None:
@@ -584,7 +586,7 @@ class Client:
         return f"exec <{shlex.quote(prompt)} || exit 125\n{command}"
 
     def missing(self, env: Mapping[str, str], directory: str) -> str | None:
-        """Return the program if it is not installed; None also if only the shell can tell."""
+        """Return the program if it is missing; None if it is found or left to the shell."""
         import shutil  # only needed before the first call
 
         program = self.command.split(maxsplit=1)[0]
@@ -606,21 +608,21 @@ BUILT_IN = {
     name: Client(name, dialect.command, dialect.prompt, name, dialect.resume)
     for name, dialect in DIALECTS.items()
 }
-BUILT_IN[NAME] = Client(NAME, COMMAND, ARGUMENT, NAME)
+BUILT_IN[AIDER] = Client(AIDER, AIDER_COMMAND, ARGUMENT, AIDER)
 
 
 Clients = Mapping[str, Client]
 
 
 def client_of(text: str, configured: Clients) -> Client:
-    """Return the client with a name, first of `configured`, or one for a command."""
+    """Return the client of a name or command; `configured` overrides built-in names."""
     name = text.strip()
     if not name or "\0" in name:
         names = ", ".join(dict.fromkeys((*configured, *BUILT_IN)))
         problem = "contains a NUL byte" if name else "is empty"
         hint = f"give a command, or one of: {names}"
         raise UsageError(f"the command of the agent {problem}", hint=hint)
-    client = configured.get(name) or BUILT_IN.get(name) or _recognize(name)
+    client = configured.get(name) or BUILT_IN.get(name) or _recognize_client(name)
     priced = configured.get(client.name)
     if client.price is None and priced is not None and priced.price is not None:
         return replace(client, price=priced.price)
@@ -640,45 +642,47 @@ def redefinition(name: str, configured: Clients) -> str | None:
 
 
 def read_clients(path: str) -> dict[str, Client]:
-    return read_file(path).read_tables(AGENTS, "agent", _client)
+    return read_file(path).read_tables(AGENTS, "agent", _parse_client)
 
 
-def _client(name: str, table: Table) -> Client:
+def _parse_client(name: str, table: Table) -> Client:
     table.only(KEYS)
     command = table.text("command", one_line=True)
     built_in = BUILT_IN.get(name)
     if command is None and "command" not in table.values and built_in is None:
         table.complain(f"{table.label} has no command", hint='add command = "COMMAND"')
-    usual = replace(_recognize(command), name=name) if command else built_in or Client(name, "")
-    resume = table.text("resume", usual.resume, one_line=True)
+    defaults = (
+        replace(_recognize_client(command), name=name) if command else built_in or Client(name, "")
+    )
+    resume = table.text("resume", defaults.resume, one_line=True)
     if resume is not None and SESSION not in resume:
-        hint = f'write it where the id belongs, as in resume = "--resume {SESSION}"'
+        hint = f'write {SESSION} where the id belongs, as in resume = "--resume {SESSION}"'
         table.complain(f"resume of {table.label} has no {SESSION}", "resume", hint=hint)
-    prompt = table.choice("prompt", PROMPTS, usual.prompt)
-    output = table.choice("format", FORMATS, usual.format)
-    return replace(usual, prompt=prompt, format=output, resume=resume, price=_price(table))
+    prompt = table.choice("prompt", PROMPTS, defaults.prompt)
+    output = table.choice("format", FORMATS, defaults.format)
+    return replace(defaults, prompt=prompt, format=output, resume=resume, price=_parse_price(table))
 
 
-def _price(table: Table) -> Price | None:
+def _parse_price(table: Table) -> Price | None:
     prices = table.inner(PRICE, f"the price of {table.label}")
     if prices is None:
         return None
-    prices.only(_PRICES)
-    for key in _PRICES[:2]:
+    prices.only(_PRICE_KEYS)
+    for key in _PRICE_KEYS[:2]:
         if key not in prices.values:
-            hint = f"add {key} = USD, for a million tokens"
+            hint = f"add {key} = US dollars per million tokens"
             prices.complain(f"{prices.label} has no {key}", hint=hint)
-    amounts = dict.fromkeys(_PRICES[:2], 0.0)
-    for key in prices.values.keys() & set(_PRICES):
+    amounts = dict.fromkeys(_PRICE_KEYS[:2], 0.0)
+    for key in prices.values.keys() & set(_PRICE_KEYS):
         amounts[key] = prices.number(key, 0.0, 0.0, _MOST_USD)
     return Price(**amounts)
 
 
-def _recognize(command: str) -> Client:
+def _recognize_client(command: str) -> Client:
     words = _split_words(command)
     name = os.path.basename(words[0]) if words else ""
-    if name == NAME:
-        return Client(name, command, ARGUMENT if words[-1] in _MESSAGE else STDIN, NAME)
+    if name == AIDER:
+        return Client(name, command, ARGUMENT if words[-1] in _MESSAGE else STDIN, AIDER)
     built_in = BUILT_IN.get(name) if name in DIALECTS else None
     if built_in is None or not DIALECTS[name].asks_for_messages(words[1:]):
         return Client(name or "the agent", command)
@@ -686,7 +690,7 @@ def _recognize(command: str) -> Client:
 
 
 def _split_words(command: str) -> list[str]:
-    # Returns [] for more than one call of one program.
+    # Returns [] unless the command is a single call of a program.
     if "\n" in command:
         return []
     lexer = shlex.shlex(command, posix=True, punctuation_chars=True)

@@ -127,8 +127,8 @@ def test_longest_argument(desk: Desk) -> None:
     assert desk.ask(client, "x" * call.MAX_ARGUMENT).report.text == "x" * call.MAX_ARGUMENT
     with pytest.raises(UsageError) as error:
         desk.ask(client, "ü" * (call.MAX_ARGUMENT // 2) + "x")
-    assert error.value.message == "the prompt has 100001 bytes; an argument can have 100000"
-    assert error.value.hint == 'set for the agent agent: prompt = "stdin"'
+    assert error.value.message == "the prompt has 100001 bytes; an argument has at most 100000"
+    assert error.value.hint == 'set prompt = "stdin" for the agent agent'
 
 
 def test_prompt_with_a_nul(desk: Desk) -> None:
@@ -226,7 +226,7 @@ def test_success_in_each_format(desk: Desk, name: str) -> None:
         ),
         ({"error": "no credit", "exit": 0}, {"text": "", "": "fake failed: no credit"}),
         ({"exit": 7}, {"": "fake failed: exit code 7: done"}),
-        ({"cut": True}, {"text": "", "": "fake failed: its output ends in the middle"}),
+        ({"cut": True}, {"text": "", "": "fake failed: the output ends before the final message"}),
         (
             {"garbage": True, "exit": 9},
             {"claude": "fake failed: exit code 9: ", "": "fake failed: exit code 9: "},
@@ -246,7 +246,10 @@ def test_failure_in_each_format(
 def test_silent_agent_is_killed_with_all_that_it_started(desk: Desk) -> None:
     command = "trap '' TERM; sleep 60 & echo $! >child; echo $$ >own; wait"
     answer = desk.ask(shell(command), patience=Timeouts(timeout=0.3, grace=0.1))
-    assert (answer.ended_by, answer.problem) == (TIMEOUT, "agent was ended: it took more than 0.3s")
+    assert (answer.ended_by, answer.problem) == (
+        TIMEOUT,
+        "agent was ended: the call took more than 0.3s",
+    )
     assert ends(*(int((desk.work / name).read_text()) for name in ("child", "own")))
 
 
@@ -256,7 +259,7 @@ def test_agent_that_hangs(desk: Desk) -> None:
     )
     assert (answer.ended_by, answer.problem, answer.ok) == (
         TIMEOUT,
-        "fake was ended: it took more than 0.3s",
+        "fake was ended: the call took more than 0.3s",
         False,
     )
 
@@ -267,12 +270,12 @@ def test_agent_that_hangs(desk: Desk) -> None:
         (
             Timeouts(idle_timeout=0.2),
             IDLE_TIMEOUT,
-            "agent was ended: it printed nothing for more than 0.2s",
+            "agent was ended: no output for more than 0.2s",
         ),
         (
             Timeouts(left=0.2, timeout=5400),
             DEADLINE,
-            "agent was ended: the run took longer than it may",
+            "agent was ended: the run reached its deadline",
         ),
     ],
 )
@@ -293,7 +296,7 @@ def test_length_of_a_limit_is_written_as_in_a_pipeline() -> None:
         client="claude",
         patience=Timeouts(timeout=5400),
     )
-    assert answer.problem == "claude was ended: it took more than 90m"
+    assert answer.problem == "claude was ended: the call took more than 90m"
 
 
 def test_what_a_tick_raises_ends_the_agent(desk: Desk) -> None:
@@ -562,15 +565,15 @@ def test_full_disk_is_an_error(tmp_path: Path) -> None:
     kept.close()
     assert (
         error.value.message
-        == "cannot keep the output of the agent in /dev/full: No space left on device"
+        == "cannot write the output of the agent to /dev/full: No space left on device"
     )
 
 
 @pytest.mark.parametrize(
     ("place", "message"),
     [
-        ("prompt", "cannot keep the prompt of the agent in {files}/prompt: Is a directory"),
-        ("agent.log", "cannot keep the output of the agent in {files}/agent.log: Is a directory"),
+        ("prompt", "cannot write the prompt of the agent to {files}/prompt: Is a directory"),
+        ("agent.log", "cannot write the output of the agent to {files}/agent.log: Is a directory"),
     ],
 )
 def test_files_that_cannot_be_written(desk: Desk, place: str, message: str) -> None:

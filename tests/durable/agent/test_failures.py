@@ -118,7 +118,7 @@ def test_what_an_agent_says_that_has_worked_is_about_its_work() -> None:
 @pytest.mark.parametrize(
     ("error", "said", "kind"),
     [
-        ("it reached its limit of turns", "I wrote the rate limit, which answers 429", OTHER),
+        ("the limit of turns was reached", "I wrote the rate limit, which answers 429", OTHER),
         (None, "the rate limit answers 429\n2 tests fail", OTHER),
         ("API Error: 429 rate_limit_error", "I began", LIMITED),
         (None, "I began\nHTTP 429: slow down", LIMITED),

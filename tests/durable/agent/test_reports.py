@@ -200,10 +200,10 @@ def test_claude_older_name_of_the_cost() -> None:
 @pytest.mark.parametrize(
     ("changes", "error", "answer"),
     [
-        ({"subtype": "error_max_turns"}, "it reached its limit of turns", "All tests pass."),
+        ({"subtype": "error_max_turns"}, "the limit of turns was reached", "All tests pass."),
         (
             {"subtype": "error_max_budget_usd", "is_error": True},
-            "it reached its limit of costs",
+            "the limit of costs was reached",
             "All tests pass.",
         ),
         ({"subtype": "error_during_execution"}, "an error during execution", "All tests pass."),

@@ -127,7 +127,7 @@ class TestRequirement:
         problems = [each.errors for each in bench.milestones() if each.errors]
         assert problems == [
             ("fake failed: out of ideas",),
-            ("fake was ended: it took more than 1s",),
+            ("fake was ended: the call took more than 1s",),
             ("Final tests failed: Tests timed out after 1 seconds",),
         ]
 
@@ -192,7 +192,7 @@ class TestConformance:
         assert bench.loop(issues=ids, pause="0s")["iterations"] == 4
         assert [each.errors for each in bench.milestones() if each.errors] == [
             ("fake failed: exit code 3: done",),
-            ("fake failed: its output ends in the middle",),
+            ("fake failed: the output ends before the final message",),
             ("fake failed: exit code 1: done",),
         ]
 
