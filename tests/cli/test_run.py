@@ -98,7 +98,7 @@ class TestRun:
         assert (code, out) == (14, "STAMP-ci\n")
         assert "warning: cannot record one-complete: cannot " in err
         assert (
-            "error: cannot run a command in TOP/.ckpt/worktrees/STAMP-ci: it does not exist\nhint: open the worktree again: "
+            "error: cannot run a command in TOP/.ckpt/worktrees/STAMP-ci: no such directory\nhint: recreate the worktree: "
             in err
         )
         stage.pipeline("one: true", "two: true")

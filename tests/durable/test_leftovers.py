@@ -61,7 +61,7 @@ def tools(stage: Stage) -> list[int]:
 
 def watchdog_of(driver: int) -> int:
     """Returns the process of the watchdog of a driver."""
-    children = process_tree.descendants({driver}, process_tree.table())
+    children = process_tree.descendants({driver}, process_tree.list_processes())
     (found,) = (
         process.pid for process in children if process_tree.variables(process, [WATCHDOG_VARIABLE])
     )

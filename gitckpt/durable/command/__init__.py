@@ -1,7 +1,7 @@
-"""Run a shell command with all that it starts, and leave no process of it running.
+"""Run a shell command, and end all processes that the command started.
 
 Doors:
     execution: `run_command`, its time limits (`Timeouts`) and its result (`CommandResult`).
-    watchdog: `Watchdog`, which starts commands and ends those of a driver that was killed.
-    process_tree: list processes, find descendants, send signals.
+    watchdog: `Watchdog` starts commands, and ends them even if the driver is killed.
+    process_tree: functions that list processes, find descendants and send signals.
 """

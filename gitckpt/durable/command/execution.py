@@ -1,6 +1,6 @@
-"""Run the command of a phase: a shell and all its descendants, which end with it.
+"""Run a shell command, and end its remaining descendants when the shell ends.
 
-A survivor would change files under the next phase.
+A surviving process would change files during the next phase.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ TAIL_BYTES = 16 * 1024
 _SHOWN, _LAST_LINES = 200, 8
 _ERRORS = ("error:", "fatal:")
 _CHUNK, _TICK, _LONG_IDLE = 65536, 1.0, 2.0
-# In `… > >(tee log)`, tee ends a moment after the shell and needs time to read everything.
+# Seconds. In `… > >(tee log)`, tee ends a moment after the shell: it has to read everything.
 _LINGER, _LEFTOVER_GRACE, _DYING = 0.1, 0.5, 3.0
 
 
-# Receives output; receives seconds; returns whether the last output counts as silence.
+# Output receives bytes; Tick, elapsed seconds; Idles returns whether output counts as silence.
 Output = Callable[[bytes], None]
 Tick = Callable[[float], None] | None
 Idles = Callable[[], bool] | None
@@ -42,12 +42,12 @@ Idles = Callable[[], bool] | None
 class CommandResult:
     code: int  # of the shell; a negated signal number if a signal ended it
     ended_by: str  # EXIT, TIMEOUT, IDLE_TIMEOUT or DEADLINE
-    tail: str  # the last `TAIL_BYTES` of output; if cut, from the start of a line, if there is one
+    tail: str  # the last `TAIL_BYTES` of output, from the start of a line if possible
     seconds: float  # the run time of the shell
 
 
 def last_line(tail: str) -> str:
-    """Return `: ` and the last line of an output, or its last error; "" without one."""
+    """Return `: ` and the last error line, or else the last line; "" without lines."""
     lines = [line.strip() for line in tail.splitlines() if line.strip()][-_LAST_LINES:]
     errors = [line for line in lines if line.lower().startswith(_ERRORS)]
     line = next(reversed(errors or lines), "")
@@ -60,7 +60,7 @@ def cause_of(code: int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Timeouts:
-    """Time limits, in seconds; None is unlimited."""
+    """Time limits of a command, in seconds; None is unlimited."""
 
     timeout: float | None = None  # of this attempt
     idle_timeout: float | None = None  # without output
@@ -79,23 +79,23 @@ def run_command(
     tick: Tick = None,
     idles: Idles = None,
 ) -> CommandResult:
-    """Run a shell command to its end, and end its remaining descendants.
+    """Run a shell command until it ends, and then end its remaining descendants.
 
-    Exceptions of `output` and `tick` (called about once a second) end the command, too.
+    `tick` is called about once a second. Exceptions of `output` and `tick` end the command.
     """
     if not os.access(directory, os.X_OK):
-        problem = "permission denied" if os.path.isdir(directory) else "it does not exist"
-        hint = "open the worktree again: git ckpt resume"
+        problem = "permission denied" if os.path.isdir(directory) else "no such directory"
+        hint = "recreate the worktree: git ckpt resume"
         raise WorktreeError(f"cannot run a command in {directory}: {problem}", hint=hint)
     if tick is not None and watchdog.idle_seconds > _LONG_IDLE:
-        tick(0.0)  # this process may have been stopped and the run taken over
+        tick(0.0)  # another driver may have taken over the run while this process was stopped
     running = None
     try:
         began = time.monotonic()
         watchdog.launch(command, directory, env)
         running = _RunningCommand(watchdog, output, tick, idles, began)
         ended_by = running.wait(patience)
-        code = running.settle() if ended_by == EXIT else running.end(patience.grace)
+        code = running.finish() if ended_by == EXIT else running.end(patience.grace)
     except SupervisorEnded:
         raise _clean_up(watchdog) from None
     except BaseException:
@@ -109,15 +109,15 @@ def run_command(
 
 class Tail:
     def __init__(self) -> None:
-        self._kept = bytearray()
+        self._bytes = bytearray()
 
     def add(self, chunk: bytes) -> None:
-        self._kept += chunk
-        if len(self._kept) > 4 * TAIL_BYTES:
-            del self._kept[: -TAIL_BYTES - 1]
+        self._bytes += chunk
+        if len(self._bytes) > 4 * TAIL_BYTES:
+            del self._bytes[: -TAIL_BYTES - 1]
 
     def text(self) -> str:
-        tail = self._kept[-TAIL_BYTES - 1 :]  # the extra byte shows whether the tail starts a line
+        tail = self._bytes[-TAIL_BYTES - 1 :]  # the extra byte shows whether the tail starts a line
         if len(tail) > TAIL_BYTES:
             start = tail.find(b"\n") + 1
             if start in (0, len(tail)):
@@ -137,7 +137,7 @@ class _RunningCommand:
         self._watchdog, self._tick, self._idles = watchdog, tick, idles
         self._output: Output | None = output
         self._code: int | None = None
-        self._is_alone = self._is_given_up = False
+        self._have_all_ended = self._is_given_up = False
         self._kill_at: float | None = None
         self._started, self._last_output = began, time.monotonic()
         self._next_tick = self._started + _TICK
@@ -146,27 +146,27 @@ class _RunningCommand:
             self._poll.register(fd, select.POLLIN)
 
     def wait(self, patience: Timeouts) -> str:
-        self._read_reports()  # a short command may have ended before its start was answered
+        self._read_reports()  # a short command may have ended before `launch` returned
         while True:
             if self._code is None:
-                self._step(self._limit(patience)[0])
+                self._handle_events(self._next_limit(patience)[0])
             if self._code is not None:
                 return EXIT
-            moment, limit = self._limit(patience)
+            moment, limit = self._next_limit(patience)
             if time.monotonic() >= moment:
                 return limit
 
-    def settle(self) -> int:
-        self._wait_alone(time.monotonic() + _LINGER)
+    def finish(self) -> int:
+        self._wait_for_all(time.monotonic() + _LINGER)
         return self.end(_LEFTOVER_GRACE)
 
     def end(self, grace: float) -> int:
         if self._kill_at is None:
             self._kill_at = time.monotonic() + grace
-            if not self._is_alone:
-                self._watchdog.send(signal.SIGTERM)
-                self._watchdog.send(signal.SIGCONT)  # a stopped process handles no other signal
-        self._wait_alone(self._kill_at)
+            if not self._have_all_ended:
+                self._watchdog.send_signal(signal.SIGTERM)
+                self._watchdog.send_signal(signal.SIGCONT)  # continue stopped processes
+        self._wait_for_all(self._kill_at)
         code = self._kill()
         self._add_output(drain(self._watchdog.output))
         return code
@@ -181,7 +181,7 @@ class _RunningCommand:
             if not self._is_given_up:
                 self._kill()
 
-    def _limit(self, patience: Timeouts) -> tuple[float, str]:
+    def _next_limit(self, patience: Timeouts) -> tuple[float, str]:
         limits = (
             (self._started, patience.timeout, TIMEOUT),
             (self._last_output, patience.idle_timeout, IDLE_TIMEOUT),
@@ -190,7 +190,7 @@ class _RunningCommand:
         moments = [(since + limit, name) for since, limit, name in limits if limit is not None]
         return min(moments, default=(math.inf, EXIT))
 
-    def _step(self, until: float) -> None:
+    def _handle_events(self, until: float) -> None:
         now = time.monotonic()
         if now >= self._next_tick:
             self._next_tick = now + _TICK
@@ -211,7 +211,7 @@ class _RunningCommand:
                 self._code = int(code)
                 self.seconds = time.monotonic() - self._started
             elif event == "alone":
-                self._is_alone = True
+                self._have_all_ended = True
 
     def _add_output(self, chunk: bytes) -> None:
         if not chunk:
@@ -226,33 +226,33 @@ class _RunningCommand:
         if self._idles is None or not self._idles():
             self._last_output = time.monotonic()
 
-    def _wait_alone(self, until: float) -> None:
-        while not self._is_alone and time.monotonic() < until:
-            self._step(until)
+    def _wait_for_all(self, until: float) -> None:
+        while not self._have_all_ended and time.monotonic() < until:
+            self._handle_events(until)
 
     def _kill(self) -> int:
-        if not self._is_alone:
+        if not self._have_all_ended:
             self._watchdog.kill()
-            self._wait_alone(time.monotonic() + _DYING)
-        if not self._is_alone:
+            self._wait_for_all(time.monotonic() + _DYING)
+        if not self._have_all_ended:
             raise self._give_up()
         assert self._code is not None
         return self._code
 
     def _give_up(self) -> CkptError:
-        # The supervisor goes on trying.
+        # The supervisor continues to send SIGKILL.
         self._is_given_up = True
         pid = self._watchdog.pid
-        remaining = process_tree.descendants({pid}, process_tree.table())
+        remaining = process_tree.descendants({pid}, process_tree.list_processes())
         self._watchdog.close()
         if remaining:
             return cannot_end(remaining)
-        problem = f"the watchdog of the command does not answer: process {pid}"
-        return BusyError(problem, hint=f"end it: kill -9 {pid}; then: git ckpt resume")
+        problem = f"the parent process of the command does not respond: process {pid}"
+        return BusyError(problem, hint=f"end the process: kill -9 {pid}; then: git ckpt resume")
 
 
 def _clean_up(watchdog: Watchdog) -> CkptError:
     watchdog.close()
     end_leftovers(watchdog.tag, older=False)
-    problem = "the watchdog of the command was killed, and the command ended with it"
-    return CkptError(problem, hint="look for the cause: dmesg; then: git ckpt resume")
+    problem = "the parent process of the command was killed, so the command was ended"
+    return CkptError(problem, hint="find the cause: dmesg; then: git ckpt resume")

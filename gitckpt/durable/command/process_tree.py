@@ -1,6 +1,6 @@
 """List processes, find descendants and send signals, with /proc or ps(1).
 
-Numbers are reused, so a process is identified by number and start time. The supervisor imports
+Process ids are reused, so a process is identified by its id and start time. The supervisor imports
 this module, so it must load fast: no `signal` or `subprocess` at the top.
 """
 
@@ -14,17 +14,17 @@ if TYPE_CHECKING:
     import signal
     from collections.abc import Collection, Iterable, Mapping
 else:
-    import _signal as signal  # importing `signal` is a third of the supervisor's start
+    import _signal as signal  # importing `signal` takes a third of the supervisor's start time
 
 _SELF = "/proc/self/stat"
 _SHOWN, _CHUNK = 60, 65536
-_ENDED = "ZX"
+_ENDED = "ZX"  # states of processes that have ended
 _PS = ("ps", "-axEww") if sys.platform == "darwin" else ("ps", "axeww")
 _COLUMNS = ("-o", "pid=,ppid=,pgid=,stat=,lstart=,command=")
 _PR_SET_CHILD_SUBREAPER = 36
 
 
-# It had not ended when the table was read.
+# A process that was running when the list of processes was read.
 class Process:
     __slots__ = ("group", "line", "parent", "pid", "start")
 
@@ -34,7 +34,7 @@ class Process:
         self.line = line  # command and environment from ps(1); "" with /proc
 
 
-def table() -> dict[int, Process]:
+def list_processes() -> dict[int, Process]:
     if not os.path.exists(_SELF):
         return _from_ps()
     processes = (_read(int(name)) for name in os.listdir("/proc") if name.isdigit())
@@ -42,7 +42,7 @@ def table() -> dict[int, Process]:
 
 
 def own_name() -> str:
-    """Return a unique name of this process: its number and start."""
+    """Return a unique name of this process: `PID@START`, with its start time."""
     pid = os.getpid()
     process = _read(pid) if os.path.exists(_SELF) else _from_ps().get(pid)
     return f"{pid}@{process.start.replace(' ', '_') if process else ''}"
@@ -54,7 +54,7 @@ def is_running(name: str, processes: Mapping[int, Process]) -> bool:
     return process is not None and process.start.replace(" ", "_") == start
 
 
-def with_variable(variable: str) -> set[int]:
+def pids_with_variable(variable: str) -> set[int]:
     if not os.path.exists(_SELF):
         return {pid for pid, process in _from_ps().items() if f" {variable}=" in process.line}
     pattern = os.fsencode(f"\0{variable}=")
@@ -65,7 +65,7 @@ def with_variable(variable: str) -> set[int]:
                 if pattern in b"\0" + file.readall():
                     pids.add(int(name))
         except OSError:
-            continue  # it has ended, or belongs to another user
+            continue  # the process has ended, or belongs to another user
     return pids
 
 
@@ -92,11 +92,11 @@ def ancestors(pid: int, processes: Mapping[int, Process]) -> set[int]:
     return pids
 
 
-def holders(path: str) -> list[Process]:
-    """Return the other processes that have a file open; none without /proc."""
+def processes_with_open(path: str) -> list[Process]:
+    """Return the other processes that have a file open; [] without /proc."""
     try:
         target = os.stat(path)
-        processes = table() if os.path.exists(_SELF) else {}
+        processes = list_processes() if os.path.exists(_SELF) else {}
     except OSError:
         return []
     processes.pop(os.getpid(), None)
@@ -107,14 +107,14 @@ def holders(path: str) -> list[Process]:
             files = os.listdir(fds)
             is_open = any(os.path.samestat(os.stat(f"{fds}/{fd}"), target) for fd in files)
         except OSError:
-            continue  # it has ended, or belongs to another user
+            continue  # the process has ended, or belongs to another user
         if is_open:
             holding.append(process)
     return holding
 
 
 def variables(process: Process, names: Iterable[str]) -> dict[str, str]:
-    """Return the named variables that a process started with; {} if unreadable."""
+    """Return named variables of a process's first environment; {} if unreadable."""
     words = process.line.split(" ")
     if not process.line:
         words = _read_text(f"/proc/{process.pid}/environ").split("\0")
@@ -132,7 +132,7 @@ def _read_text(path: str) -> str:
 
 
 def send_signal(process: Process, number: int) -> bool:
-    """Send a signal unless the number was reused; return whether it was sent."""
+    """Send a signal unless the pid was reused; return whether the signal was sent."""
     fd = -1
     if sys.platform == "linux" and hasattr(os, "pidfd_open"):
         try:
@@ -140,7 +140,7 @@ def send_signal(process: Process, number: int) -> bool:
         except ProcessLookupError:
             return False
         except OSError:
-            pass  # an old kernel, or a container that forbids it
+            pass  # an old kernel, or a container that forbids pidfds
     try:
         if os.path.exists(_SELF):
             current = _read(process.pid)
@@ -165,8 +165,8 @@ def describe(process: Process) -> str:
     return f"{process.pid} ({words[:_SHOWN]})" if words else str(process.pid)
 
 
-def works_in(program: str, directory: str) -> bool | None:
-    """Return whether another process of a program works in a directory, if known."""
+def is_working_in(program: str, directory: str) -> bool | None:
+    """Return whether another process of a program is in a directory; None if unknown."""
     if not os.path.exists(_SELF):
         return None
     top = os.path.realpath(directory)
@@ -178,7 +178,7 @@ def works_in(program: str, directory: str) -> bool | None:
         try:
             path = os.readlink(f"/proc/{number}/cwd")
         except OSError:
-            continue  # it has ended, or belongs to another user
+            continue  # the process has ended, or belongs to another user
         is_inside = path == top or path.startswith(top + os.sep)
         if is_inside and int(fields.split()[1]) != os.getpid():
             return True
@@ -192,17 +192,17 @@ def adopt_orphans() -> bool:
     try:
         import ctypes
     except ImportError:
-        return False  # Python was built without it
+        return False  # Python was built without ctypes
     return bool(ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) == 0)
 
 
 class ProcessTree:
-    """The descendants of this process, which runs one command at a time; uses SIGCHLD."""
+    """The descendants of this process, which runs commands one by one; uses SIGCHLD."""
 
     def __init__(self, *, adopts: bool, tag: Mapping[str, str]) -> None:
         self._adopts, self._tag = adopts, dict(tag)
         self._leader, self._has_leader, self._has_children = 0, False, True
-        self._known: dict[int, str] = {}
+        self._known: dict[int, str] = {}  # start times of members by pid
         self.wakeup, wake = os.pipe()  # readable when a child may have ended
         for fd in (self.wakeup, wake):
             os.set_blocking(fd, False)
@@ -221,7 +221,7 @@ class ProcessTree:
         return not self._has_children if self._adopts else not self.members()
 
     def members(self) -> list[Process]:
-        processes = table()
+        processes = list_processes()
         pids = {os.getpid()}
         if not self._adopts:
             pids |= {pid for pid, process in processes.items() if self._is_member(process)}
@@ -260,7 +260,7 @@ class ProcessTree:
 
     def _is_member(self, process: Process) -> bool:
         if self._known.get(process.pid) == process.start:
-            return True  # it may have lost its parent since
+            return True  # the parent of the process may have ended since
         if self._leader and process.group == self._leader:
             return True
         return bool(self._tag) and variables(process, self._tag) == self._tag

@@ -1,14 +1,14 @@
-"""The process that starts commands and ends them when its driver dies.
+"""A process that starts commands for its driver, and ends them if the driver dies.
 
-As a subreaper (Linux) it adopts orphans: no child means no descendant. It reads orders:
+On Linux it is a subreaper: it adopts orphans, so no child means no descendant. Orders on stdin:
 
     start N     N bytes follow: command, directory, environment. Answer: `started PID` or
                 `error WHERE CODE TEXT`.
     signal N    Send a signal to all descendants.
     kill        Kill all descendants, repeatedly, until none is left.
 
-It reports `ended CODE` for the shell, and `alone` when no descendant is left. End of file means
-that the driver is dead: SIGTERM lets git remove its locks, SIGKILL follows.
+Reports on descriptor 3: `ended CODE` for the shell, `alone` when no descendant is left. End of file
+on stdin means that the driver is dead: send SIGTERM, for git to remove its locks, then SIGKILL.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 else:
     import _signal as signal  # as in `process_tree`
 
-# File descriptors. Commands share OUTPUT and ERRORS; SHOWN is the driver's end of OUTPUT.
-ORDERS, OUTPUT, ERRORS, REPORTS, SHOWN = range(5)
+# File descriptors. Commands share OUTPUT and ERRORS; DRIVER_END is the driver's end of OUTPUT.
+ORDERS, OUTPUT, ERRORS, REPORTS, DRIVER_END = range(5)
 SHELL = "/bin/sh"
 GRACE = 0.5  # seconds from SIGTERM to SIGKILL after the driver's death
 
@@ -44,7 +44,7 @@ _RESET = (*_IGNORED, signal.SIGQUIT, signal.SIGPIPE, signal.SIGXFSZ, signal.SIGC
 
 
 def arguments(variables: Iterable[str]) -> list[str]:
-    """Return the command that calls `main` with a fast start."""
+    """Return the arguments of a Python process that starts fast and calls `main`."""
     top = __file__
     for _ in range(4):
         top = os.path.dirname(top)
@@ -52,10 +52,10 @@ def arguments(variables: Iterable[str]) -> list[str]:
 
 
 def main(words: list[str]) -> NoReturn:
-    """Supervise the driver's commands; `words` name the variables that tag them."""
+    """Supervise commands; `words` name the variables that mark their processes."""
     for number in _IGNORED:
         signal.signal(number, signal.SIG_IGN)
-    for fd in (REPORTS, SHOWN):
+    for fd in (REPORTS, DRIVER_END):
         os.set_inheritable(fd, False)
     tree = ProcessTree(adopts=adopt_orphans(), tag={name: os.environ[name] for name in words})
     Supervisor(tree).serve()
@@ -75,13 +75,13 @@ class Supervisor:
 
     def serve(self) -> None:
         while self._is_running or not self._is_driver_dead:
-            pause = self._pause_now()
+            pause = self._poll_timeout()
             events = self._poll.poll(None if pause is None else max(pause, 0.001) * 1000)
             ready = [fd for fd, _ in events]
             if ORDERS in ready:
                 self._read_orders()
-            if SHOWN in ready:
-                os.read(SHOWN, _CHUNK)
+            if DRIVER_END in ready:
+                os.read(DRIVER_END, _CHUNK)
             for pid, status in self._tree.reap():
                 if pid == self._shell:
                     self._shell = 0
@@ -89,8 +89,8 @@ class Supervisor:
             if self._is_running:
                 self._check_descendants()
 
-    def _pause_now(self) -> float | None:
-        # Returns the seconds until something is to do without an event.
+    def _poll_timeout(self) -> float | None:
+        # Returns the seconds to wait for events; None: without limit.
         now = time.monotonic()
         if self._kill_at is not None:
             return self._kill_at - now if self._kill_at > now else self._pause
@@ -114,7 +114,7 @@ class Supervisor:
             return
         self._poll.unregister(ORDERS)  # pending orders are obsolete
         # Read the output, else SIGPIPE would kill commands that print during cleanup.
-        self._poll.register(SHOWN, select.POLLIN)
+        self._poll.register(DRIVER_END, select.POLLIN)
         self._is_driver_dead = True
         if self._is_running:
             if not self._has_signaled:
@@ -149,13 +149,13 @@ class Supervisor:
         actions = [(os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0)]
         argv = [os.fsencode(SHELL), b"-c", command]
         options: dict[str, Any] = {"setpgroup": 0, "setsigdef": _RESET, "setsigmask": []}
-        place = "directory"
+        failing = "directory"
         try:
             os.chdir(directory)
-            place = "command"
+            failing = "command"
             self._shell = os.posix_spawn(SHELL, argv, env, file_actions=actions, **options)
         except OSError as error:
-            self._report(f"error {place} {error.errno} {error.strerror}")
+            self._report(f"error {failing} {error.errno} {error.strerror}")
             return
         finally:
             os.chdir("/")

@@ -1,7 +1,7 @@
-"""The driver's side of the supervisor, which starts and ends commands.
+"""Control the supervisor: the process that starts and ends the driver's commands.
 
-No process can handle SIGKILL, and a command that outlives its driver would change files under the
-next attempt. So the parent of all commands is a process that waits for the driver's death.
+A driver that is killed by SIGKILL cannot end its commands, which would change files during the
+next attempt. So a separate process is their parent, and ends them when the driver dies.
 """
 
 from __future__ import annotations
@@ -23,19 +23,21 @@ from gitckpt.model.errors import BusyError, CkptError
 from gitckpt.model.values import dataclass
 from gitckpt.store.leases.leases import FENCE_VARIABLE, RUN_VARIABLE
 
-# Identifies the repository: run ids are not unique across copies.
+# Identifies the repository: run ids are not unique across copies of a repository.
 REPOSITORY_VARIABLE = "CKPT_REPOSITORY"
 
-# Set for supervisors only: the driver's process, from `process_tree.own_name`.
+# Set for supervisors only: the driver process, as `process_tree.own_name` returns it.
 WATCHDOG_VARIABLE = "CKPT_WATCHDOG"
 _VARIABLES = (RUN_VARIABLE, FENCE_VARIABLE, REPOSITORY_VARIABLE, WATCHDOG_VARIABLE)
-_PAUSE = 0.01
+_PAUSE = 0.01  # seconds
 _WATCHDOG_WAIT = supervisor.GRACE + 0.5
-_GRACE, _ENV_TAG_DYING, _SHOWN = 2.0, 3.0, 5
+_GRACE, _KILL_WAIT, _SHOWN = 2.0, 3.0, 5  # seconds, seconds, processes
 
 
 @dataclass(frozen=True, slots=True)
 class EnvTag:
+    """Environment variables that mark the processes of one driver of a run."""
+
     run: str
     token: int  # fencing token of the lease
     directory: str  # the common directory of the repository
@@ -47,18 +49,21 @@ class EnvTag:
 
     @property
     def repository(self) -> str:
-        """Return device and inode: stable across moves, links and containers."""
+        """Return the directory's device and inode: stable across moves and containers."""
         status = os.stat(self.directory)
         return f"{status.st_dev}:{status.st_ino}"
 
 
 class _Leftovers(NamedTuple):
-    tools: list[Process]
+    tools: list[Process]  # processes of commands
     supervisors: list[Process]  # only those whose driver is dead
 
 
 def end_leftovers(tag: EnvTag, *, older: bool = True) -> list[str]:
-    """End the processes that earlier attempts of a run left, and describe them."""
+    """End the processes of a run's earlier drivers; return descriptions of them.
+
+    `older=False` ends the processes of the driver with the tag instead.
+    """
     scanner = _Scanner(tag, older=older)
     leftovers = scanner.scan()
     ended = [process_tree.describe(process) for process in leftovers.tools]
@@ -71,7 +76,7 @@ def end_leftovers(tag: EnvTag, *, older: bool = True) -> list[str]:
         for process in (*leftovers.tools, *leftovers.supervisors):
             process_tree.send_signal(process, signal.SIGCONT)
         leftovers = scanner.wait(_GRACE)
-    deadline = time.monotonic() + _ENV_TAG_DYING
+    deadline = time.monotonic() + _KILL_WAIT
     while any(leftovers):
         if time.monotonic() > deadline:
             raise cannot_end(leftovers.tools or leftovers.supervisors)
@@ -85,15 +90,15 @@ def end_leftovers(tag: EnvTag, *, older: bool = True) -> list[str]:
 def cannot_end(processes: Sequence[Process]) -> BusyError:
     names = first_of([process_tree.describe(process) for process in processes], _SHOWN)
     numbers = " ".join(str(process.pid) for process in processes[:_SHOWN])
-    message = f"cannot end what an earlier attempt started, and it may still write files: {names}"
-    hint = f"end it as its user: sudo kill -9 {numbers}; then: git ckpt resume"
+    message = f"cannot end processes of an earlier attempt, which may still change files: {names}"
+    hint = f"end these processes: sudo kill -9 {numbers}; then: git ckpt resume"
     return BusyError(message, hint=hint)
 
 
 class _Scanner:
     def __init__(self, tag: EnvTag, *, older: bool) -> None:
         self._tag, self._older = tag, older
-        # Pid and start of tools: an untagged process may lose the parent by which it was found.
+        # Start times by pid: an untagged process may lose the parent through which it was found.
         self._tool_starts: dict[int, str] = {}
 
     def wait(self, seconds: float) -> _Leftovers:
@@ -103,17 +108,17 @@ class _Scanner:
         return leftovers
 
     def scan(self) -> _Leftovers:
-        tagged = process_tree.with_variable(REPOSITORY_VARIABLE)
+        tagged = process_tree.pids_with_variable(REPOSITORY_VARIABLE)
         if not tagged and not self._tool_starts:
             return _Leftovers([], [])
-        processes = process_tree.table()
+        processes = process_tree.list_processes()
         repository = self._tag.repository
         pairs = self._tool_starts.items()
         tools = {pid for pid, start in pairs if pid in processes and processes[pid].start == start}
         drivers: dict[int, str] = {}
         for pid in tagged & processes.keys():
             variables = process_tree.variables(processes[pid], _VARIABLES)
-            if variables.get(REPOSITORY_VARIABLE) == repository and self._is_meant(variables):
+            if variables.get(REPOSITORY_VARIABLE) == repository and self._matches_tag(variables):
                 if WATCHDOG_VARIABLE in variables:
                     drivers[pid] = variables[WATCHDOG_VARIABLE]
                 else:
@@ -126,7 +131,7 @@ class _Scanner:
         orphans = {pid for pid, name in drivers.items() if not is_running(name, processes)}
         return _Leftovers(*([processes[pid] for pid in sorted(pids)] for pids in (tools, orphans)))
 
-    def _is_meant(self, variables: Mapping[str, str]) -> bool:
+    def _matches_tag(self, variables: Mapping[str, str]) -> bool:
         token = variables.get(FENCE_VARIABLE, "")
         is_number = token.isascii() and token.isdigit()
         if variables.get(RUN_VARIABLE) != self._tag.run or not is_number:
@@ -135,8 +140,8 @@ class _Scanner:
 
 
 _CHUNK, _FIRST_FREE, _DYING = 65536, 5, 3.0
-_TICK = 1000
-_DEFAULT = (signal.SIGPIPE, signal.SIGXFSZ, signal.SIGCHLD)
+_TICK = 1000  # milliseconds
+_DEFAULT_SIGNALS = (signal.SIGPIPE, signal.SIGXFSZ, signal.SIGCHLD)
 
 
 class SupervisorEnded(Exception):
@@ -147,8 +152,8 @@ class Watchdog:
     """Starts commands, one at a time, and ends them when this process dies."""
 
     def __init__(self, tag: EnvTag) -> None:
-        self.tag = tag  # by which a later attempt finds the commands
-        self.pid = 0  # of the supervisor
+        self.tag = tag  # marks commands, so that a later attempt finds them
+        self.pid = 0  # of the supervisor; 0 without one
         self.output = self.reports = self._orders = -1
         self._unread = b""
         self._used_at = time.monotonic()
@@ -161,17 +166,17 @@ class Watchdog:
             self._start()
 
     def abandon(self) -> None:
-        """End a command whose start was interrupted, with the supervisor."""
+        """End the supervisor and its command if the start of the command was interrupted."""
         if self._is_busy:
             self.close()
 
     def launch(self, command: str, directory: str, env: Mapping[str, str]) -> None:
-        """Start a command in `/bin/sh` with the tag; may raise `SupervisorEnded`."""
-        order = _start_order(command, directory, {**env, **self.tag.variables})
+        """Start a command in `/bin/sh` with the tag variables; may raise SupervisorEnded."""
+        order = _encode_order(command, directory, {**env, **self.tag.variables})
         self.prepare()
         drain(self.output)
         self._is_busy = True  # an interrupt may leave half an order or an unread report
-        self._order(order)
+        self._send_order(order)
         while b"\n" not in self._unread:
             if _is_readable(self.reports, _TICK):
                 self._receive()
@@ -181,19 +186,19 @@ class Watchdog:
         verb, *words = line.decode(errors="replace").split(" ", 3)
         if verb == "error":
             self._is_busy = False
-            place, code, text = words
-            raise _cannot_start(text, int(code), directory if place == "directory" else "")
+            failed_at, code, text = words
+            raise _cannot_start(text, int(code), directory if failed_at == "directory" else "")
 
-    def send(self, number: int) -> None:
-        self._order(b"signal %d\n" % number)
+    def send_signal(self, number: int) -> None:
+        self._send_order(b"signal %d\n" % number)
 
     def kill(self) -> None:
-        self._order(b"kill\n")
+        self._send_order(b"kill\n")
 
     def wake(self) -> None:
-        """Continue a supervisor that a command stopped by `kill -STOP $PPID`."""
+        """Continue the supervisor if a command stopped it by `kill -STOP $PPID`."""
         self._used_at = time.monotonic()
-        if self.pid:  # an unreaped child, so the number is not reused
+        if self.pid:  # not reaped yet, so the pid is not reused
             with contextlib.suppress(ProcessLookupError):
                 os.kill(self.pid, signal.SIGCONT)
 
@@ -202,7 +207,7 @@ class Watchdog:
         return time.monotonic() - self._used_at
 
     def read_reports(self) -> list[str]:
-        """Return pending reports, `ended CODE` or `alone`; may raise `SupervisorEnded`."""
+        """Return unread reports, `ended CODE` or `alone`; may raise SupervisorEnded."""
         if _is_readable(self.reports):
             self._receive()
         *lines, self._unread = self._unread.split(b"\n")
@@ -210,7 +215,7 @@ class Watchdog:
         return [line.decode() for line in lines]
 
     def close(self) -> None:
-        """End the supervisor and the remains of a command, in a few seconds at most."""
+        """End the supervisor and all processes of its command, within a few seconds."""
         self.wake()
         for fd in (self._orders, self.output, self.reports):
             if fd >= 0:
@@ -221,7 +226,7 @@ class Watchdog:
         while not self._has_ended() and time.monotonic() < until:
             time.sleep(pause)
             pause = min(2 * pause, 0.02)
-        self.pid = 0  # leave a live one, so that the next attempt finds its descendants
+        self.pid = 0  # if still running: the next attempt ends its descendants
 
     def __enter__(self) -> Self:
         return self
@@ -237,7 +242,7 @@ class Watchdog:
             self.pid = 0
         return not self.pid
 
-    def _order(self, order: bytes) -> None:
+    def _send_order(self, order: bytes) -> None:
         self.wake()
         view = memoryview(order)
         try:
@@ -264,16 +269,16 @@ class Watchdog:
         tag = self.tag.variables
         env = {**os.environ, **tag, WATCHDOG_VARIABLE: process_tree.own_name()}
         argv = supervisor.arguments(tag)
-        # A new group: Ctrl-C is for the driver. The driver's session: ssh asks on its terminal.
-        options: dict[str, Any] = {"setpgroup": 0, "setsigdef": _DEFAULT, "setsigmask": []}
+        # A new process group: Ctrl-C is for the driver. The same session: ssh asks on its terminal.
+        options: dict[str, Any] = {"setpgroup": 0, "setsigdef": _DEFAULT_SIGNALS, "setsigmask": []}
         try:
             self.pid = os.posix_spawn(argv[0], argv, env, file_actions=actions, **options)
         except OSError as error:
             for fd in (orders, output, reports):
                 os.close(fd)
             program = argv[0] or "Python"
-            problem = f"cannot start the watchdog of a command, {program}: {error.strerror}"
-            raise CkptError(problem, hint="look for too many processes: ps") from None
+            problem = f"cannot start {program} as the parent of commands: {error.strerror}"
+            raise CkptError(problem, hint="check for too many processes: ps") from None
         finally:
             for fd in (child_orders, child_output, child_reports):
                 os.close(fd)
@@ -294,8 +299,8 @@ def drain(fd: int) -> bytes:
 
 
 def _make_pipe() -> tuple[int, int]:
-    # With closed standard streams, a pipe would get their numbers, and be overwritten in a child
-    # that gets it as a stream: use numbers above those of the supervisor.
+    # If standard streams are closed, a pipe may get one of their descriptors, which is overwritten
+    # in the supervisor: use descriptors above those of the supervisor.
     pipe = os.pipe()
     reading, writing = (fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, _FIRST_FREE) for fd in pipe)
     for fd in pipe:
@@ -303,8 +308,8 @@ def _make_pipe() -> tuple[int, int]:
     return reading, writing
 
 
-def _start_order(command: str, directory: str, env: Mapping[str, str]) -> bytes:
-    # The supervisor has another current directory, so the path must be absolute.
+def _encode_order(command: str, directory: str, env: Mapping[str, str]) -> bytes:
+    # The supervisor has a different current directory, so the path must be absolute.
     parts = [command, os.path.join(os.getcwd(), directory)]
     parts += [f"{name}={value}" for name, value in env.items() if name not in ("PWD", "OLDPWD")]
     if any("\0" in part for part in parts):
@@ -322,11 +327,11 @@ def _cannot_start(text: str, code: int = 0, directory: str = "") -> CkptError:
     problem = f"cannot start the command: {text}"
     if directory:
         problem = f"cannot run a command in {directory}: {text}"
-        hint = "open the worktree again: git ckpt resume"
+        hint = "recreate the worktree: git ckpt resume"
     elif not code:
-        hint = "remove that from the command or its environment"
+        hint = "correct the command or its environment variables"
     elif code == errno.E2BIG:
-        hint = "put the command into a script, and call that"
+        hint = "put the command into a script, and call the script"
     else:
-        hint = "look for too many processes: ps"
+        hint = "check for too many processes: ps"
     return CkptError(problem, hint=hint)

@@ -153,7 +153,7 @@ def remove_locks(repository: Repository, run: str) -> None:
         names = [name for name in os.listdir(repository.git_dir) if name.endswith(".lock")]
         paths += [os.path.join(repository.git_dir, name) for name in names]
     locks = {path: identity for path in paths if (identity := _identity(path)) is not None}
-    if not locks or process_tree.works_in("git", worktree) is not False:
+    if not locks or process_tree.is_working_in("git", worktree) is not False:
         return
     time.sleep(PATIENCE)
     for path, identity in locks.items():

@@ -54,7 +54,7 @@ def lock_files(repository: Repository, hold: Hold) -> Iterator[None]:
 
 
 def _busy(run: str, path: str) -> BusyError:
-    holders = process_tree.holders(path)[:_NAMED]
+    holders = process_tree.processes_with_open(path)[:_NAMED]
     names = ", ".join(map(process_tree.describe, holders)) or "an unknown process"
     pids = " ".join(str(process.pid) for process in holders)
     resume = f"git ckpt resume {run}"

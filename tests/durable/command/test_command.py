@@ -192,7 +192,7 @@ def test_directory_behind_a_link(run: Runner, tmp_path: Path) -> None:
 def test_directory_that_is_gone(run: Runner) -> None:
     with pytest.raises(WorktreeError) as error:
         run("touch /never", directory=f"{run.directory}/gone")
-    assert error.value.message == f"cannot run a command in {run.directory}/gone: it does not exist"
+    assert error.value.message == f"cannot run a command in {run.directory}/gone: no such directory"
 
 
 def test_directory_that_goes_away_before_the_command_enters_it(

@@ -167,7 +167,7 @@ def test_command_that_was_ordered_last_is_not_begun_after_the_death_of_the_drive
     pid = run.watchdog.pid
     os.kill(pid, signal.SIGSTOP)
     os.write(
-        run.watchdog._orders, watchdog_module._start_order("touch late", str(run.directory), {})
+        run.watchdog._orders, watchdog_module._encode_order("touch late", str(run.directory), {})
     )
     os.close(run.watchdog._orders)
     run.watchdog._orders = -1
@@ -243,9 +243,9 @@ def test_who_cannot_be_ended_is_named(run: Runner, monkeypatch: pytest.MonkeyPat
             )
     pid = run.pid("pid")
     assert error.value.message == (
-        f"cannot end what an earlier attempt started, and it may still write files: {pid} (sleep 60)"
+        f"cannot end processes of an earlier attempt, which may still change files: {pid} (sleep 60)"
     )
-    assert error.value.hint == f"end it as its user: sudo kill -9 {pid}; then: git ckpt resume"
+    assert error.value.hint == f"end these processes: sudo kill -9 {pid}; then: git ckpt resume"
     assert runs(watchdog), "it goes on trying, and shows whoever resumes the run what is left"
     os.kill(pid, signal.SIGKILL)
     assert os.waitpid(watchdog, 0)[1] == 0
@@ -299,7 +299,7 @@ def test_nobody_gets_away_when_the_watchdog_is_killed(
             os.kill(run.watchdog.pid, signal.SIGKILL)
 
     with pytest.raises(
-        CkptError, match="the watchdog of the command was killed, and the command ended with it"
+        CkptError, match="the parent process of the command was killed, so the command was ended"
     ):
         run(
             f"{GETAWAYS[kind]} & while ! test -s pid; do sleep 0.01; done; echo ready; sleep 60",
@@ -326,7 +326,7 @@ def noted(directory: Path, program: str = "") -> int:
     path = directory / "pid"
     assert comes(lambda: path.exists() and path.read_text().endswith("\n"))
     pid = int(path.read_text())
-    assert comes(lambda: f"({program}" in process_tree.describe(process_tree.table()[pid]))
+    assert comes(lambda: f"({program}" in process_tree.describe(process_tree.list_processes()[pid]))
     return pid
 
 
@@ -489,24 +489,27 @@ def test_table_of_processes(has_proc: bool, monkeypatch: pytest.MonkeyPatch) -> 
     child = subprocess.Popen(
         ["sleep", "60"], env={**os.environ, "CKPT_RUN": "a-run"}, start_new_session=True
     )
-    assert comes(lambda: process_tree.table()[child.pid].parent == os.getpid())
+    assert comes(lambda: process_tree.list_processes()[child.pid].parent == os.getpid())
     assert comes(
         lambda: (
-            process_tree.variables(process_tree.table()[child.pid], ["CKPT_RUN", "CKPT_LEASE"])
+            process_tree.variables(
+                process_tree.list_processes()[child.pid], ["CKPT_RUN", "CKPT_LEASE"]
+            )
             == {"CKPT_RUN": "a-run"}
         )
     )
-    found = process_tree.table()[child.pid]
+    found = process_tree.list_processes()[child.pid]
     assert found.group == child.pid
     assert child.pid in {
-        process.pid for process in process_tree.descendants({os.getpid()}, process_tree.table())
+        process.pid
+        for process in process_tree.descendants({os.getpid()}, process_tree.list_processes())
     }
     assert {child.pid, os.getpid(), os.getppid()} <= process_tree.ancestors(
-        child.pid, process_tree.table()
+        child.pid, process_tree.list_processes()
     )
     assert process_tree.send_signal(found, signal.SIGKILL)
     os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
-    assert child.pid not in process_tree.table(), "who has ended, and was not waited for"
+    assert child.pid not in process_tree.list_processes(), "who has ended, and was not waited for"
     child.wait()
     assert not process_tree.send_signal(found, signal.SIGKILL)
 
@@ -519,7 +522,7 @@ def test_no_signal_for_whoever_got_the_number_since(
     if not has_descriptors:
         monkeypatch.delattr(os, "pidfd_open", raising=False)
     child = subprocess.Popen(["sleep", "60"])
-    found = process_tree.table()[child.pid]
+    found = process_tree.list_processes()[child.pid]
     found.start = "1"
     assert not process_tree.send_signal(found, signal.SIGKILL)
     assert child.poll() is None
