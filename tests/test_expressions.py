@@ -23,7 +23,7 @@ import gitckpt
 from gitckpt.cli import terminal
 from gitckpt.durable.agent import clients
 from gitckpt.durable.phases.loop.loop import choose
-from gitckpt.durable.steps.report import tasks
+from gitckpt.durable.steps.report import parse_plan
 from gitckpt.git.contents import attributes
 from gitckpt.model import budget
 from gitckpt.store import secrets
@@ -89,8 +89,8 @@ READERS: dict[str, Callable[[Path], object]] = {
     "tokens": lambda _: secrets.lines(TOKEN * 24_000),
     "names of tokens": lambda _: secrets.lines(b"token=" * 160_000),
     "beginnings of tokens": lambda _: secrets.lines(b"ABSK000000000000/" * 58_000),
-    "a line of a plan": lambda _: tasks(f"- [ ] <!--{' ' * 5000}"),
-    "comments of a plan": lambda _: tasks(f"- [ ] {'<!-- ' * 100_000}"),
+    "a line of a plan": lambda _: parse_plan(f"- [ ] <!--{' ' * 5000}"),
+    "comments of a plan": lambda _: parse_plan(f"- [ ] {'<!-- ' * 100_000}"),
     "a line of a Makefile": makefile,
     "empty lines of a hook": hook,
     "blocks of a hook": lambda _: without_blocks(

@@ -76,7 +76,7 @@ def test_a_worktree_that_is_mounted_by_itself(
         pytest.skip("nothing can be mounted here")
     try:
         for word in ("start", "pass"):
-            assert "is not written" not in report(ckpt, linked, word, "PLAN")
+            assert "cannot write" not in report(ckpt, linked, word, "PLAN")
         assert (
             json.loads((linked.path / PATH).read_text())["loop_state"]["current_step"]
             == "EVALUATE_PLAN"
@@ -193,7 +193,7 @@ def test_no_track_leads_out_of_the_worktree(
 def test_what_is_somebody_elses_stays(ckpt: Ckpt, project: Checkout, text: str) -> None:
     path = project.write(PATH, text)
     said = report(ckpt, project, "start", "PLAN")
-    assert f"{PATH} is not written: the file there does not belong to the track login" in said
+    assert f"cannot write {PATH}: the existing file does not belong to the track login" in said
     assert path.read_text() == text
 
 

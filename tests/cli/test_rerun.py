@@ -153,11 +153,11 @@ class TestAProgramsRun:
         assert told(stage.ckpt("resume", run, "--from", "tow"), stage) == (
             2,
             "",
-            "error: run STAMP-lib has no phase 'tow'\nhint: did you mean two? Its phases: one, two, three\n",
+            "error: run STAMP-lib has no phase 'tow'\nhint: did you mean two? The phases: one, two, three\n",
         )
         assert (
             told(stage.ckpt("resume", run, "--from", "deploy"), stage)[2].splitlines()[1]
-            == "hint: its phases: one, two, three"
+            == "hint: the phases: one, two, three"
         )
         assert stage.newest(run) == before
         assert stage.status(run) == "complete"
@@ -215,7 +215,7 @@ class TestOthers:
         done = stage.ckpt("resume", stage.run(), "--from", "one")
         assert (
             normal(done.err, stage)
-            == "error: run STAMP-login has no phase 'one'\nhint: it has none yet; leave out --from\n"
+            == "error: run STAMP-login has no phase 'one'\nhint: the run has no phases; omit --from\n"
         )
         assert (done.code, done.out) == (2, "")
 

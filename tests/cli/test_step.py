@@ -205,7 +205,7 @@ class TestReports:
             "next": {"step": "PLAN", "status": "BLOCKED", "blockers": ["a key"]},
         }
         assert done.err == (
-            "run STAMP-t has begun\nwarning: the run is blocked at PLAN: a key; settle it, then: git ckpt step --track t reset PLAN\n"
+            "run STAMP-t has begun\nwarning: the run is blocked at PLAN: a key; resolve the blocker, then: git ckpt step --track t reset PLAN\n"
         )
 
     def test_s07_each_report_is_tied_to_the_commit_and_can_be_gone_back_to(
@@ -240,7 +240,7 @@ class TestNext:
         )
         step("start", "EXECUTE")
         step("progress", "EXECUTE", "--task", "Task 1.2", "--task-status", "PASSED")
-        disagrees = "last_task is 1.2, which plan.md has open; it goes on with 1.2"
+        disagrees = "last_task is 1.2, which is open in plan.md; the run continues with 1.2"
         assert (
             step("next").err
             == f"warning: {disagrees}\nEXECUTE is IN_PROGRESS, at Task 1.2: Log in\n"
@@ -267,7 +267,7 @@ class TestNext:
         said = (
             4,
             "",
-            "error: the run is blocked at PLAN: a key\nhint: settle it, then: git ckpt step --track t reset PLAN\n",
+            "error: the run is blocked at PLAN: a key\nhint: resolve the blocker, then: git ckpt step --track t reset PLAN\n",
         )
         assert step("next", code=4) == said
         assert step("next", "--json", code=4) == said
@@ -492,7 +492,7 @@ class TestRefused:
             (["next", "--history"], "next takes no --history\nhint: see: git ckpt step --help"),
             (["start", "PLAN", "--plan", "x"], "start takes no --plan\nhint: see: git ckpt step --help"),
             (["fail", "PLAN"], 'PLAN cannot fail without notes\nhint: say what went wrong: --notes "…"'),
-            (["block", "PLAN"], 'PLAN cannot block without notes\nhint: say what has to be settled: --notes "…"'),
+            (["block", "PLAN"], 'PLAN cannot block without notes\nhint: say what must be resolved: --notes "…"'),
             (["start", "PLANS"], "superpowers has no step 'PLANS'\nhint: did you mean PLAN? The steps: " + "STEPS"),
             (["start", "EXECUTE"], ("the run is at PLAN (NOT_STARTED), not at EXECUTE\nhint: next is: git ckpt step --track t start PLAN; "
              "to go back or ahead: git ckpt step --track t reset EXECUTE, or --force")),
@@ -517,14 +517,14 @@ class TestRefused:
         self, step: Step, ckpt: Ckpt, checkout: Checkout
     ) -> None:
         assert step("show", code=12).err == (
-            "error: no run has the track t\nhint: begin: git ckpt step start STEP --track t\n"
+            "error: no run has the track t\nhint: start one: git ckpt step start STEP --track t\n"
         )
         assert step("start", "PLAN", "--commit", "HEAD..HEAD", code=12).out == ""
         assert step("start", "PLAN", "--commit", "none", code=12).err == (
             "error: no commit goes by 'none'\nhint: name a branch, a tag or a commit: git log --oneline --all\n"
         )
         assert step("start", "PLAN", "--graph", "none", code=12).err == (
-            "error: there are no steps named 'none'\nhint: there are: superpowers; others go into gitckpt.toml\n"
+            "error: there are no steps named 'none'\nhint: there are: superpowers; define others in gitckpt.toml\n"
         )
         assert ckpt("step", "show", "--run", "20990101", at=checkout).code == 12
 
@@ -534,7 +534,7 @@ class TestRefused:
             "",
             (
                 "error: no run is named\n"
-                "hint: name it: --run RUN, or --track NAME to start one; list them: git ckpt runs\n"
+                "hint: name a run: --run RUN, or start one: --track NAME; list all: git ckpt runs\n"
             ),
         )
         assert ckpt("step", "start", "PLAN", "--run", "x", "--track", "t").err == (
@@ -758,12 +758,12 @@ class TestIds:
         assert done == (
             2,
             "",
-            f"error: checkpoint {self.ID} belongs to another report: PLAN-started\nhint: give each report an id of its own\n",
+            f"error: checkpoint {self.ID} belongs to another report: PLAN-started\nhint: give each report a different id\n",
         )
         done = ckpt("step", "pass", "PLAN", "--track", "t", "--id", "mine", at=main_checkout)
         assert done == (
             2,
             "",
-            "error: 'mine' is no UUIDv4\nhint: run: uuidgen --random\n",
+            "error: 'mine' is not a UUIDv4\nhint: run: uuidgen --random\n",
         )
         assert main_checkout.fingerprint() == before

@@ -207,7 +207,7 @@ def test_the_worktree_is_brought_to_where_others_have_gone_on_with_the_run(
     done = stage.ckpt("resume", run, "--trust", "--accept-changes")
     assert done.code == 0, done.err
     assert (there / "seen").read_text() == "new\nmore\n"
-    assert "updated its worktree from " in done.err
+    assert "updated the worktree of the run from " in done.err
     with stage.store() as store:
         held = [entry for entry in store.list() if entry.trigger == "safety"]
         assert [store.file(entry.id, "mine") for entry in held if entry.tree][
@@ -299,7 +299,7 @@ def test_nor_where_only_a_full_disk_has_left_it_out_of_the_chain(stage: Stage) -
     assert stage.ckpt("resume", run).code == 2
     done = stage.ckpt("resume", run, "--trust")
     assert (done.code, (path / "mine").read_text()) == (0, "edited\n")
-    assert "updated its worktree" not in done.err
+    assert "updated the worktree of the run" not in done.err
 
 
 def test_what_is_left_of_theirs_comes_where_the_newest_was_removed(

@@ -280,7 +280,7 @@ class TestCheckpointsThatCannotBeWritten:
         assert err.splitlines()[-2].startswith(
             f"error: cannot write all checkpoints of run {run}: "
         )
-        assert err.splitlines()[-1] == f"hint: fix that, then: git ckpt resume {run}"
+        assert err.splitlines()[-1] == f"hint: fix the cause, then: git ckpt resume {run}"
         assert "warning: cannot record one-complete: " in stage.ckpt("status", run).err
         note(stage, "full").unlink()
         assert stage.ckpt("resume").code == 0

@@ -1,7 +1,7 @@
 """Runs that this process drives: phases that are carried out exactly once.
 
 Doors:
-    run: `Run`, the public API, and its `Session` for the rooms above.
-    opener: `begin` and `reopen`: the first checkpoint of a run; its lease, worktree and files.
-    attempts: `Session`; options, errors and result (`PhaseResult`) of a phase.
+    run: `Run`, the public API; `session_of` returns its `Session` for drivers.
+    opener: `begin` records a run's first checkpoint; `reopen` gets its lease and worktree.
+    attempts: `Session`, which performs phases; options, errors and results of phases.
 """

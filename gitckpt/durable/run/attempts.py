@@ -1,4 +1,4 @@
-"""Attempts at a phase: how they end, and when they are retried."""
+"""Carry out attempts at phases, record how they end, and retry them."""
 
 from __future__ import annotations
 
@@ -36,11 +36,11 @@ if TYPE_CHECKING:
     from gitckpt.store.records.draft import Details
 
 
-# Failures with the status of their checkpoint. Any other exception of a phase is a failure, too.
+# Failures of a phase; `status` is that of their checkpoint. Other exceptions are failures, too.
 
 
 class PhaseFailed(CkptError):
-    """A phase failed; its run can be resumed. `code` and `output` are of a command."""
+    """A phase failed; its run can be resumed. `code` and `output`: of the command."""
 
     exit_code = 20
     status = "failed"
@@ -61,7 +61,7 @@ class PhaseFailed(CkptError):
 
 
 class PhaseBlocked(PhaseFailed):
-    """A phase needs the help of a person to continue."""
+    """A phase cannot continue without the help of a person."""
 
     exit_code = 4
     status = "blocked"
@@ -90,7 +90,7 @@ class DeadlineReached(PhaseFailed):
 
 
 class Changed(UsageError):
-    """The inputs or the definition of a run changed since its start; see `what`."""
+    """The inputs or the definition of a run changed since its start, as `what` lists."""
 
     def __init__(
         self,
@@ -139,11 +139,11 @@ def renewing(hold: Hold, repository: Repository) -> contextlib.AbstractContextMa
 
 
 class Autosaver:
-    """Saves the files during a phase: after each commit, and at intervals if changed."""
+    """Records changed files while a phase runs: at intervals, and after each commit."""
 
     def __init__(self, session: Session, phase: str) -> None:
         self._session, self._phase = session, phase
-        self._saved = _content(session.writer.newest)
+        self._saved = _commit_and_tree(session.writer.newest)
         self._store: Checkpoints | None = None
         self._saving = threading.Lock()
         self._has_warned = False
@@ -165,7 +165,7 @@ class Autosaver:
                 return False
             except CkptError as error:
                 self.failures.append(error.message)
-                sentence = f"autosave of {self._session.id}: {error.message}"
+                sentence = f"autosave of run {self._session.id} failed: {error.message}"
                 append_log(self._session.store.repository, sentence)
             return True
 
@@ -173,10 +173,10 @@ class Autosaver:
 
     @contextlib.contextmanager
     def paused(self) -> Iterator[None]:
-        """Keep the thread from saving; then compare with the run's newest checkpoint."""
+        """Stop autosaves in the block; later ones compare with the newest checkpoint."""
         with self._saving:
             yield
-            self._saved = _content(self._session.writer.newest)
+            self._saved = _commit_and_tree(self._session.writer.newest)
 
     def close(self) -> None:
         if self._store is not None:
@@ -194,7 +194,7 @@ class Autosaver:
         session, commit = self._session, store.objects.head()[0]
         newest = store.heads.read(session.id)
         if newest.git_sha == commit != self._saved[0]:  # the hook has recorded commit and files
-            self._saved = _content(newest)
+            self._saved = _commit_and_tree(newest)
             return
         files = store.capture(session.writer.limits, session.files.added)
         if files.degraded and not self._has_warned:
@@ -209,10 +209,10 @@ class Autosaver:
         if failure is not None:
             store.remove([checkpoint.id])
             raise failure
-        self._saved = _content(checkpoint)
+        self._saved = _commit_and_tree(checkpoint)
 
 
-def _content(checkpoint: Checkpoint) -> tuple[str, str | None]:
+def _commit_and_tree(checkpoint: Checkpoint) -> tuple[str, str | None]:
     return checkpoint.git_sha, checkpoint.tree
 
 
@@ -222,14 +222,14 @@ FAILED, BLOCKED, PARTIAL, COMPLETE = "failed", "blocked", "partial", "complete"
 @dataclass(frozen=True, slots=True)
 class NextAttempt:
     attempt: Attempt
-    crashed: bool  # the last attempt ended unrecorded
-    is_first: bool  # of the phase
+    crashed: bool  # the process of the last attempt ended before the result was recorded
+    is_first: bool  # the first attempt at the phase
 
 
 def next_attempt(
     last: Attempt | None, phase: str, inputs: Mapping[str, str], number: int = 0
 ) -> NextAttempt:
-    """Return the next attempt at a phase; a crash uses up a recovery, not a retry."""
+    """Return the next attempt at a phase; a crash counts as a recovery, not a retry."""
     is_same = last is not None and last.phase == phase
     if last is None or not is_same or last.ended == COMPLETE:
         number = last.number if last is not None and is_same else number
@@ -249,29 +249,29 @@ def require_name(name: str) -> None:
         or phase_labels.split(name)[1] in phase_labels.STATUSES
         or name in phase_labels.NOT_PHASES
     ):
-        hint = "choose a name that does not end in a status"
+        hint = "use printable text that does not end in a status such as -failed"
         raise UsageError(f"{name!r} cannot be the name of a phase", hint=hint)
 
 
 def find_phase(text: str, names: Sequence[str], run: str) -> str:
-    """Return the phase with a name; ignores case, and hyphens equal spaces."""
+    """Return the phase named `text`, ignoring case and equating hyphens with spaces."""
     by_name = {folded(name): name for name in reversed(names)}
     if text in names or folded(text) in by_name:
         return text if text in names else by_name[folded(text)]
     close = closest(folded(text), by_name)
-    hint = f"its phases: {', '.join(names)}" if names else "it has none yet; leave out --from"
-    hint = f"did you mean {by_name[close]}? I{hint[1:]}" if close else hint
+    hint = f"the phases: {', '.join(names)}" if names else "the run has no phases; omit --from"
+    hint = f"did you mean {by_name[close]}? T{hint[1:]}" if close else hint
     raise UsageError(f"run {run} has no phase {text!r}", hint=hint)
 
 
 def digest_inputs(values: Mapping[str, Any]) -> dict[str, str]:
-    """Return a digest of each JSON value; raise StateError for other values."""
+    """Return a digest of each value by name; raise StateError unless all are JSON."""
     texts = {name: to_json(value, f"/{name}") for name, value in values.items()}
     return {name: hashlib.sha256(text.encode()).hexdigest()[:16] for name, text in texts.items()}
 
 
 def to_json(value: Any, path: str = "") -> str:
-    """Return a value as JSON that reads back equal, or raise StateError at `path`."""
+    """Encode a value as JSON; raise StateError naming `path` if decoding would differ."""
     try:
         _require_json(value, path)
     except RecursionError:
@@ -280,7 +280,7 @@ def to_json(value: Any, path: str = "") -> str:
         return json.dumps(value, sort_keys=path != "")
     except ValueError as error:
         problem = f"an integer is too long to be read again: {error}"
-        raise StateError(path, problem, hint="return it as a string") from None
+        raise StateError(path, problem, hint="return the integer as a string") from None
 
 
 def _require_json(value: Any, path: str) -> None:
@@ -307,17 +307,17 @@ def differing_inputs(old: Mapping[str, str], new: Mapping[str, str], kind: str) 
 
 
 KEEP, RESET = "keep", "reset"
-# What a further attempt does with the files: keep them or reset them to the phase's start.
+# What another attempt does first: keep the files, or reset them to the start of the phase.
 ON_RESUME = (KEEP, RESET)
 
-# Maximum wait, in microseconds: keeps years at four digits.
+# Maximum wait, in microseconds: the year of a retry must have four digits.
 _MAX_WAIT = 100 * 365 * 86_400 * MICRO
 
 # Limits of an error or output in characters, and of the number of errors: beyond them, the
 # checkpoint of a failure could be too large to write.
 _MAX_TEXT, _MAX_ERRORS = 20_000, 100
 
-AUTOSAVE = 300 * MICRO
+AUTOSAVE = 300 * MICRO  # default interval
 MAX_RECOVERIES = 3
 
 
@@ -348,7 +348,7 @@ class Retries:
         return round(min(self.max_delay, _MAX_WAIT) * (1 + self.jitter))
 
     def wait_before(self, attempt: int, random: float) -> int:
-        """Return the wait before an attempt in microseconds; `random` in [0, 1) is jitter."""
+        """Return microseconds to wait before the nth attempt; `random` is from [0, 1)."""
         if attempt < 2 or not self.delay:
             return 0
         longest = min(self.max_delay, _MAX_WAIT)
@@ -367,7 +367,7 @@ class Retries:
 class PhaseResult:
     result: Any = None  # a JSON value
     code: int | None = None  # of the command; None without one
-    output: str | None = None  # the end of it
+    output: str | None = None  # the end of the command's output
 
 
 @dataclass(frozen=True, slots=True)
@@ -378,7 +378,7 @@ class PhaseOptions:
     retry_on: tuple[type[Exception], ...] = (Exception,)
     autosave: int = AUTOSAVE  # interval; 0 disables autosaves
     max_recoveries: int = MAX_RECOVERIES  # more crashes than this block the run
-    on_resume: str = KEEP  # `keep` or `reset`: the files that a further attempt starts with
+    on_resume: str = KEEP  # `keep` or `reset` the files before another attempt
 
     def __post_init__(self) -> None:
         # Check now: after a failed phase, an error here would prevent the record of the failure.
@@ -398,7 +398,7 @@ USUAL = PhaseOptions()
 def failed_attempt(
     attempt: Attempt, error: BaseException, conduct: PhaseOptions, now: int
 ) -> Attempt:
-    """Return the attempt as it is recorded after an error, with the time of a retry."""
+    """Return the attempt as failed by an error, with the time of a retry if any."""
     failure = error if isinstance(error, PhaseFailed) else PhaseFailed("")
     code, output, ended = failure.code, failure.output, failure.status
     if not isinstance(code, int) or code.bit_length() >= 64:
@@ -408,8 +408,8 @@ def failed_attempt(
     may_retry = retries.retries(code) or isinstance(error, PhaseDeferred)
     may_retry = may_retry and isinstance(error, conduct.retry_on) and not is_final
     if may_retry and failures <= retries.attempts:
-        chance = int.from_bytes(os.urandom(4)) / 2**32
-        ended, retry_at = FAILED, times.to_text(now + retries.wait_before(failures + 1, chance))
+        random = int.from_bytes(os.urandom(4)) / 2**32
+        ended, retry_at = FAILED, times.to_text(now + retries.wait_before(failures + 1, random))
     if output is not None:
         output = _masked(_storable(output)[-_MAX_TEXT:])
     attempt = replace(attempt, ended=ended, failures=failures, retry_at=retry_at)
@@ -459,7 +459,7 @@ class CurrentAttempt:
         self._saver = Autosaver(session, self._attempt.phase)
 
     def carry_out(self, action: Callable[[Attempt], PhaseResult]) -> Any:
-        """Run the action, record the outcome and return the result, or raise its error."""
+        """Run the action and record the outcome; return its result or raise its error."""
         session, phase = self._session, self._attempt.phase
         try:
             interval = self._conduct.autosave / MICRO
@@ -505,7 +505,7 @@ class CurrentAttempt:
 
 
 class Session:
-    """A run as its driver holds it: lease, worktree, state, and attempts at phases."""
+    """A run in the process that drives it: lease, worktree, state and attempts."""
 
     def __init__(self, opening: Opening, sleep: Callable[[float], None] = time.sleep) -> None:
         self._opening, self._sleep = opening, sleep
@@ -552,8 +552,8 @@ class Session:
     def wait(self, seconds: float) -> None:
         require("seconds", seconds, (int, float), "a number of seconds")
         until = self.store.clock() + seconds * MICRO
-        # Use the store's clock, as a sleeping machine stops others; bound the wait by `seconds`, as
-        # the clock may be set back.
+        # Use the store's clock: other clocks stop while the machine sleeps. Limit the wait by
+        # `seconds`, as that clock may be set back.
         while (remaining := min((until - self.store.clock()) / MICRO, seconds)) > 0:
             self.check()
             pause = min(remaining, _STOP_POLL)
@@ -586,19 +586,19 @@ class Session:
         conduct: PhaseOptions,
         followed: bool = False,
     ) -> Any:
-        """Carry out a phase as `Run.phase`, with an action that receives its attempt.
+        """Carry out a phase as `Run.phase` does, but pass its attempt to the action.
 
-        With `followed`, the success is recorded with the next phase's start. `inputs` are digests.
+        With `followed`, success is only recorded with the next phase's start. `inputs` are digests.
         """
         require_name(name)
         if name in self.writer.completed:
-            return self._recorded_result(name, inputs)
-        coming = next_attempt(self.last_attempt, name, inputs, self.attempts.attempts_at(name))
-        if coming.crashed and coming.attempt.recoveries > conduct.max_recoveries:
-            self._block(coming.attempt, conduct)
+            return self._read_result(name, inputs)
+        upcoming = next_attempt(self.last_attempt, name, inputs, self.attempts.attempts_at(name))
+        if upcoming.crashed and upcoming.attempt.recoveries > conduct.max_recoveries:
+            self._block(upcoming.attempt, conduct)
         while True:
             self._wait_for_retry(conduct)
-            self._begin(coming, conduct)
+            self._begin(upcoming, conduct)
             self._current = CurrentAttempt(self, conduct, followed=followed)
             try:
                 return self._current.carry_out(action)
@@ -609,17 +609,17 @@ class Session:
                     raise
             finally:
                 self._current = None
-            coming = next_attempt(self.last_attempt, name, inputs)
+            upcoming = next_attempt(self.last_attempt, name, inputs)
 
     def milestone(self, **details: Unpack[Details]) -> None:
         if self._current is None:
             message = "a milestone belongs to a phase, and no phase is in progress"
-            raise UsageError(message, hint="call it from the work of a phase")
+            raise UsageError(message, hint="call milestone() in the function of a phase")
         details.setdefault("trigger", PHASE)
         self._current.milestone(**details)
         self.check()
 
-    def _recorded_result(self, name: str, inputs: Mapping[str, str]) -> Any:
+    def _read_result(self, name: str, inputs: Mapping[str, str]) -> Any:
         attempt = self.writer.completing_attempt(name)
         if attempt is None:
             return None  # recorded as complete by another tool
@@ -628,14 +628,14 @@ class Session:
             raise Changed(self.id, differing)
         return None if attempt.result is None else json.loads(attempt.result)
 
-    def _begin(self, coming: NextAttempt, conduct: PhaseOptions) -> None:
+    def _begin(self, upcoming: NextAttempt, conduct: PhaseOptions) -> None:
         self.check()
-        attempt = coming.attempt
-        if not coming.is_first:
+        attempt = upcoming.attempt
+        if not upcoming.is_first:
             self.writer.flush()
             # Files that changed after an orderly end are the work of a person: keep them.
             keeps = conduct.on_resume == KEEP
-            if not keeps and not coming.crashed:
+            if not keeps and not upcoming.crashed:
                 keeps = self.attempts.was_worked_on(attempt.phase, self.writer.newest.id)
             attempt = replace(attempt, began=attempt.began or self.attempts.began(attempt.phase))
             self.writer.remove_locks()
@@ -651,11 +651,11 @@ class Session:
         self.last_attempt = replace(attempt, number=attempt.number - 1, ended=BLOCKED)
         self.record_attempt("blocked", capture=True, errors=[message])
         redo = f"git ckpt resume {self.id} --from {shell_word(phase)}"
-        raise PhaseBlocked(message, hint=f"look for the cause, then: {redo}")
+        raise PhaseBlocked(message, hint=f"find the cause, then: {redo}")
 
     def _wait_for_retry(self, conduct: PhaseOptions) -> None:
         last = self.last_attempt
         if last is not None and last.retry_at is not None:
-            # Bound the wait: the clock may have been ahead when `retry_at` was recorded.
+            # Limit the wait: the clock may have been ahead when `retry_at` was recorded.
             wait = times.from_text(last.retry_at) - self.store.clock()
             self.wait(min(wait, conduct.retries.longest_wait) / MICRO)

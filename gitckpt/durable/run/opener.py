@@ -43,18 +43,18 @@ class OpenOptions(TypedDict, total=False):
 
 @dataclass(frozen=True, slots=True)
 class Opening:
-    """An open run; no other process drives it."""
+    """A reopened run: this process has its lease, so no other process drives it."""
 
     run: str
-    path: str
-    store: Checkpoints
+    path: str  # of the worktree
+    store: Checkpoints  # opened in the worktree
     files: RunFiles
     hold: Hold
     newest: Checkpoint
     is_new: bool  # the worktree was just created
     remarks: tuple[str, ...]
     accepts_changes: bool
-    leases: Checkpoints  # a store for the lease, whose renewal runs in a thread
+    leases: Checkpoints  # a store only for the lease, as its renewal runs in a thread
 
     def close(self) -> None:
         self.store.close()
@@ -72,11 +72,11 @@ def begin(
     key: str | None = None,
 ) -> Checkpoint:
     """Record the first checkpoint of a run; raise RunExists if a run has the key."""
-    rules = settings.read(store.repository)
+    run_settings = settings.read(store.repository)
     if pipeline.name is not None:
-        rules.require_correct()
+        run_settings.require_correct()
     # Raises for a bare repository without a configured directory.
-    opener.default_root(store.repository, rules.worktree_dir)
+    opener.default_root(store.repository, run_settings.worktree_dir)
     if key is not None:
         store.claim(key).require_free()  # before anything is written
     commit = store.repository.commit_or_unborn(base)
@@ -84,7 +84,7 @@ def begin(
         # The run's worktree will contain the settings file of that commit.
         settings.require_correct(store.repository, commit)
     worktree = CLEAN
-    if rules.limits.submodules:
+    if run_settings.limits.submodules:
         worktree = replace(CLEAN, submodules=submodules.of_tree(store, commit))
     if files:
         worktree = run_files.with_inputs(store.repository, store.objects, worktree, commit, files)
@@ -98,7 +98,7 @@ def begin(
 def find_or_begin(
     store: Checkpoints, name: str, *, key: str | None, base: str, state: Mapping[str, Any]
 ) -> tuple[Checkpoint, bool]:
-    """Begin a run without a pipeline, or find that with the key; tell if it is new."""
+    """Begin a run without a pipeline, or find the run with `key`; True: it is new."""
     require_text("name", name)
     try:
         return begin(store, name, base=base, state=state, pipeline=Pipeline(), key=key), True
@@ -109,48 +109,48 @@ def find_or_begin(
 def require_known(names: Iterable[str], known_names: Iterable[str]) -> None:
     unknown = sorted({*names} - {*known_names})
     if unknown:
-        hint = f"the arguments are: {', '.join(sorted(known_names))}"
+        hint = f"valid arguments: {', '.join(sorted(known_names))}"
         raise UsageError(f"there is no argument {unknown[0]!r}", hint=hint)
 
 
-def reopen(store: Checkpoints, run: str, **how: Unpack[OpenOptions]) -> Opening:
-    """Acquire the lease of a run and open its worktree, recreated if missing."""
-    require_known(how, OpenOptions.__annotations__)
-    may_be_complete = how.get("again", False)
-    newest = _require_trusted(store, run, trusted=how.get("trust", False))
-    if not may_be_complete:
+def reopen(store: Checkpoints, run: str, **options: Unpack[OpenOptions]) -> Opening:
+    """Acquire the lease of a run and open its worktree; recreate a missing worktree."""
+    require_known(options, OpenOptions.__annotations__)
+    accepts_complete = options.get("again", False)
+    newest = _require_trusted(store, run, trusted=options.get("trust", False))
+    if not accepts_complete:
         release_completed(store, run)
-    require_open(store, newest, again=may_be_complete)
+    require_open(store, newest, again=accepts_complete)
     source = store.repository
     with contextlib.ExitStack() as cleanup:
         lease_repository = Repository(source.git_dir, source.worktree, source.object_format)
         lease_store = store.seen_from(lease_repository, "plumbing")
         cleanup.callback(lease_store.close)
-        holder, length = how.get("holder", "a program"), how.get("lease", LENGTH)
-        take_over = how.get("take_over", False)
+        holder, length = options.get("holder", "a program"), options.get("lease", LENGTH)
+        take_over = options.get("take_over", False)
         hold = lease_store.leases.acquire(run, holder, length, take_over=take_over)
         cleanup.callback(_release, hold)
-        # Read it again: the last driver may have written until now.
+        # Read the run again: the last driver may have written until now.
         newest = _require_trusted(store, run, trusted=False)
-        require_open(store, newest, again=may_be_complete)
+        require_open(store, newest, again=accepts_complete)
         # The scan takes 1 ms for 100 processes.
         tag = EnvTag(run, hold.lease.token, source.common_dir)
         ended = [] if hold.is_first else end_leftovers(tag)
         with lock_files(source, hold):
-            opened = resumption.resume(store, newest, how.get("directory"), is_driven=True)
+            opened = resumption.resume(store, newest, options.get("directory"), is_driven=True)
             if opened.unfiltered:  # an agent would take unfiltered files for real content
                 raise unfiltered.failure(opened.unfiltered, f"git ckpt resume {run}")
             repository = administration.seen_from(source, opened.path)
             if repository is None:
-                raise WorktreeError(f"{opened.path} is no worktree", hint="run: git ckpt doctor")
+                raise WorktreeError(f"{opened.path} is not a worktree", hint="run: git ckpt doctor")
             files = run_files.of_run(source, run)
             if newest.tree is not None:
                 files.bring_back(source, store.objects, newest.tree)
-            run_store = store.seen_from(repository, how.get("adapter", "auto"))
+            run_store = store.seen_from(repository, options.get("adapter", "auto"))
             cleanup.callback(run_store.close)
-            caught_up = rewind.catch_up(run_store, files, newest)
+            update_remarks = rewind.catch_up(run_store, files, newest)
         cleanup.pop_all()
-    accepts, remarks = how.get("accept_changes", False), (*opened.remarks, *caught_up)
+    accepts, remarks = options.get("accept_changes", False), (*opened.remarks, *update_remarks)
     if ended:
         remarks = (f"ended processes of an earlier attempt: {', '.join(ended)}", *remarks)
     is_new = opened.made
@@ -170,7 +170,7 @@ def _require_trusted(store: Checkpoints, run: str, *, trusted: bool) -> Checkpoi
 
 
 def release_completed(store: Checkpoints, run: str) -> bool:
-    """Release a killed driver's lease of a complete run; return whether it was held."""
+    """Release the lease that a killed driver left on a complete run; return success."""
     if store.heads.catch_up(run).label != ref_names.RUN_COMPLETE:
         return False
     lease = store.leases.read(run)
@@ -199,7 +199,7 @@ def _results(store: Checkpoints, newest: Checkpoint) -> dict[str, Any]:
     for phase, checkpoint_id in completed.items():
         with contextlib.suppress(NotFoundError):
             attempt = trust.read(store, str(newest.run), checkpoint_id).attempt
-            is_its_result = attempt is not None and attempt.phase == phase
-            result = attempt.result if attempt is not None and is_its_result else None
+            has_result = attempt is not None and attempt.phase == phase
+            result = attempt.result if attempt is not None and has_result else None
             results[phase] = json.loads(result) if result is not None else None
     return results

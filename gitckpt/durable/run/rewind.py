@@ -32,14 +32,16 @@ PATIENCE = 0.5
 
 
 def go_back(store: Checkpoints, checkpoint: Checkpoint) -> list[str]:
-    """Restore a checkpoint's commit, files and index; return safety checkpoints' ids."""
-    safe: list[str] = []
+    """Restore commit, files and index of a checkpoint; return safety checkpoint ids."""
+    safety_ids: list[str] = []
     commit, branch = store.objects.head()
     checkpoint = manifest.with_commit(store.repository, checkpoint, None)[0]
     if (commit, branch) != (checkpoint.git_sha, checkpoint.branch) and checkpoint.git_sha:
         require_restorable(store, checkpoint)
         message = f"before going back to {_short(checkpoint.id)}"
-        safe.append(store.save(ref_names.SAFETY_COMPLETE, {}, trigger=SAFETY, message=message).id)
+        safety_ids.append(
+            store.save(ref_names.SAFETY_COMPLETE, {}, trigger=SAFETY, message=message).id
+        )
         _move_head(store, checkpoint, commit)
     restored = restorer.restore(store, checkpoint)
     for remark in restored.remarks:  # differences from the checkpoint
@@ -48,53 +50,53 @@ def go_back(store: Checkpoints, checkpoint: Checkpoint) -> list[str]:
         raise unfiltered.failure(restored.unfiltered, f"git ckpt resume {checkpoint.run}")
     if restored.kept:
         raise kept_failure(restored.kept)
-    return [*safe, *([restored.safety] if restored.safety else [])]
+    return [*safety_ids, *([restored.safety] if restored.safety else [])]
 
 
 def catch_up(store: Checkpoints, files: RunFiles, newest: Checkpoint) -> tuple[str, ...]:
     """Update a worktree that is behind because the run continued elsewhere.
 
-    Returns a sentence about it, if anything changed. Raises WorktreeError as `go_back`, or once if
-    the worktree has newer checkpoints than `newest`, which is already adopted.
+    Returns remarks, () without changes. Raises the errors of `go_back`; the first call also raises
+    WorktreeError if the worktree has recorded checkpoints since the run continued elsewhere.
     """
-    noted = ownership.behind_in(store.repository.git_dir)
-    if noted is None:
+    behind = ownership.behind_in(store.repository.git_dir)
+    if behind is None:
         return ()
-    old_id, adopted = noted
-    if store.refs.read(ref_names.CHECKPOINTS + adopted) is not None and newest.id not in noted:
-        # A commit or a save was recorded in the worktree: its edits must not be replaced.
+    old_id, adopted = behind
+    if store.refs.read(ref_names.CHECKPOINTS + adopted) is not None and newest.id not in behind:
+        # A commit or a save was recorded in the worktree: do not replace edits.
         ownership.forget_behind(store.repository)
         message = f"run {newest.run} continued elsewhere until {_short(adopted)}, "
-        message += f"but its worktree has the newer {_short(newest.id)}"
-        hint = f"to keep the worktree: git ckpt resume {newest.run}; "
-        hint += f"to replace it: git ckpt resume {adopted} --rewind"
+        message += f"but its worktree recorded the newer {_short(newest.id)}"
+        hint = f"to keep the files of the worktree: git ckpt resume {newest.run}; "
+        hint += f"to replace them: git ckpt resume {adopted} --rewind"
         raise WorktreeError(message, hint=hint)
-    safe: list[str] = []
+    safety_ids: list[str] = []
     if old_id != newest.id:
         remove_locks(store.repository, str(newest.run))
         restore_output(store, files, newest)
         try:
-            safe = go_back(store, newest)
+            safety_ids = go_back(store, newest)
         except WorktreeError as error:
             raise _advise(store, newest, error) from None
     ownership.forget_behind(store.repository)
-    if not safe:
+    if not safety_ids:
         return ()
-    saved = ", ".join(map(_short, safe))
-    change = f"updated its worktree from {_short(old_id)} to {_short(newest.id)}"
-    return (f"{change}; its former content is in {saved}",)
+    saved = ", ".join(map(_short, safety_ids))
+    change = f"updated the worktree of the run from {_short(old_id)} to {_short(newest.id)}"
+    return (f"{change}; the earlier content is in {saved}",)
 
 
 def _advise(store: Checkpoints, newest: Checkpoint, error: WorktreeError) -> WorktreeError:
     advice = submodules.advice_of(error)
     if advice is None:
         return error
-    # Report it once: the files may be lost for good.
+    # Report missing submodules once: their files may be lost for good.
     ownership.forget_behind(store.repository)
-    hint = f"to continue without: git ckpt resume {newest.run}"
+    hint = f"to continue without the submodule: git ckpt resume {newest.run}"
     if advice:
-        place = shell_word(str(store.repository.worktree))
-        hint = f"{advice}; then git ckpt restore {_short(newest.id)} in {place}; then, or {hint}"
+        worktree = shell_word(str(store.repository.worktree))
+        hint = f"{advice}; then git ckpt restore {_short(newest.id)} in {worktree}; then, or {hint}"
     return error.but(hint=hint)
 
 
@@ -103,13 +105,13 @@ def _short(checkpoint_id: str) -> str:
 
 
 def require_restorable(store: Checkpoints, checkpoint: Checkpoint) -> None:
-    """Raise WorktreeError or LockHeld if `go_back` cannot succeed; changes nothing."""
+    """Raise WorktreeError or LockHeld if `go_back` would fail; change nothing."""
     restorer.restore(store, checkpoint, dry_run=True)
     PrivateIndex(store.repository).require_unlocked()
 
 
 def restore_output(store: Checkpoints, files: RunFiles, checkpoint: Checkpoint) -> None:
-    """Restore the output files of the phases, after a safety checkpoint."""
+    """Restore the phases' output files; if they differ, record a checkpoint first."""
     present = store.capture(beside=files.added)
     tree, repository = present.tree, store.repository
     if tree is None:
@@ -124,7 +126,7 @@ def restore_output(store: Checkpoints, files: RunFiles, checkpoint: Checkpoint) 
 def is_redundant(
     store: Checkpoints, safety: Checkpoint, recorded: Checkpoint, target: Checkpoint
 ) -> bool:
-    """Return whether two checkpoints hold everything that a safety checkpoint holds."""
+    """Return whether `recorded` and `target` have all content of `safety`."""
     repository, objects = store.repository, store.objects
     saved, recorded_files = (
         manifest.contents_of(each, repository, objects) for each in (safety, recorded)
@@ -142,10 +144,10 @@ def is_redundant(
 
 
 def remove_locks(repository: Repository, run: str) -> None:
-    """Remove stale lock files of a git that was killed with its command."""
-    # A person in the worktree may hold a lock for long, such as during an editor session: keep the
-    # locks while a git process works there, or if the system cannot tell. Other processes release
-    # theirs at once: a lock that does not change for `PATIENCE` is stale.
+    """Remove stale lock files of git processes that were killed with their command."""
+    # A git command in the worktree may lock for long, such as while its editor is open: remove no
+    # locks while a git process runs there, or if the system cannot tell. Other processes release
+    # locks at once: a lock file that does not change for `PATIENCE` is stale.
     branch, worktree = repository.head_ref(), repository.worktree or repository.git_dir
     refs = [ref_names.RUNS + run, ref_names.LEASES + run, *([branch] if branch else [])]
     paths = [os.path.join(repository.common_dir, f"{ref}.lock") for ref in refs]
@@ -174,22 +176,22 @@ def _identity(path: str) -> tuple[int, int, int] | None:
 def fork(
     store: Checkpoints, checkpoint: Checkpoint, name: str | None = None, *, trusted: bool = False
 ) -> Checkpoint:
-    """Start a run that continues from a checkpoint; return its first checkpoint."""
-    is_ours = trust.is_ours(store, checkpoint)
-    if not (is_ours or trusted):
+    """Start a run that continues from a checkpoint; return the run's first checkpoint."""
+    is_local = trust.is_ours(store, checkpoint)
+    if not (is_local or trusted):
         raise trust.refusal(store, checkpoint, trust.account(store, checkpoint))
     checkpoint = manifest.with_commit(store.repository, checkpoint, None)[0]
-    about = name or (checkpoint.run or checkpoint.phase_name)[16 if checkpoint.run else 0 :]
+    start_name = name or (checkpoint.run or checkpoint.phase_name)[16 if checkpoint.run else 0 :]
     details: Any = {"worktree": checkpoint.worktree, "pipeline": checkpoint.pipeline}
     details |= {"trigger": PHASE, "base": checkpoint.git_sha, "forked_from": checkpoint.id}
     details["message"] = f"forked from {_short(checkpoint.id)}"
-    first = store.record(ref_names.RUN_STARTED, checkpoint.state, start=about, **details)
+    first = store.record(ref_names.RUN_STARTED, checkpoint.state, start=start_name, **details)
     if local_checkpoints.is_captured_here(store.repository, checkpoint.id):
         local_checkpoints.note_fork(store.repository, first.id)
-    if checkpoint.run is not None and not is_ours:
+    if checkpoint.run is not None and not is_local:
         trust.adopt(store, checkpoint.run, by=first.run)
     if checkpoint.run is not None and checkpoint.pipeline is not None:
-        # Copy the original inputs: in the stored ones, secrets are masked.
+        # Copy the original input files: in those of checkpoints, secrets are masked.
         digests = checkpoint.pipeline.contents
         inputs = run_files.of_run(store.repository, checkpoint.run).inputs().items()
         hashes = {name: hashlib.sha256(data).hexdigest() for name, data in inputs}

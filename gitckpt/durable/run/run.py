@@ -55,7 +55,7 @@ class Run:
         state: Mapping[str, Any] | None = None,
         adapter: str = "auto",
     ) -> Self:
-        """Start a run in its own worktree and drive it, or resume the one with the key.
+        """Start a run in its own worktree and drive it, or resume the run with `key`.
 
         An existing run keeps its `name`, `base` (a rev) and `state`. Raises NotFoundError (rev),
         WorktreeError, LeaseHeld, or RunComplete, which has `results`.
@@ -74,7 +74,7 @@ class Run:
         base: str = "HEAD",
         state: Mapping[str, Any] | None = None,
     ) -> tuple[Checkpoint, bool]:
-        """Start a run without driving it, or find that with the key; tell if it is new."""
+        """Start a run without driving it, or find the run with `key`; True: it is new."""
         checkpoints = inside(store)
         first = mapping("state", state)
         newest, is_new = find_or_begin(checkpoints, name, key=key, base=base, state=first)
@@ -84,13 +84,13 @@ class Run:
         return newest, is_new
 
     @classmethod
-    def resume(cls, store: Store, run: str, **how: Unpack[OpenOptions]) -> Self:
+    def resume(cls, store: Store, run: str, **options: Unpack[OpenOptions]) -> Self:
         """Continue a run in its worktree, which is recreated if missing.
 
         `lease` is in microseconds, `directory` is for a new worktree. Raises NotFoundError,
         RunComplete (has `results`), Untrusted, LeaseHeld or WorktreeError.
         """
-        opening = reopen(inside(store), run, **how)
+        opening = reopen(inside(store), run, **options)
         return cls(Session(opening), opening.remarks)
 
     @classmethod
@@ -99,14 +99,14 @@ class Run:
         store: Store,
         checkpoint: Checkpoint | str,
         name: str | None = None,
-        **how: Unpack[OpenOptions],
+        **options: Unpack[OpenOptions],
     ) -> Self:
         """Start and drive a run from a checkpoint; the old run stays unchanged.
 
-        Raises as `Store.read`, or Untrusted or WorktreeError.
+        Raises the errors of `Store.read`, Untrusted or WorktreeError.
         """
-        first = cls.begin_fork(store, checkpoint, name, trust=how.get("trust", False))
-        return cls.resume(store, str(first.run), **how)
+        first = cls.begin_fork(store, checkpoint, name, trust=options.get("trust", False))
+        return cls.resume(store, str(first.run), **options)
 
     @classmethod
     def begin_fork(
@@ -147,7 +147,7 @@ class Run:
             self._pauses = True
 
     def finish(self) -> None:
-        """Complete the run."""
+        """Record that the run is complete."""
         with self._take_turn():
             self._writer.write(ref_names.RUN_COMPLETE, self.state, trigger=PHASE)
 
@@ -158,22 +158,22 @@ class Run:
 
     @property
     def path(self) -> str:
-        """Return the top of the worktree."""
+        """Return the path of the run's worktree."""
         return self._session.path
 
     @property
     def store(self) -> Store:
-        """Return the store opened in the worktree; `close` closes it."""
+        """Return the store of the run's worktree; `Run.close` closes it."""
         return self._store
 
     @property
     def remarks(self) -> Sequence[str]:
-        """Return notes about the opened worktree, one sentence each."""
+        """Return remarks from opening the worktree, one sentence each."""
         return self._remarks
 
     @property
     def state(self) -> dict[str, Any]:
-        """Return the state for the next checkpoints; a phase may change it."""
+        """Return the state that the next checkpoint records; a phase may change the dict."""
         return self._session.state
 
     @state.setter
@@ -184,12 +184,12 @@ class Run:
 
     @property
     def last_attempt(self) -> Attempt | None:
-        """Return the last attempt at a phase."""
+        """Return the last attempt at any phase; None before the first one."""
         return self._session.last_attempt
 
     @property
     def completed(self) -> Mapping[str, str]:
-        """Return phase → id of the completing checkpoint, in order of completion."""
+        """Return a map of completed phases, in order, to the ids of their checkpoints."""
         return self._writer.completed
 
     @property
@@ -199,7 +199,7 @@ class Run:
 
     @property
     def unwritten(self) -> list[str]:
-        """Return the checkpoints that could not be written yet, with the reasons."""
+        """Return sentences that say which checkpoints could not be written yet, and why."""
         return self._writer.unwritten
 
     def phase(
@@ -210,10 +210,10 @@ class Run:
         inputs: Mapping[str, Any] | None = None,
         conduct: PhaseOptions = USUAL,
     ) -> Any:
-        """Carry out a phase unless it is complete; return the JSON value of `work`.
+        """Call `work` unless the phase is complete; return its result, a JSON value.
 
-        Raises Changed (the phase is complete with other inputs), PhaseBlocked (it crashed too
-        often), LeaseLost, or what `work` raises, after it was recorded.
+        Raises Changed (the phase is complete, with other inputs), PhaseBlocked (the phase crashed
+        too often), LeaseLost, or the error of `work`, after recording it.
         """
 
         def action(_: Attempt) -> PhaseResult:
@@ -255,7 +255,7 @@ class Run:
             self._session.record_attempt("skipped", message=message)
 
     def redo(self, name: str, *, record: bool = False) -> None:
-        """Mark a phase and those after it as incomplete; `record` does it on disk at once."""
+        """Mark a phase and all later ones as incomplete; `record` writes a checkpoint."""
         with self._take_turn():
             require_text("name", name)
             session = self._session
@@ -271,7 +271,7 @@ class Run:
                 self._record_rewind(self.completed, message=message_of(f"redo phase {name!r}"))
 
     def restart(self, name: str) -> None:
-        """Redo a phase with the files and state of its beginning."""
+        """Redo a phase with the files and the state from its start."""
         with self._take_turn():
             require_text("name", name)
             began = self._session.attempts.began_first(name)
@@ -283,8 +283,8 @@ class Run:
     def rewind(self, checkpoint: Checkpoint | str) -> None:
         """Return to an earlier checkpoint of this run: files, state and completed phases.
 
-        Records newer content first. Raises as `Store.read`, or UsageError, WorktreeError or
-        CkptError.
+        Records the current files first. Raises the errors of `Store.read`, UsageError,
+        WorktreeError or CkptError.
         """
         with self._take_turn():
             target = checkpoint
@@ -292,19 +292,19 @@ class Run:
                 target = self._session.store.read(target)
             if target.run != self.id:
                 owner = "no run" if target.run is None else f"run {target.run}"
-                message = f"checkpoint {target.id} is of {owner}, not of {self.id}"
-                hint = f"list those of this run: git ckpt list --run {self.id}"
+                message = f"checkpoint {target.id} belongs to {owner}, not to run {self.id}"
+                hint = f"list the checkpoints of the run: git ckpt list --run {self.id}"
                 raise UsageError(message, hint=hint)
             target = trust.read(self._session.store, self.id, target.id)
             self._writer.remove_locks()
             rewind.require_restorable(self._session.store, target)
             message = before_rewind(target.id)
             self._writer.write(REWINDING, self.state, capture=True, trigger=PHASE, message=message)
-            if self.unwritten:  # the newer files are not safe yet, so do not touch them
+            if self.unwritten:  # the current files are not recorded yet, so do not change them
                 reason = self.unwritten[-1]
                 self._writer.withdraw()
-                problem = f"its present files are not recorded: {reason}"
-                hint = f"fix that, then: git ckpt resume {target.id} --rewind"
+                problem = f"the current files cannot be recorded: {reason}"
+                hint = f"fix the cause, then: git ckpt resume {target.id} --rewind"
                 raise CkptError(f"cannot rewind run {self.id}: {problem}", hint=hint)
             self._writer.go_back(target)
             self.state = dict(target.state)
@@ -318,7 +318,7 @@ class Run:
         self._session.check()
 
     def wait(self, seconds: float) -> None:
-        """Wait a number of seconds; raise an error as `check` if the run must stop."""
+        """Wait a number of seconds; raise the errors of `check` if the run must stop."""
         self._session.wait(seconds)
 
     @contextlib.contextmanager
@@ -326,7 +326,7 @@ class Run:
         # Another thread gets an error at once: waiting would hide that phases have an order.
         if not self._lock.acquire(blocking=False):
             message = f"another thread uses run {self.id}: phases of a run cannot run in parallel"
-            hint = "call them from one thread, or start a run for each thread"
+            hint = "call the phases from one thread, or start a run for each thread"
             raise UsageError(message, hint=hint)
         try:
             yield
@@ -341,10 +341,10 @@ class Run:
 
 
 def session_of(run: Run) -> Session:
-    """Return what a run shares with its phases, for drivers."""
+    """Return the session of a run, for the code that drives pipelines."""
     return run._session  # noqa: SLF001 - the only access to it
 
 
 def incomplete_record(run: Run) -> CkptError:
     message = f"cannot write all checkpoints of run {run.id}: {run.unwritten[-1]}"
-    return CkptError(message, hint=f"fix that, then: git ckpt resume {run.id}")
+    return CkptError(message, hint=f"fix the cause, then: git ckpt resume {run.id}")

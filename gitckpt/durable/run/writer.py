@@ -1,4 +1,4 @@
-"""Write the checkpoints of a run; keep and retry those that cannot be written."""
+"""Write the checkpoints of a run; queue and retry checkpoints that fail."""
 
 from __future__ import annotations
 
@@ -32,15 +32,15 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from gitckpt.store.records.draft import Details
 
-# Seconds to wait for another holder: a git whose driver was killed ends soon.
+# Seconds to wait for a lock: a git process whose driver was killed ends soon.
 PATIENCE = 5.0
 
-_NAMED = 3
+_NAMED = 3  # processes that an error names
 
 
 @contextlib.contextmanager
 def lock_files(repository: Repository, hold: Hold) -> Iterator[None]:
-    """Exclude others from a run's files, or raise BusyError or LeaseLost."""
+    """Lock a run's files for the block, or raise BusyError or LeaseLost."""
     run = hold.lease.run
     path = os.path.join(repository.make_private_dir(), ref_names.FILES_LOCK.format(run))
     lock = Lock(path, PATIENCE, is_inherited=True)
@@ -54,20 +54,20 @@ def lock_files(repository: Repository, hold: Hold) -> Iterator[None]:
 
 
 def _busy(run: str, path: str) -> BusyError:
-    holders = process_tree.processes_with_open(path)[:_NAMED]
-    names = ", ".join(map(process_tree.describe, holders)) or "an unknown process"
-    pids = " ".join(str(process.pid) for process in holders)
+    processes = process_tree.processes_with_open(path)[:_NAMED]
+    names = ", ".join(map(process_tree.describe, processes)) or "an unknown process"
+    pids = " ".join(str(process.pid) for process in processes)
     resume = f"git ckpt resume {run}"
-    hint = f"when that has ended: {resume}"
-    if holders:
-        hint = f"continue it (kill -CONT {pids}) or end it (kill -9 {pids}); then: {resume}"
+    hint = f"wait until the process ends, then: {resume}"
+    if processes:
+        hint = f"continue (kill -CONT {pids}) or end (kill -9 {pids}) the process; then: {resume}"
     return BusyError(f"another process restores files of run {run}: {names}", hint=hint)
 
 
-# Seconds; git cannot tell by time stamps whether younger files changed.
+# Seconds: for younger files, git cannot tell by time stamps whether they changed.
 _RACY = 1.5
 
-# Keys of the state that `git ckpt step` writes while the run is driven.
+# Keys of the state that `git ckpt step` may write while a driver runs.
 _STEP_KEYS = ("track_id", "blockers", "loop_state")
 
 
@@ -75,7 +75,7 @@ class _Pending(NamedTuple):
     label: str
     state: Mapping[str, Any]
     capture: bool
-    details: Details  # with the id, which shows after an error whether the checkpoint was written
+    details: Details  # include the id, by which a write that failed late is recognized
 
 
 class Writer:
@@ -94,9 +94,9 @@ class Writer:
         self.pipeline = newest.pipeline or Pipeline()
         self.completed = dict(self.pipeline.completed)  # phase → id; "" while it is not written
         self.unwritten: list[str] = []
-        self._is_note_cleared = False
+        self._is_report_cleared = False
         self._pending: list[_Pending] = []
-        self._tried: set[str] = set()
+        self._tried: set[str] = set()  # ids of pending checkpoints that may have been written
         self._has_written = False  # since the last restore
         self._step_state: dict[str, Any] = {}
         self.limits = store.rules.limits().automatic()
@@ -111,7 +111,7 @@ class Writer:
         followed: bool = False,
         **details: Unpack[Details],
     ) -> None:
-        """Record a checkpoint after the pending ones; if `followed`, with the next one."""
+        """Record a checkpoint after all pending ones; `followed`: together with the next."""
         details["run"] = self._run
         details.setdefault("id", self._store.new_id())
         details.setdefault("pipeline", self.pipeline)
@@ -151,30 +151,30 @@ class Writer:
                 raise
             except (StateError, UsageError):
                 if is_pair:
-                    continue  # one at a time: the other may be valid
+                    continue  # try them one by one: the second may be valid
                 del self._pending[0]
                 raise
             except CkptError as error:
-                self._note_unwritten(f"cannot record {label}: {error.message}")
+                self._report_unwritten(f"cannot record {label}: {error.message}")
                 return
-        if not is_empty and not self._is_note_cleared:
+        if not is_empty and not self._is_report_cleared:
             self._clear_unwritten()
 
-    def _note_unwritten(self, sentence: str) -> None:
+    def _report_unwritten(self, sentence: str) -> None:
         if self.unwritten[-1:] != [sentence]:
             self.unwritten.append(sentence)
-            self._is_note_cleared = False
+            self._is_report_cleared = False
             run_files.note_unwritten(self._store.repository, self._run, self.unwritten)
             append_log(self._store.repository, sentence)
 
     def _clear_unwritten(self) -> None:
         self.unwritten.clear()
-        # Including those of an earlier driver.
+        # Remove also the sentences of an earlier driver.
         run_files.note_unwritten(self._store.repository, self._run, [])
-        self._is_note_cleared = True
+        self._is_report_cleared = True
 
     def withdraw(self) -> None:
-        """Drop the last unwritten checkpoint, which announces an aborted action."""
+        """Drop the last unwritten checkpoint: the action that it announces is aborted."""
         checkpoint_id = self._pending[-1].details["id"]
         with contextlib.suppress(NotFoundError):
             self._store.read(checkpoint_id)
@@ -189,7 +189,7 @@ class Writer:
             append_log(self._store.repository, f"run {self._run}: {failure}")
 
     def reopen(self, phase: str) -> None:
-        """Mark a phase and those completed after it as incomplete, in memory."""
+        """Mark a phase and all completed later as incomplete, but write no checkpoint."""
         names = list(self.completed)
         if phase in self.completed:
             self.completed = {name: self.completed[name] for name in names[: names.index(phase)]}
@@ -219,7 +219,7 @@ class Writer:
             attempt = trust.read(self._store, self._run, checkpoint_id).attempt
         except NotFoundError:
             message = f"the checkpoint with the result of phase {phase!r} is gone: {checkpoint_id}"
-            hint = f"do the phase again: git ckpt resume {self._run} --from {shell_word(phase)}"
+            hint = f"repeat the phase: git ckpt resume {self._run} --from {shell_word(phase)}"
             raise NotFoundError(message, hint=hint) from None
         return attempt if attempt is not None and attempt.phase == phase else None
 
@@ -241,13 +241,15 @@ class Writer:
         then = None
         for second in successors:
             then = Successor(second.label, self._with_steps(second), second.details)
-        how: Any = {"guard": self._hold, "keeps": _STEP_KEYS, "then": then, **first.details}
+        options: Any = {"guard": self._hold, "keeps": _STEP_KEYS, "then": then, **first.details}
         state = self._with_steps(first)
         if first.capture or not self._has_written:
             self._refresh_index()
-            newest = self._store.save(first.label, state, beside=self._files.added, **how)
+            newest = self._store.save(first.label, state, beside=self._files.added, **options)
         else:
-            newest = self._store.record(first.label, state, worktree=self.newest.worktree, **how)
+            newest = self._store.record(
+                first.label, state, worktree=self.newest.worktree, **options
+            )
         later = then.checkpoint if then is not None else None
         self._adopt([newest] if later is None else [newest, later])
 

@@ -1,10 +1,10 @@
-"""The step protocol: reports of agents and scripts that gitckpt did not start.
+"""The step protocol, by which agents and scripts report their progress to gitckpt.
 
 Doors:
     steps: `Steps`, the public API.
-    journal: `report`, which records a report, and the run it belongs to.
+    journal: `report` records a report; `find_target` finds the run that it belongs to.
     report: `StepReport`, the content of a report.
-    graph: `Graph`, the steps and their order.
-    graph_file: graphs from a file or the preset.
-    machine: the step that a run is at, and the next one.
+    graph: `Graph`, the steps and the transitions between them.
+    graph_file: reads a graph from a file or the preset.
+    machine: `position` returns a run's current step, `apply_report` the state after a report.
 """

@@ -1,4 +1,4 @@
-"""The steps of a protocol and their order. Pure values."""
+"""Step graphs: the steps of a protocol and the transitions between them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from gitckpt.model.arguments import closest, folded
 from gitckpt.model.errors import UsageError
 from gitckpt.model.values import dataclass, field
 
-COMPLETE = "COMPLETE"  # the target of the last step: a run at it is done
+COMPLETE = "COMPLETE"  # follows the last step: a run at COMPLETE is done
 MAX_FIX_CYCLES = 3
 MAX_ITERATIONS = 50
 
@@ -18,12 +18,12 @@ class StepDefinition:
     name: str
     on_pass: str = COMPLETE  # the next step after a pass
     on_fail: str | None = None  # the next step after a failure; None: start this step again
-    agent: str | None = None  # the agent of a record whose reports name none
+    agent: str | None = None  # recorded if no report of the step names an agent
     optional: bool = False  # may be done before the step in `on_pass`, and may be skipped
     only_if: str | None = None  # skip this step unless the previous step set this key to true
     has_tasks: bool = False  # works through the tasks of a plan
-    counts_cycles: bool = False  # failures count as fix cycles
-    # Record key that counts the attempts: +1 each time a failure leads back here.
+    counts_cycles: bool = False  # each failure of the step counts as a fix cycle
+    # Record key of a counter: +1 each time that a failure leads back to this step.
     version_key: str | None = None
 
 
@@ -40,7 +40,7 @@ class Graph:
     max_fix_cycles: int = MAX_FIX_CYCLES
     max_iterations: int = MAX_ITERATIONS
     description: str = ""
-    # File of the worktree that gets the state after each report; contains `{track}`.
+    # Path of the file in the worktree to which each report writes the state; contains `{track}`.
     mirror: str | None = None
 
     @property
@@ -48,7 +48,7 @@ class Graph:
         return next(step for step in self.steps if not step.optional)
 
     def find(self, text: object) -> StepDefinition | None:
-        """Return a step by name or alias, whatever its case, hyphens and spaces; or None."""
+        """Return a step by name or alias, ignoring case, hyphens and spaces; or None."""
         if not isinstance(text, str):
             return None
         steps = {folded(step.name): step for step in (*self.steps, END)}
@@ -56,7 +56,7 @@ class Graph:
         return steps.get(folded(targets.get(folded(text), text)))
 
     def step(self, text: str) -> StepDefinition:
-        """Return a step as `find` does, or raise UsageError."""
+        """Return a step as `find` does, but raise UsageError instead of returning None."""
         step = self.find(text)
         if step is not None:
             return step
@@ -69,7 +69,7 @@ class Graph:
         raise UsageError(f"{self.name} has no step {text!r}", hint=hint)
 
     def after(self, step: StepDefinition, records: Mapping[str, object]) -> StepDefinition:
-        """Return the step after one that passed or was skipped; `records` by step name."""
+        """Return the step after a passed or skipped one; `records` maps step names."""
         record = records.get(step.name)
         following = self._find_step(step.on_pass)
         while following.only_if is not None:

@@ -1,4 +1,4 @@
-"""Step graphs of `gitckpt.toml`, the preset, and mirror files."""
+"""Read step graphs from `gitckpt.toml` or the preset; write mirror files."""
 
 from __future__ import annotations
 
@@ -28,15 +28,15 @@ from gitckpt.store.config.settings import STEPS
 TRACK = "{track}"  # placeholder for the track name
 _LARGEST = 16 * 1024 * 1024
 _STATE_KEYS = ("loop_state", "track_id")
-_SEE_MIRROR = "see mirror in gitckpt.toml"
+_SEE_MIRROR = "check mirror in gitckpt.toml"
 
 
-def problem(pattern: str) -> str | None:
-    """Return why a path cannot be a mirror, as a clause; None if it can."""
+def mirror_problem(pattern: str) -> str | None:
+    """Return why a path cannot be that of a mirror file, as a clause; else None."""
     if os.path.isabs(pattern) or not pattern.isprintable() or "\\" in pattern:
         return "must be relative to the top of the worktree"
     if not _is_in_worktree(pattern):
-        return "must lead to a file of the worktree, without .., .git and .ckpt"
+        return "must be a path in the worktree, without .., .git and .ckpt"
     if not pattern.endswith(".json"):
         return "must end in .json"
     return None if TRACK in pattern else f"must contain {TRACK}, or all tracks would share a file"
@@ -50,7 +50,7 @@ def _is_in_worktree(path: str) -> bool:
 
 
 def write(repository: Repository, pattern: str, state: Mapping[str, Any]) -> str:
-    """Write the state of a run to its mirror file and return the file's path."""
+    """Write a run's state to its mirror file; return the path within the worktree."""
     track = state.get("track_id")
     # Check the final path: with a track name inserted, it may differ from its pattern.
     name = pattern.replace(TRACK, track) if isinstance(track, str) else ""
@@ -63,10 +63,10 @@ def write(repository: Repository, pattern: str, state: Mapping[str, Any]) -> str
     text = json.dumps(jsonable.plain(state), indent=2, ensure_ascii=False) + "\n"
     try:
         _make_directories(top, os.path.dirname(name))
-        _require_own_file(path, name, str(track))
+        _require_mirror_of(path, name, str(track))
         administration.write_file(repository, path, text.encode("utf-8", "surrogatepass"))
     except OSError as error:
-        raise CkptError(f"{name} is not written: {error.strerror}", hint=_SEE_MIRROR) from None
+        raise CkptError(f"cannot write {name}: {error.strerror}", hint=_SEE_MIRROR) from None
     return name
 
 
@@ -80,7 +80,7 @@ def _make_directories(top: str, directory: str) -> None:
             os.mkdir(path)
 
 
-def _require_own_file(path: str, name: str, track: str) -> None:
+def _require_mirror_of(path: str, name: str, track: str) -> None:
     if not os.path.lexists(path):
         return
     try:
@@ -91,22 +91,22 @@ def _require_own_file(path: str, name: str, track: str) -> None:
     is_state = isinstance(present, dict) and not present.keys().isdisjoint(_STATE_KEYS)
     if is_state and present.get("track_id", track) == track:
         return
-    problem = f"{name} is not written: the file there does not belong to the track {track}"
-    raise CkptError(problem, hint="move it away, or change mirror in gitckpt.toml")
+    problem = f"cannot write {name}: the existing file does not belong to the track {track}"
+    raise CkptError(problem, hint="move the file away, or change mirror in gitckpt.toml")
 
 
 SUPERPOWERS = "superpowers"  # the default graph
 _GRAPH_KEYS = ("description", "mirror", "steps", "aliases", "max_fix_cycles", "max_iterations")
 _STEP_KEYS: tuple[str, ...] = ("name", "on_pass", "on_fail", "agent", "optional")
 _STEP_KEYS += ("only_if", "tasks", "fix_cycle", "version_key")
-# Not allowed as step names: the end, statuses and the names of other checkpoints.
+# Reserved step names: the end of the steps, statuses and labels of other checkpoints.
 _RESERVED = (COMPLETE, *STATUSES, *phase.NOT_PHASES)
-_USUAL = Graph("", ())
-_PRESET = os.path.join(os.path.dirname(__file__), "superpowers.toml")
+_DEFAULTS = Graph("", ())
+_PRESET_FILE = os.path.join(os.path.dirname(__file__), "superpowers.toml")
 
 
 def read(path: str, name: str) -> Graph:
-    """Return a step graph from a file, if it exists, or the preset of that name."""
+    """Return the graph with a name from a file (may be missing) or the preset."""
     return _select(name, text_of(path), path)
 
 
@@ -122,7 +122,7 @@ def _select(name: str, text: str, path: str) -> Graph:
         return preset()
     names = list(dict.fromkeys((*graphs, SUPERPOWERS)))
     close = closest(name, names)
-    hint = f"there are: {', '.join(names)}; others go into {os.path.basename(path)}"
+    hint = f"there are: {', '.join(names)}; define others in {os.path.basename(path)}"
     if close:
         hint = f"did you mean {close}?"
     raise NotFoundError(f"there are no steps named {name!r}", hint=hint)
@@ -130,23 +130,23 @@ def _select(name: str, text: str, path: str) -> Graph:
 
 @functools.cache
 def preset() -> Graph:
-    return parse(text_of(_PRESET), "preset superpowers")[SUPERPOWERS]
+    return parse(text_of(_PRESET_FILE), "preset superpowers")[SUPERPOWERS]
 
 
 def preset_text() -> str:
-    return text_of(_PRESET)
+    return text_of(_PRESET_FILE)
 
 
 def parse(text: str, path: str) -> dict[str, Graph]:
     if STEPS not in text:
-        return {}  # mistakes in other parts of the file are reported by their readers
-    return ConfigFile(text, path).read_tables(STEPS, "steps", _graph)
+        return {}  # other modules report mistakes in other parts of the file
+    return ConfigFile(text, path).read_tables(STEPS, "steps", _parse_graph)
 
 
-def _graph(name: str, table: Table) -> Graph:
+def _parse_graph(name: str, table: Table) -> Graph:
     table.only(_GRAPH_KEYS)
     mirror = table.text("mirror", one_line=True)
-    mistake = problem(mirror) if mirror is not None else None
+    mistake = mirror_problem(mirror) if mirror is not None else None
     if mistake is not None:
         hint = 'such as "conductor/tracks/{track}/metadata.json"'
         table.complain(f"mirror of {table.label} {mistake}", "mirror", hint=hint)
@@ -159,24 +159,24 @@ def _graph(name: str, table: Table) -> Graph:
     by_name = zip(names, tables, strict=True)
     required = [name for name, inner in by_name if inner.values.get("optional") is not True]
     steps = tuple(
-        _step(inner, names, next((n for n in required if n not in names[: i + 1]), COMPLETE))
+        _parse_step(inner, names, next((n for n in required if n not in names[: i + 1]), COMPLETE))
         for i, inner in enumerate(tables)
     )
     aliases = table.strings("aliases", f"aliases of {table.label}")
     _check_names(table, tables, names, aliases)
-    _check_ends(table, tables, steps)
+    _check_transitions(table, tables, steps)
     return Graph(
         name=name,
         steps=steps,
         aliases=aliases,
-        max_fix_cycles=table.count("max_fix_cycles", _USUAL.max_fix_cycles),
-        max_iterations=table.count("max_iterations", _USUAL.max_iterations, 1),
+        max_fix_cycles=table.count("max_fix_cycles", _DEFAULTS.max_fix_cycles),
+        max_iterations=table.count("max_iterations", _DEFAULTS.max_iterations, 1),
         description=table.text("description", one_line=True) or "",
         mirror=mirror,
     )
 
 
-def _step(table: Table, names: Sequence[str], following: str) -> StepDefinition:
+def _parse_step(table: Table, names: Sequence[str], following: str) -> StepDefinition:
     # `following` is the default for on_pass.
     table.only(_STEP_KEYS)
     targets = (*names, COMPLETE)
@@ -208,12 +208,12 @@ def _check_names(
     for table, name in zip(tables, names, strict=True):
         key = folded(name)
         if name and key in uses and key not in reserved:
-            table.complain(f"the step name {name!r} cannot be told from {uses[key]!r}", "name")
+            table.complain(f"the step name {name!r} is too similar to {uses[key]!r}", "name")
         uses.setdefault(key, name)
     for alias, target in aliases.items():
         key = folded(alias)
         if key in uses:
-            problem = f"the alias {alias!r} cannot be told from {uses[key]!r}"
+            problem = f"the alias {alias!r} is too similar to {uses[key]!r}"
             graph.complain(problem, "aliases", alias)
         uses.setdefault(key, alias)
         if target not in names and target != COMPLETE:
@@ -221,7 +221,9 @@ def _check_names(
             graph.complain(problem, "aliases", alias)
 
 
-def _check_ends(graph: Table, tables: Sequence[Table], steps: Sequence[StepDefinition]) -> None:
+def _check_transitions(
+    graph: Table, tables: Sequence[Table], steps: Sequence[StepDefinition]
+) -> None:
     by_name = {step.name: step for step in steps}
     if steps and all(step.optional for step in steps):
         graph.complain(f"every step of {graph.label} is optional", "steps")
@@ -233,11 +235,11 @@ def _check_ends(graph: Table, tables: Sequence[Table], steps: Sequence[StepDefin
             path.append(by_name[path[-1]].on_pass)
         closes = path[-1] in by_name and by_name[path[-1]].on_pass == step.name
         if closes and step.name == next(member.name for member in steps if member.name in path):
-            problem = f"steps pass in a circle: {' → '.join([*path, step.name])}"
-            table.complain(problem, "on_pass", hint=f"one must lead to {COMPLETE}")
+            problem = f"on_pass leads in a circle: {' → '.join([*path, step.name])}"
+            table.complain(problem, "on_pass", hint=f"one step must lead to {COMPLETE}")
         if step.name and step.name not in entered and not step.optional:
-            hint = "name it in on_pass or on_fail of another step, or make it optional"
-            table.complain(f"nothing leads to {table.label}", hint=hint)
+            hint = "name the step in on_pass or on_fail of another step, or make the step optional"
+            table.complain(f"no step leads to {table.label}", hint=hint)
         if step.counts_cycles and step.on_fail is None:
             hint = "name the step that repairs the failure"
             table.complain(f"fix_cycle of {table.label} needs on_fail", "fix_cycle", hint=hint)

@@ -31,54 +31,54 @@ _MESSAGE = 300
 
 
 @dataclass(frozen=True, slots=True)
-class ReportPlace:
+class ReportTarget:
     run: str | None  # None if the report starts a run for the track
-    track: str | None = None  # None if the caller named none
+    track: str | None = None  # None if the caller named no track
     by_track: bool = False  # the track determined the run
 
 
 @dataclass(frozen=True, slots=True)
 class Reported:
-    """The result of a report."""
+    """The checkpoint that a report recorded, and the step graph of its run."""
 
     checkpoint: Checkpoint  # the new one, with the current state of the run
     graph: Graph
     is_new: bool  # the report started the run
 
 
-def place(
+def find_target(
     store: Checkpoints,
     *,
     run: str | None = None,
     track: str | None = None,
     environ: Mapping[str, str] = os.environ,
-) -> ReportPlace:
-    """Return the run of `run` (or a prefix), CKPT_RUN, this worktree or the track."""
+) -> ReportTarget:
+    """Find a run by `run` (or a prefix), CKPT_RUN, this worktree or the track."""
     name = run or environ.get(leases.RUN_VARIABLE)
     if name:
         exists = ids.is_run_id(name) and store.refs.read(ref_names.RUNS + name) is not None
-        return ReportPlace(name if exists else finder.find_run(name, store.index), track)
+        return ReportTarget(name if exists else finder.find_run(name, store.index), track)
     owner = ownership.owner(store.repository)
     if owner is not None and owner.run is not None:
-        return ReportPlace(owner.run, track)
+        return ReportTarget(owner.run, track)
     if track is not None:
-        return ReportPlace(run_about(store, track), track, by_track=True)
-    hint = "name it: --run RUN, or --track NAME to start one; list them: git ckpt runs"
+        return ReportTarget(run_about(store, track), track, by_track=True)
+    hint = "name a run: --run RUN, or start one: --track NAME; list all: git ckpt runs"
     raise UsageError("no run is named", hint=hint)
 
 
-def read(store: Checkpoints, place: ReportPlace) -> Checkpoint:
-    if place.run is not None:
-        return store.heads.catch_up(place.run)
-    hint = f"begin: git ckpt step start STEP --track {shell_word(str(place.track))}"
-    raise NotFoundError(f"no run has the track {place.track}", hint=hint)
+def read(store: Checkpoints, target: ReportTarget) -> Checkpoint:
+    if target.run is not None:
+        return store.heads.catch_up(target.run)
+    hint = f"start one: git ckpt step start STEP --track {shell_word(str(target.track))}"
+    raise NotFoundError(f"no run has the track {target.track}", hint=hint)
 
 
 def graph_of(store: Checkpoints, state: Mapping[str, Any], requested: str | None = None) -> Graph:
-    """Return the steps of a run; those in HEAD if `gitckpt.toml` cannot be read."""
+    """Return a run's step graph; read HEAD's `gitckpt.toml` if the file is invalid."""
     recorded = _graph_name(state)
     if recorded is not None and requested not in (None, recorded):
-        problem = f"the run has the steps of {recorded}, not those of {requested}"
+        problem = f"the run uses the graph {recorded}, not {requested}"
         raise UsageError(problem, hint="leave out --graph, or start another run")
     name = recorded or requested or graph_file.SUPERPOWERS
     top = store.repository.worktree or administration.main_worktree(store.repository) or ""
@@ -93,68 +93,68 @@ def graph_of(store: Checkpoints, state: Mapping[str, Any], requested: str | None
             raise error from None
 
 
-def home(store: Checkpoints, run: str) -> str | None:
-    """Return the worktree of a run, or else the current one; None without one."""
+def worktree_of(store: Checkpoints, run: str) -> str | None:
+    """Return the path of a run's worktree, else of the current one; or None."""
     return ownership.of_runs(store.repository).get(run, store.repository.worktree)
 
 
-def _home_repository(store: Checkpoints, run: str) -> Repository | None:
+def _worktree_repository(store: Checkpoints, run: str) -> Repository | None:
     path = ownership.of_runs(store.repository).get(run)
     return administration.seen_from(store.repository, path) if path is not None else None
 
 
 def report(
     store: Checkpoints,
-    place: ReportPlace,
+    target: ReportTarget,
     step_report: StepReport,
     *,
     graph: str | None = None,
     files: bool = False,
     checkpoint_id: str | None = None,
 ) -> Reported:
-    """Record a report durably; one with a recorded `checkpoint_id` records nothing."""
+    """Record a report; do nothing if `checkpoint_id` is recorded already."""
     if checkpoint_id is not None:
-        recorded = _find_recorded(store, place, step_report, checkpoint_id)
+        recorded = _find_recorded(store, target, step_report, checkpoint_id)
         if recorded is not None:
             return recorded
         step_report = replace(step_report, checkpoint_id=checkpoint_id)
-    if place.run is not None and not _starts_run(store, place, step_report):
-        return _extend(store, place, step_report, graph, files=files)
-    assert place.track is not None
+    if target.run is not None and not _starts_run(store, target, step_report):
+        return _extend(store, target, step_report, graph, files=files)
+    assert target.track is not None
     with Lock(os.path.join(store.repository.make_private_dir(), _LOCK), _PATIENCE):
         # Another process may have started the run.
-        place = replace(place, run=run_about(store, place.track))
-        if place.run is not None and not _starts_run(store, place, step_report):
-            return _extend(store, place, step_report, graph, files=files)
+        target = replace(target, run=run_about(store, target.track))
+        if target.run is not None and not _starts_run(store, target, step_report):
+            return _extend(store, target, step_report, graph, files=files)
         steps = graph_of(store, {}, graph)
-        checkpoint = _write(store, replace(place, run=None), steps, step_report, files=files)
+        checkpoint = _write(store, replace(target, run=None), steps, step_report, files=files)
     return Reported(checkpoint, steps, is_new=True)
 
 
 def _find_recorded(
-    store: Checkpoints, place: ReportPlace, step_report: StepReport, checkpoint_id: str
+    store: Checkpoints, target: ReportTarget, step_report: StepReport, checkpoint_id: str
 ) -> Reported | None:
     if not ids.is_id(checkpoint_id):
-        raise UsageError(f"{checkpoint_id!r:.60} is no UUIDv4", hint="run: uuidgen --random")
+        raise UsageError(f"{checkpoint_id!r:.60} is not a UUIDv4", hint="run: uuidgen --random")
     if store.refs.read(ref_names.CHECKPOINTS + checkpoint_id) is None:
         return None
     checkpoint = store.read_own(checkpoint_id)
     steps = graph_of(store, checkpoint.state)
     label = f"{steps.step(step_report.step).name}-{record.LABELS[step_report.action]}"
     is_same = checkpoint.trigger == STEP and checkpoint.label == label
-    is_same = is_same and (checkpoint.run == place.run or place.by_track)
+    is_same = is_same and (checkpoint.run == target.run or target.by_track)
     if checkpoint.run is None or not is_same:
         problem = f"checkpoint {checkpoint_id} belongs to another report: {checkpoint.label}"
-        raise UsageError(problem, hint="give each report an id of its own")
+        raise UsageError(problem, hint="give each report a different id")
     # The first call may have been killed before it moved the run's head or wrote the mirror.
     store.heads.move_up(checkpoint.run)
-    home_repository = _home_repository(store, checkpoint.run) or store.repository
-    _write_mirror(store, home_repository, steps, checkpoint.run)
+    worktree_repository = _worktree_repository(store, checkpoint.run) or store.repository
+    _write_mirror(store, worktree_repository, steps, checkpoint.run)
     return Reported(checkpoint, steps, is_new=False)
 
 
 def _write_mirror(store: Checkpoints, repository: Repository, graph: Graph, run: str) -> None:
-    """Write the mirror file, if the graph has one; only announce a failure."""
+    """Write the mirror file if the graph has one; announce errors, do not raise them."""
     if graph.mirror is None or repository.worktree is None:
         return
     try:
@@ -167,35 +167,35 @@ def _write_mirror(store: Checkpoints, repository: Repository, graph: Graph, run:
 
 def _extend(
     store: Checkpoints,
-    place: ReportPlace,
+    target: ReportTarget,
     step_report: StepReport,
     graph: str | None,
     *,
     files: bool,
 ) -> Reported:
-    run = str(place.run)
+    run = str(target.run)
     newest = store.heads.read(run)
     steps = graph_of(store, newest.state, graph)
-    worktree = _home_repository(store, run)
+    worktree = _worktree_repository(store, run)
     if worktree is None and newest.pipeline is not None:
         # The run's worktree is gone, and resume recreates it from the newest checkpoint: record the
         # run's commit, not the one that is checked out here.
         if files:
-            hint = f"make it again: git ckpt resume {run} --no-run"
+            hint = f"recreate the worktree: git ckpt resume {run} --no-run"
             raise UsageError(f"the worktree of run {run} is gone", hint=hint)
-        checkpoint = _write(store, place, steps, step_report, base=newest.git_sha)
+        checkpoint = _write(store, target, steps, step_report, base=newest.git_sha)
     elif worktree is None or os.path.samefile(worktree.git_dir, store.repository.git_dir):
-        checkpoint = _write(store, place, steps, step_report, files=files)
+        checkpoint = _write(store, target, steps, step_report, files=files)
     else:
-        with store.seen_from(worktree, "plumbing") as inside:
-            checkpoint = _write(inside, place, steps, step_report, files=files)
+        with store.seen_from(worktree, "plumbing") as run_store:
+            checkpoint = _write(run_store, target, steps, step_report, files=files)
     return Reported(checkpoint, steps, is_new=False)
 
 
 def _write(
-    store: Checkpoints, place: ReportPlace, graph: Graph, step_report: StepReport, **how: Any
+    store: Checkpoints, target: ReportTarget, graph: Graph, step_report: StepReport, **options: Any
 ) -> Checkpoint:
-    run, track = place.run, place.track
+    run, track = target.run, target.track
     step = graph.step(step_report.step).name
     timestamp = times.to_text(store.clock())
 
@@ -204,8 +204,8 @@ def _write(
             state = {**state, TRACK: track}
         name = _graph_name(state) or graph.name
         if name != graph.name:
-            raise UsageError(f"the run has the steps of {name} now", hint="run the command again")
-        new_state = machine.applied(graph, state, step_report, timestamp)
+            raise UsageError(f"the run now uses the graph {name}", hint="run the command again")
+        new_state = machine.apply_report(graph, state, step_report, timestamp)
         if graph.name != graph_file.SUPERPOWERS:
             # First: in TOML a key cannot follow the tables of its table.
             new_state[machine.LOOP] = {"graph": graph.name} | new_state[machine.LOOP]
@@ -223,19 +223,19 @@ def _write(
     if step_report.checkpoint_id is not None:
         values["id"] = step_report.checkpoint_id
     label = f"{step}-{record.LABELS[step_report.action]}"
-    if how.pop("files", False):
-        # An agent waits for this call: a capture that takes too long is left out.
+    if options.pop("files", False):
+        # An agent waits for this call: omit a capture that takes too long.
         checkpoint = store.save(label, limits=store.rules.limits().automatic(), **values)
     else:
-        checkpoint = store.record(label, **how, **values)
+        checkpoint = store.record(label, **options, **values)
     _write_mirror(store, store.repository, graph, str(checkpoint.run))
     return checkpoint
 
 
-def _starts_run(store: Checkpoints, place: ReportPlace, step_report: StepReport) -> bool:
-    if place.run is None:
+def _starts_run(store: Checkpoints, target: ReportTarget, step_report: StepReport) -> bool:
+    if target.run is None:
         return True
-    return place.by_track and step_report.action == START and _is_over(store, place.run)
+    return target.by_track and step_report.action == START and _is_complete(store, target.run)
 
 
 def _graph_name(state: Mapping[str, Any]) -> str | None:
@@ -244,7 +244,7 @@ def _graph_name(state: Mapping[str, Any]) -> str | None:
     return name if isinstance(name, str) else graph_file.SUPERPOWERS if loop else None
 
 
-def _is_over(store: Checkpoints, run: str) -> bool:
+def _is_complete(store: Checkpoints, run: str) -> bool:
     newest = store.heads.read(run)
     if newest.label == ref_names.RUN_COMPLETE:
         return True
@@ -252,7 +252,7 @@ def _is_over(store: Checkpoints, run: str) -> bool:
 
 
 def run_about(store: Checkpoints, track: str) -> str | None:
-    """Return the newest open run of a track, or else the newest one; or None."""
+    """Return the newest open run of a track, or else its newest run; None without."""
     if not track.strip() or not track.isprintable():
         raise UsageError(f"{track!r} is not a track name", hint="such as --track add-login")
     slug = ids.slug(track)
@@ -263,7 +263,7 @@ def run_about(store: Checkpoints, track: str) -> str | None:
             continue
         if store.heads.is_ours(run) and store.heads.read(run).state.get(TRACK) == track:
             newest = newest or run
-            if not _is_over(store, run):
+            if not _is_complete(store, run):
                 return run
     return newest
 
@@ -273,7 +273,7 @@ class StepEvent:
     """One report in the history of a run."""
 
     checkpoint: str  # id
-    sequence: int  # position in the run
+    sequence: int  # position of the checkpoint in the run
     timestamp: str
     step: str
     status: str  # started, progress, complete, failed, blocked or skipped

@@ -22,20 +22,20 @@ LOOP, BLOCKERS = "loop_state", "blockers"
 
 
 class StepsBlocked(CkptError):
-    """The run is blocked and needs a person."""
+    """The run is blocked until a person resolves its blockers."""
 
     exit_code = 4
 
 
 class OutOfOrder(UsageError):
-    """The report is about a step that the run is not at."""
+    """A report names a step that is not the run's current step."""
 
 
 @dataclass(frozen=True, slots=True)
 class StepPosition:
     step: str  # COMPLETE if nothing is left to do
     status: str  # one of STATUSES
-    is_known: bool = True  # the graph has the step; foreign state files may name any
+    is_known: bool = True  # the graph has the step; states by other tools may name any
     reasons: tuple[str, ...] = ()  # descriptions of the active blockers
 
 
@@ -43,7 +43,7 @@ _FRESH = {"status": records.NOT_STARTED, "started_at": None, "completed_at": Non
 
 
 def position(graph: Graph, state: StateTable) -> StepPosition:
-    """Return the step that a run is at; after a passed or failed one, what follows it."""
+    """Return the step a run is at: after a pass or failure, the step that follows."""
     loop = loop_of(state)
     current = loop.get("current_step")
     step = graph.find(current) or _step_of_status(graph, state, current)
@@ -87,18 +87,20 @@ def loop_of(state: StateTable) -> StateTable:
 
 
 def record_of(graph: Graph, state: StateTable, step: str) -> StateTable:
-    """Return the record of a step, stored under its name or an alias; {} without one."""
+    """Return a step's record, which may be stored under an alias; {} without one."""
     step_records = _table(loop_of(state), "checkpoints", "loop_state.")
     return _table(step_records, _record_key(graph, step_records, step), "loop_state.checkpoints.")
 
 
-def applied(graph: Graph, state: StateTable, report: StepReport, timestamp: str) -> dict[str, Any]:
-    """Return the state after a report at a time; the input state is not changed."""
+def apply_report(
+    graph: Graph, state: StateTable, report: StepReport, timestamp: str
+) -> dict[str, Any]:
+    """Return a new state: `state` after a report at time `timestamp`."""
     step = graph.step(report.step)
     if step is END and report.action != records.PASS:
-        hint = "see where the run is: git ckpt step show"
+        hint = "show the current step: git ckpt step show"
         raise UsageError(f"{COMPLETE} is the end of the steps, not a step", hint=hint)
-    records.require_sound(report, step)
+    records.require_valid(report, step)
     current = position(graph, state)
     moves = _check_order(current, step, record_of(graph, state, step.name), report)
     update = _StateUpdate(graph, state, timestamp)
@@ -116,7 +118,7 @@ def applied(graph: Graph, state: StateTable, report: StepReport, timestamp: str)
 def _check_order(
     current: StepPosition, step: StepDefinition, record: StateTable, report: StepReport
 ) -> bool:
-    """Return whether a report moves the machine or only adds to a record."""
+    """Return whether a report moves the run; False: the report only changes a record."""
     if report.action == records.RESET:
         return True
     is_here = step.name == current.step
@@ -136,8 +138,8 @@ def _check_order(
         return is_here
     reset = f"git ckpt step reset {shell_word(step.name)}"
     if current.step == COMPLETE:
-        hint = f"to do it again: {reset}; to record it: --force"
-        raise OutOfOrder(f"the run is complete, and not at {step.name}", hint=hint)
+        hint = f"to repeat the step: {reset}; to only record the report: --force"
+        raise OutOfOrder(f"the run is complete, so not at {step.name}", hint=hint)
     hint = f"next is: git ckpt step start {shell_word(current.step)}"
     hint += f"; to go back or ahead: {reset}, or --force"
     raise OutOfOrder(
@@ -151,7 +153,7 @@ def _is_running(record: StateTable) -> bool:
 
 def blocked_error(current: StepPosition) -> StepsBlocked:
     reasons = f": {'; '.join(current.reasons)}" if current.reasons else ""
-    hint = f"settle it, then: git ckpt step reset {shell_word(current.step)}"
+    hint = f"resolve the blocker, then: git ckpt step reset {shell_word(current.step)}"
     return StepsBlocked(f"the run is blocked at {current.step}{reasons}", hint=hint)
 
 
@@ -171,7 +173,7 @@ class _StateUpdate:
         record = self._record(step)
         if not _is_running(record) or report.action == records.START:
             if self._is_over_limit() and not report.force:
-                hint = "look for a circle: git ckpt step show --history"
+                hint = "look for a circle of steps: git ckpt step show --history"
                 hint += f"; then: git ckpt step reset {shell_word(step.name)}"
                 raise StepsBlocked(self._limit_message(), hint=hint)
             self._start(step, record)
@@ -221,7 +223,7 @@ class _StateUpdate:
         if step is END:
             self._set_position(COMPLETE, records.PASSED, None)
             return
-        # What the last attempt reported stays in the history only.
+        # Only the history preserves the reports of the last attempt.
         old_record = self._record(step)
         record: dict[str, Any] = {**_FRESH, "agent": None}
         if step.version_key is not None and by_failure:
@@ -244,7 +246,7 @@ class _StateUpdate:
             count, limit = self._number("fix_cycle_count"), self._loop["max_fix_cycles"]
             if count >= (limit if type(limit) is int else self._graph.max_fix_cycles):
                 cycles = f"{count} fix {'cycle' if count == 1 else 'cycles'}"
-                self._block(step, f"it failed after {cycles}: {notes}", moves=True)
+                self._block(step, f"the step failed after {cycles}: {notes}", moves=True)
                 return
             self._loop["fix_cycle_count"] = count + 1
         self.enter(self._graph.step(step.on_fail), by_failure=True)
@@ -304,7 +306,7 @@ def _record_key(graph: Graph, step_records: StateTable, step: str) -> str:
     return next((key for key, name in names.items() if name == step), step)
 
 
-_SHOW_STATE = "see its content: git ckpt show RUN --state"
+_SHOW_STATE = "show the state: git ckpt show RUN --state"
 
 
 def _table(table: StateTable, key: str, parent: str = "") -> StateTable:
@@ -323,19 +325,19 @@ def _blockers(state: StateTable) -> list[Any]:
 
 PLAN = "plan.md"
 _TRACKS = os.path.join("conductor", "tracks")
-_LARGEST = 16_000_000
+_LARGEST = 16_000_000  # bytes of a plan
 
 
 @dataclass(frozen=True, slots=True)
 class NextStep:
-    """The step and task to continue with."""
+    """The step and task that a run continues with."""
 
     step: str  # COMPLETE if nothing is left to do
     status: str
     task: str | None = None  # None if the step has no tasks or all are done
     title: str | None = None  # the text of the task, if a plan has it
     plan: str | None = None  # path of the plan that was read
-    # Notes for a person, such as conflicts of plan and records; one sentence each.
+    # Sentences for a person, such as on conflicts between plan and records.
     remarks: tuple[str, ...] = ()
 
 
@@ -347,7 +349,10 @@ def next_of(
     path: str | None = None,
     resume_from: str | None = None,
 ) -> NextStep:
-    """Return the step and task that a run continues with; `top` is its worktree."""
+    """Return the step and task to continue with; `top` is the worktree of the run.
+
+    `path` is that of the plan, `resume_from` a task.
+    """
     current = position(graph, state)
     if current.status == records.BLOCKED:
         raise blocked_error(current)
@@ -356,20 +361,20 @@ def next_of(
     step = graph.find(current.step)
     if step is None or not step.has_tasks:
         if number is not None:
-            hint = "see where it is: git ckpt step show"
+            hint = "show the current step: git ckpt step show"
             raise OutOfOrder(f"the run is at {current.step}, which has no tasks", hint=hint)
         return NextStep(current.step, current.status, remarks=tuple(remarks))
     plan = _find_plan(graph, state, current.step, top, path)
     if plan is None:
         if number is None:
-            remarks.append("there is no plan to take the task from; name it: --plan FILE")
+            remarks.append("there is no plan to take the task from; name a plan: --plan FILE")
         return NextStep(current.step, current.status, number or None, remarks=tuple(remarks))
     plan_name, tasks = plan
     task: PlanTask | None
     if number is not None:
         task = _find_task(tasks, number, plan_name)
         if task.is_done:
-            remarks.append(f"task {task.name} is done, by {plan_name}")
+            remarks.append(f"task {task.name} is already done, according to {plan_name}")
     else:
         task = records.first_open(tasks)
         remarks += _disagreements(record_of(graph, state, current.step), tasks, task, plan_name)
@@ -384,11 +389,11 @@ def next_of(
 
 def _position_remarks(graph: Graph, current: StepPosition, state: StateTable) -> Iterator[str]:
     if not current.is_known:
-        hint = "to go on: git ckpt step reset STEP"
+        hint = "to continue: git ckpt step reset STEP"
         yield f"the run is at {current.step}, which is not a step of {graph.name}; {hint}"
     for blocker in active_blockers(state):
-        place = blocker.get("blocked_step", "no step")
-        yield f"not settled yet: {blocker.get('description', '')} (at {place})"
+        blocked_step = blocker.get("blocked_step", "no step")
+        yield f"unresolved blocker: {blocker.get('description', '')} (at {blocked_step})"
     if current.status == records.FAILED:
         notes = record_of(graph, state, current.step).get("notes")
         yield f"{current.step} failed: {notes}" if notes else f"{current.step} failed"
@@ -397,17 +402,19 @@ def _position_remarks(graph: Graph, current: StepPosition, state: StateTable) ->
 def _disagreements(
     record: StateTable, tasks: Sequence[PlanTask], first: PlanTask | None, plan_name: str
 ) -> Iterator[str]:
-    # The plan is right where it and the records differ.
+    # If the plan and the records disagree, the plan is right.
     last = record.get("last_task")
     number = records.task_id(last) if isinstance(last, str) else None
-    next_text = f"it goes on with {first.name}" if first is not None else "nothing is left to do"
+    next_text = (
+        f"the run continues with {first.name}" if first is not None else "nothing is left to do"
+    )
     planned = {task.id: task for task in tasks if task.id is not None}
     if number is not None and number not in planned:
-        yield f"last_task is {number}, which {plan_name} does not have; {next_text}"
+        yield f"last_task is {number}, which {plan_name} lacks; {next_text}"
     elif number is not None and not planned[number].is_done:
-        yield f"last_task is {number}, which {plan_name} has open; {next_text}"
+        yield f"last_task is {number}, which is open in {plan_name}; {next_text}"
     elif number is not None and records.open_after(tasks, number) != first and first is not None:
-        yield f"last_task is {number}, but {plan_name} has {first.name} open before it; {next_text}"
+        yield f"last_task is {number}, but {first.name} is still open in {plan_name}; {next_text}"
     tasks_table = record.get("tasks")
     reported = tasks_table.items() if isinstance(tasks_table, Mapping) else ()
     statuses = {
@@ -418,28 +425,28 @@ def _disagreements(
     for name, task in planned.items():
         status = statuses.get(name)
         if status == records.PASSED and not task.is_done and name != number:
-            yield f"task {name} is reported as {status}, and {plan_name} has it open"
+            yield f"task {name} is reported as {status}, but is open in {plan_name}"
         elif status is not None and status != records.PASSED and task.is_done:
-            yield f"task {name} is reported as {status}, and {plan_name} has it done"
+            yield f"task {name} is reported as {status}, but is done in {plan_name}"
 
 
 def _find_plan(
     graph: Graph, state: StateTable, step: str, top: str | None, path: str | None
 ) -> tuple[str, list[PlanTask]] | None:
     if path is not None:
-        return path, records.tasks(_read_plan(path))
+        return path, records.parse_plan(_read_plan(path))
     if top is None:
         return None
-    for name in _candidates(graph, state, step):
+    for name in _plan_paths(graph, state, step):
         plan = os.path.join(top, name)
         # A state may have been fetched: accept only a plan inside the worktree.
         is_inside = os.path.realpath(plan).startswith(os.path.realpath(top) + os.sep)
         if is_inside and os.path.isfile(plan):
-            return name, records.tasks(_read_plan(plan))
+            return name, records.parse_plan(_read_plan(plan))
     return None
 
 
-def _candidates(graph: Graph, state: StateTable, step: str) -> Iterator[str]:
+def _plan_paths(graph: Graph, state: StateTable, step: str) -> Iterator[str]:
     for name in dict.fromkeys((step, *(graph_step.name for graph_step in graph.steps))):
         files = record_of(graph, state, name).get("output_files")
         for file in files if isinstance(files, list) else ():
@@ -456,7 +463,7 @@ def _find_task(tasks: Sequence[PlanTask], number: str, plan_name: str) -> PlanTa
         if number in (task.id, task.title):
             return task
     names = ", ".join(task.name for task in tasks[:20]) or "none"
-    raise NotFoundError(f"{plan_name} has no task {number!r}", hint=f"its tasks: {names}")
+    raise NotFoundError(f"{plan_name} has no task {number!r}", hint=f"the tasks: {names}")
 
 
 def _read_plan(path: str) -> str:

@@ -1,6 +1,6 @@
-"""Step reports, step records and the tasks of a plan. Pure functions.
+"""Merge step reports into step records, and read the tasks of a plan.
 
-A record has the keys of superpowers; unknown keys are kept.
+A record has the keys of superpowers' `metadata.json`; merging preserves unknown keys.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from gitckpt.model.checkpoint import Progress
 from gitckpt.model.errors import UsageError
 from gitckpt.model.values import dataclass, field, replace
 
-# Statuses as superpowers writes them, and the spellings of people and models.
+# Statuses as superpowers writes them, and other spellings by people and models.
 
 NOT_STARTED, IN_PROGRESS, PASSED = "NOT_STARTED", "IN_PROGRESS", "PASSED"
 FAILED, BLOCKED, SKIPPED = "FAILED", "BLOCKED", "SKIPPED"
@@ -34,13 +34,13 @@ _SPELLINGS = {
 _BY_SPELLING = {word: status for status, words in _SPELLINGS.items() for word in words.split()}
 _TASK = re.compile(
     r"(?:task\s+(\d+(?:\.\d+)*[a-z]?)|(\d+(?:\.\d+)+[a-z]?))(?=$|[\s:.)])"
-    r"|(\d+[a-z]?)(?=$|[:)]|\.(?:\s|$))",  # "3 retries" begins with no number of a task
+    r"|(\d+[a-z]?)(?=$|[:)]|\.(?:\s|$))",  # the 3 of "3 retries" is not a task number
     re.IGNORECASE,
 )
 
 
 def status_of(value: object) -> str | None:
-    """Return the status that a word means, one of `STATUSES`, or None."""
+    """Return the one of `STATUSES` that a word means; None for other words."""
     if not isinstance(value, str):
         return None
     spelling = re.sub(r"[\s-]+", "_", value.strip()).upper()
@@ -48,23 +48,30 @@ def status_of(value: object) -> str | None:
 
 
 def task_id(text: str) -> str | None:
-    """Return the number at the start of a task, such as "2.3" of "Task 2.3: Log in"."""
+    """Return the number of a task, such as "2.3" of "Task 2.3: Log in", or None."""
     match = _TASK.match(text.strip())
     return next(group.lower() for group in match.groups() if group) if match else None
 
 
 START, PROGRESS, RESET = "start", "progress", "reset"
 PASS, FAIL, BLOCK, SKIP = "pass", "fail", "block", "skip"
-# Record key: tasks that were done before the first one was reported by name.
+# Record key: the number of tasks that were done before any task was reported by name.
 BEFORE = "tasks_before"
 
-# The actions and the phase status of their checkpoints; the message marks a reset.
+# The status in the label of each action's checkpoint; a reset is marked in its message.
 LABELS = {START: "started", PROGRESS: "progress", PASS: "complete", FAIL: "failed"}
 LABELS |= {BLOCK: "blocked", SKIP: "skipped", RESET: "progress"}
 ENDS = {PASS: PASSED, FAIL: FAILED, BLOCK: BLOCKED, SKIP: SKIPPED}
-# Record keys that have a parameter or that the protocol maintains.
-OWN: tuple[str, ...] = ("status", "started_at", "completed_at", "last_updated", "agent", "notes")
-OWN += ("progress", "output_files", "tasks", "verdict")
+# Record keys that `StepReport.values` cannot set: other fields set them, or gitckpt itself.
+RESERVED_KEYS: tuple[str, ...] = (
+    "status",
+    "started_at",
+    "completed_at",
+    "last_updated",
+    "agent",
+    "notes",
+)
+RESERVED_KEYS += ("progress", "output_files", "tasks", "verdict")
 
 StateTable = Mapping[str, Any]  # the state of a run, or a table in it
 _COUNTS = ("current_phase", "total_phases", "tasks_completed", "tasks_total")
@@ -79,7 +86,7 @@ class StepReport:
     step: str  # name or alias
     agent: str | None = None
     notes: str | None = None
-    task: str | None = None  # a number such as "2.3" or "Task 2.3", or a text
+    task: str | None = None  # a number such as "2.3" or "Task 2.3", or any text
     task_status: str | None = None  # one of `STATUSES`
     worker: str | None = None  # the worker at the task, if there are several
     tasks_completed: int | None = None
@@ -107,38 +114,38 @@ class StepReport:
         require("force", self.force, bool, "True or False")
         require("values", self.values, Mapping, "a map of names to values")
         if self.action not in LABELS:
-            hint = f"it is one of {', '.join(LABELS)}"
+            hint = f"an action is one of {', '.join(LABELS)}"
             raise UsageError(f"{self.action!r} is not an action of a step", hint=hint)
 
 
-def require_sound(report: StepReport, step: StepDefinition) -> None:
+def require_valid(report: StepReport, step: StepDefinition) -> None:
     action, verdict = report.action, report.verdict
     if action in (FAIL, BLOCK) and not (report.notes or "").strip():
-        detail = "what went wrong" if action == FAIL else "what has to be settled"
+        detail = "what went wrong" if action == FAIL else "what must be resolved"
         problem = f"{step.name} cannot {action} without notes"
         raise UsageError(problem, hint=f'say {detail}: --notes "…"')
     if verdict not in (None, VERDICT_PASS, VERDICT_FAIL):
-        hint = "a verdict is PASS or FAIL; others go into --set"
+        hint = "a verdict is PASS or FAIL; record other values with --set"
         raise UsageError(f"{verdict!r} is not a verdict", hint=hint)
     expected = {PASS: VERDICT_PASS, FAIL: VERDICT_FAIL}.get(action)
     if verdict is not None and expected not in (None, verdict):
-        hint = f"leave it out, or say {expected}"
+        hint = f"omit the verdict, or use {expected}"
         raise UsageError(f"the verdict {verdict} contradicts {action}", hint=hint)
     if report.task_status is not None and report.task_status not in STATUSES:
         hint = f"a status is one of {', '.join(STATUSES)}"
         raise UsageError(f"{report.task_status!r} is not a task status", hint=hint)
     if report.task is None and (report.task_status is not None or report.worker is not None):
-        raise UsageError("no task is named", hint="name it: --task 2.3")
+        raise UsageError("no task is named", hint="name the task: --task 2.3")
     for key in report.values:
-        if key in OWN or not key.strip() or not key.isprintable():
-            hint = f"these have options of their own, or are kept by gitckpt: {', '.join(OWN)}"
+        if key in RESERVED_KEYS or not key.strip() or not key.isprintable():
+            hint = f"gitckpt or other options set these keys: {', '.join(RESERVED_KEYS)}"
             raise UsageError(f"{key!r} cannot be set", hint=hint)
 
 
 def merge_report(
     record: StateTable, step: StepDefinition, report: StepReport, timestamp: str
 ) -> dict[str, Any]:
-    """Return the record of a step after a report at a time; its status is unchanged."""
+    """Return a step's record after a report at `timestamp`; its status is unchanged."""
     new = {**record, **report.values}
     new["agent"] = report.agent or new.get("agent") or step.agent or "unknown"
     counts = {key: getattr(report, key) for key in _COUNTS[:2]} | {"current_task": report.task}
@@ -158,8 +165,8 @@ def merge_report(
     if report.task is not None:
         _add_task(new, report.task, report, timestamp)
         if new.get("tasks") and not record.get("tasks"):
-            _keep_counts(new, record, report)
-    _count(new, step)
+            _preserve_counts(new, record, report)
+    _update_counts(new, step)
     new["last_updated"] = timestamp
     return new
 
@@ -173,7 +180,7 @@ def _as_dict(value: object) -> dict[str, Any]:
 
 
 def progress_of(record: StateTable) -> Progress | None:
-    """Return the progress in a record; drop values of a wrong type."""
+    """Return the valid progress values in a record; None without any."""
     values = _as_dict(record.get("progress"))
     counts: dict[str, Any] = {key: _as_count(values.get(key)) for key in _COUNTS}
     task = values.get("current_task")
@@ -211,12 +218,12 @@ def _add_task(record: dict[str, Any], text: str, report: StepReport, timestamp: 
         record["last_task"] = f"Task {number}" if number else name
 
 
-def _keep_counts(new: dict[str, Any], record: StateTable, report: StepReport) -> None:
-    """Keep counts reported before the first named task, which `tasks` lacks."""
+def _preserve_counts(new: dict[str, Any], record: StateTable, report: StepReport) -> None:
+    """Preserve the counts of tasks that were reported before `tasks` existed."""
     values = _as_dict(record.get("progress"))
     keys = ("tasks_completed", "tasks_total")
     completed, total = (_as_count(values.get(key)) or _as_count(record.get(key)) for key in keys)
-    if report.tasks_completed is not None:  # with this one, if it is done
+    if report.tasks_completed is not None:  # includes the reported task if that is done
         completed = report.tasks_completed - (report.task_status == PASSED)
     if completed and completed > 0:
         new[BEFORE] = completed
@@ -224,7 +231,7 @@ def _keep_counts(new: dict[str, Any], record: StateTable, report: StepReport) ->
         new["progress"]["tasks_total"] = total
 
 
-def _count(record: dict[str, Any], step: StepDefinition) -> None:
+def _update_counts(record: dict[str, Any], step: StepDefinition) -> None:
     # The table of tasks has precedence: no single worker knows all tasks.
     tasks, progress = _as_dict(record.get("tasks")), record["progress"]
     if tasks:
@@ -255,11 +262,11 @@ _OID = re.compile(r"[0-9a-f]{7,64}")
 
 @dataclass(frozen=True, slots=True)
 class PlanTask:
-    id: str | None  # its number, such as "2.3"
+    id: str | None  # the number of the task, such as "2.3"
     title: str
-    mark: str  # the character in its brackets
+    mark: str  # the character in the brackets, such as DONE
     line: int  # from 1
-    commit: str | None = None  # the commit that the plan names for it
+    commit: str | None = None  # the commit that the plan names for the task
 
     @property
     def is_done(self) -> bool:
@@ -270,8 +277,8 @@ class PlanTask:
         return self.id or self.title
 
 
-def tasks(text: str) -> list[PlanTask]:
-    """Return the tasks of a plan: items with brackets, and headings `### Task 2.3: …`."""
+def parse_plan(text: str) -> list[PlanTask]:
+    """Return the tasks of a plan: items `- [ ] …` and headings `### Task 2.3: …`."""
     entries: list[PlanTask] = []
     indent, heading, fence = -1, -1, ""
     for number, line in enumerate(text.splitlines(), 1):

@@ -21,7 +21,7 @@ _PROGRESS = ("current_phase", "total_phases", "current_task", "tasks_completed",
 
 
 def visible_steps(graph: Graph, state: Mapping[str, Any]) -> list[str]:
-    """Return the names of required, unknown, and completed optional steps."""
+    """Return the names of the required, current and recorded steps."""
     current = machine.position(graph, state).step
     names = []
     for step in graph.steps:
@@ -63,19 +63,19 @@ def document(graph: Graph, newest: Checkpoint, events: list[StepEvent] | None) -
 class Steps:
     """The steps of a run, for agents and scripts that gitckpt did not start.
 
-    The run is `run` (an id or a prefix), that of CKPT_RUN, of the worktree, or of the track. The
-    first report starts one for a new track; until then, other methods raise NotFoundError.
+    The run is `run` (an id or a prefix), or that of CKPT_RUN, the worktree or the track, in this
+    order. For a new track, the first report starts a run; before, others raise NotFoundError.
     """
 
     def __init__(self, store: Store, *, run: str | None = None, track: str | None = None) -> None:
         self._store = inside(store)
         require_text("run", run, may_be_none=True)
         require_text("track", track, may_be_none=True)
-        self._place = journal.place(self._store, run=run, track=track)
+        self._target = journal.find_target(self._store, run=run, track=track)
 
     @staticmethod
     def run_about(store: Store, track: str) -> str | None:
-        """Return the newest open run of a track, or else the newest one; or None."""
+        """Return the newest open run of a track, or else its newest run; None without."""
         checkpoints = inside(store)
         require_text("track", track)
         return journal.run_about(checkpoints, track)
@@ -88,16 +88,16 @@ class Steps:
         files: bool = False,
         checkpoint_id: str | None = None,
     ) -> Reported:
-        """Record a report of a step; a repeated `checkpoint_id` records nothing.
+        """Record a report of a step; do nothing if `checkpoint_id` is recorded already.
 
-        `graph` names the steps of a new run. Raises UsageError, NotFoundError (step, rev or graph),
+        `graph` names a new run's step graph. Raises UsageError, NotFoundError (step, rev or graph),
         OutOfOrder, StepsBlocked or LeaseLost.
         """
         require("said", said, StepReport, "a StepReport")
         require_text("graph", graph, may_be_none=True)
         require_text("checkpoint_id", checkpoint_id, may_be_none=True)
         repository = self._store.repository
-        outputs = tuple(_from_top(repository, file) for file in said.outputs)
+        outputs = tuple(_relative_to_top(repository, file) for file in said.outputs)
         said = replace(said, outputs=outputs, subject="")
         if said.commit is not None:
             oid = repository.commit(said.commit)
@@ -108,22 +108,22 @@ class Steps:
             said = replace(said, task_status=said.task_status.strip().upper().replace("-", "_"))
         if said.verdict is not None:
             said = replace(said, verdict=said.verdict.strip().upper())
-        how: Any = {"graph": graph, "files": files, "checkpoint_id": checkpoint_id}
-        result = journal.report(self._store, self._place, said, **how)
-        self._place = replace(self._place, run=result.checkpoint.run)
+        options: Any = {"graph": graph, "files": files, "checkpoint_id": checkpoint_id}
+        result = journal.report(self._store, self._target, said, **options)
+        self._target = replace(self._target, run=result.checkpoint.run)
         return result
 
     @property
     def run(self) -> str | None:
         """Return the run id; None before the first report."""
-        return self._place.run
+        return self._target.run
 
     def newest(self) -> Checkpoint:
         """Return the newest checkpoint, whose state holds all reports."""
-        return journal.read(self._store, self._place)
+        return journal.read(self._store, self._target)
 
     def graph(self) -> Graph:
-        """Return the steps of the run."""
+        """Return the step graph of the run."""
         return journal.graph_of(self._store, self.newest().state)
 
     def show(self, *, with_history: bool = False) -> dict[str, Any]:
@@ -139,18 +139,18 @@ class Steps:
     def next(self, *, plan: str | None = None, resume_from: str | None = None) -> NextStep:
         """Return the step and task that the run continues with.
 
-        `resume_from` is a task that overrides plan and records. Raises StepsBlocked, NotFoundError
+        `resume_from` is a task to use instead of the open one. Raises StepsBlocked, NotFoundError
         (file or task) or UsageError (the step has no tasks).
         """
         require_text("plan", plan, may_be_none=True)
         require_text("resume_from", resume_from, may_be_none=True)
         newest = self.newest()
         graph = journal.graph_of(self._store, newest.state)
-        top = journal.home(self._store, str(newest.run))
+        top = journal.worktree_of(self._store, str(newest.run))
         return machine.next_of(graph, newest.state, top, path=plan, resume_from=resume_from)
 
 
-def _from_top(repository: Repository, file: str) -> str:
+def _relative_to_top(repository: Repository, file: str) -> str:
     top = repository.worktree
     if top is None:
         return file

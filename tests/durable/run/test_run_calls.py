@@ -44,7 +44,7 @@ def test_an_unknown_argument_is_refused(plain: Store) -> None:
     assert refused.value.message == "there is no argument 'accept_change'"
     assert (
         refused.value.hint
-        == "the arguments are: accept_changes, adapter, again, directory, holder, lease, take_over, trust"
+        == "valid arguments: accept_changes, adapter, again, directory, holder, lease, take_over, trust"
     )
     assert plain.runs()[0].lease is None
 
@@ -94,8 +94,8 @@ def test_a_run_goes_back_to_a_checkpoint_of_its_own_alone(plain: Store) -> None:
         (entry,) = plain.list(Query(run=run.id, label="one-complete"))
         run.phase("two", lambda: Path(run.path, "two").touch())
         before = run.newest
-        for wrong, whose in ((foreign, "of no run"), (other.newest.id, f"of run {other.id}")):
-            with pytest.raises(UsageError, match=f" is {whose}, not of {run.id}$"):
+        for wrong, whose in ((foreign, "no run"), (other.newest.id, f"run {other.id}")):
+            with pytest.raises(UsageError, match=f" belongs to {whose}, not to run {run.id}$"):
                 run.rewind(wrong)
         with pytest.raises(UsageError, match=r"^id: must be a string, not CheckpointInfo"):
             run.rewind(entry)

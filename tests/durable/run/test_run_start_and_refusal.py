@@ -171,7 +171,7 @@ def test_nothing_is_taken_back_while_what_is_newer_cannot_be_recorded(
             run.phase(name, lambda name=name: Path(run.path, name).write_text(name))
         flag.touch()
         with pytest.raises(
-            CkptError, match=r"cannot rewind run .*: its present files are not recorded"
+            CkptError, match=r"cannot rewind run .*: the current files cannot be recorded"
         ) as caught:
             run.rewind(plain.list(Query(run=RUN, label="one-complete"))[0].id)
         assert str(caught.value.hint).endswith(" --rewind")

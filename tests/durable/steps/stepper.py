@@ -20,7 +20,7 @@ class Loop:
 
     def __call__(self, action: str, step: str, **said: Any) -> Loop:
         notes = said.pop("notes", "it was so" if action in ("fail", "block") else None)
-        self.state = machine.applied(
+        self.state = machine.apply_report(
             self.graph, self.state, StepReport(action, step, notes=notes, **said), at(self.made + 1)
         )
         self.made += 1
@@ -61,7 +61,7 @@ def report(
 ) -> Checkpoint:
     """Records a report of a run, or of the open run of a track."""
     options = {name: said.pop(name) for name in ("graph", "files") if name in said}
-    where = journal.place(inside(store), run=run, track=track, environ={})
+    where = journal.find_target(inside(store), run=run, track=track, environ={})
     return journal.report(
         inside(store), where, StepReport(action, step, **said), **options
     ).checkpoint

@@ -124,7 +124,7 @@ def test_no_graphs(text: str) -> None:
         (steps('name = "b"', 'name = "complete"'), ["5: the name of step 'complete' is reserved"]),
         (steps('name = "Not Started"'), ["3: the name of step 'Not Started' is reserved"]),
         (steps('name = "run"'), ["3: the name of step 'run' is reserved"]),
-        (steps('name = "a"', 'name = "A"'), ["5: the step name 'A' cannot be told from 'a'"]),
+        (steps('name = "a"', 'name = "A"'), ["5: the step name 'A' is too similar to 'a'"]),
         (steps('name = "a"\nonpass = "a"'), ["4: unknown key 'onpass' in step 'a'"]),
         (
             steps('name = "a"\non_pass = "b"'),
@@ -142,9 +142,9 @@ def test_no_graphs(text: str) -> None:
         (steps('name = "a"\noptional = true'), ["2: every step of steps 'a' is optional"]),
         (
             steps('name = "a"', 'name = "b"\non_pass = "a"'),
-            ["2: steps pass in a circle: a → b → a"],
+            ["2: on_pass leads in a circle: a → b → a"],
         ),
-        (steps('name = "a"\non_pass = "COMPLETE"', 'name = "b"'), ["5: nothing leads to step 'b'"]),
+        (steps('name = "a"\non_pass = "COMPLETE"', 'name = "b"'), ["5: no step leads to step 'b'"]),
         (
             steps('name = "a"', top="max_fix_cycles = -1\n"),
             ["2: max_fix_cycles in steps 'a' must be a whole number from 0 on, not -1"],
@@ -159,7 +159,7 @@ def test_no_graphs(text: str) -> None:
         ),
         (
             steps('name = "a"', top='aliases = { A = "a" }\n'),
-            ["2: the alias 'A' cannot be told from 'a'"],
+            ["2: the alias 'A' is too similar to 'a'"],
         ),
         (
             steps('name = "a"', top="aliases = { b = 5 }\n"),

@@ -141,7 +141,9 @@ def test_sup_03_completed_at_is_null_while_a_step_runs_also_when_it_runs_again()
 @pytest.mark.parametrize("action", ["fail", "block"])
 def test_sup_04_failed_and_blocked_need_notes(action: str, notes: str | None) -> None:
     with pytest.raises(UsageError, match=f"PLAN cannot {action} without notes"):
-        machine.applied(graph_file.preset(), {}, StepReport(action, "PLAN", notes=notes), at(1))
+        machine.apply_report(
+            graph_file.preset(), {}, StepReport(action, "PLAN", notes=notes), at(1)
+        )
 
 
 def test_sup_05_the_way_through() -> None:
@@ -214,7 +216,7 @@ def test_sup_05_the_limit_blocks() -> None:
     assert loop.state["blockers"] == [
         {
             "id": "B1",
-            "description": "it failed after 3 fix cycles: two tests fail",
+            "description": "the step failed after 3 fix cycles: two tests fail",
             "blocked_at": at(loop.made),
             "blocked_step": "EVALUATE_EXECUTION",
             "status": "ACTIVE",
@@ -223,8 +225,8 @@ def test_sup_05_the_limit_blocks() -> None:
     with pytest.raises(StepsBlocked) as caught:
         loop("start", "EVALUATE_EXECUTION")
     assert (caught.value.message, caught.value.hint, caught.value.exit_code) == (
-        "the run is blocked at EVALUATE_EXECUTION: it failed after 3 fix cycles: two tests fail",
-        "settle it, then: git ckpt step reset EVALUATE_EXECUTION",
+        "the run is blocked at EVALUATE_EXECUTION: the step failed after 3 fix cycles: two tests fail",
+        "resolve the blocker, then: git ckpt step reset EVALUATE_EXECUTION",
         4,
     )
 
@@ -534,7 +536,7 @@ def test_complete_is_no_step_but_may_be_passed() -> None:
         Loop()("pass", "DONE")
     loop = Loop().to("COMPLETE")
     assert loop("pass", "COMPLETE").here == ("COMPLETE", "PASSED")
-    with pytest.raises(OutOfOrder, match="the run is complete, and not at FIX"):
+    with pytest.raises(OutOfOrder, match="the run is complete, so not at FIX"):
         loop("start", "FIX")
 
 

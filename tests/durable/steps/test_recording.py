@@ -112,7 +112,7 @@ class TestMany:
             "import sys; from gitckpt.durable.steps import journal; from gitckpt.durable.steps.report import StepReport;"
             "from gitckpt.git.repository import open_repository; from gitckpt.store.checkpoints import Checkpoints;"
             "store = Checkpoints(open_repository('.'), 'plumbing');"
-            "where = journal.place(store, track='t'); sys.stdin.read();"
+            "where = journal.find_target(store, track='t'); sys.stdin.read();"
             "print(journal.report(store, where, StepReport('progress', 'PLAN', notes=sys.argv[1])).is_new)"
         )
         racers = [
@@ -276,26 +276,26 @@ class TestWhichRun:
         opened = store.resume(head_of(store, runs[2]))
         with Store.open(opened.path, adapter="plumbing") as within:
             env = {"CKPT_RUN": runs[1]}
-            place = journal.place
+            place = journal.find_target
             assert place(inside(within), run=runs[0], track="t", environ=env).run == runs[0]
             assert place(inside(within), track="t", environ=env).run == runs[1]
             assert place(inside(within), track="t", environ={}).run == runs[2]
-            assert place(inside(store), track="t", environ={}) == journal.ReportPlace(
+            assert place(inside(store), track="t", environ={}) == journal.ReportTarget(
                 None, "t", by_track=True
             )
 
     def test_a_prefix_will_do_where_it_is_one_of_one_run(self, plain: Store) -> None:
         run = str(begin(inside(plain), "a", state={}, pipeline=Pipeline()).run)
-        assert journal.place(inside(plain), run=run[:-1], environ={}).run == run
+        assert journal.find_target(inside(plain), run=run[:-1], environ={}).run == run
         begin(inside(plain), "ab", state={}, pipeline=Pipeline())
         with pytest.raises(AmbiguousError):
-            journal.place(inside(plain), run=run[:8], environ={})
+            journal.find_target(inside(plain), run=run[:8], environ={})
         with pytest.raises(NotFoundError):
-            journal.place(inside(plain), run="2026", environ={})
+            journal.find_target(inside(plain), run="2026", environ={})
 
     def test_none_said(self, plain: Store) -> None:
         with pytest.raises(UsageError, match="no run is named"):
-            journal.place(inside(plain), environ={})
+            journal.find_target(inside(plain), environ={})
 
     def test_tracks_with_one_slug_are_two_runs(self, plain: Store) -> None:
         one = report(plain, None, "start", "PLAN", track="add login")
@@ -310,7 +310,7 @@ class TestWhichRun:
     ) -> None:
         first = report(plain, None, "start", "PLAN", track="t")
         report(plain, None, "pass", "COMPLETE", track="t", force=True)
-        with pytest.raises(OutOfOrder, match="the run is complete, and not at EXECUTE"):
+        with pytest.raises(OutOfOrder, match="the run is complete, so not at EXECUTE"):
             report(plain, None, "progress", "EXECUTE", track="t")
         again = report(plain, None, "start", "PLAN", track="t")
         assert again.run != first.run
@@ -319,7 +319,7 @@ class TestWhichRun:
     @pytest.mark.parametrize("track", ["", " ", "a\nb", "\x1b[31m"])
     def test_a_track_is_one_line(self, plain: Store, track: str) -> None:
         with pytest.raises(UsageError, match="is not a track name"):
-            journal.place(inside(plain), track=track, environ={})
+            journal.find_target(inside(plain), track=track, environ={})
 
 
 class TestFromWhere:
@@ -459,9 +459,7 @@ class TestStates:
             ).step
             == "a"
         )
-        with pytest.raises(
-            UsageError, match="the run has the steps of two, not those of superpowers"
-        ):
+        with pytest.raises(UsageError, match="the run uses the graph two, not superpowers"):
             report(plain, None, "pass", "b", track="t", graph="superpowers")
         assert (
             report(plain, None, "pass", "b", track="t", graph="two").state["loop_state"][

@@ -30,7 +30,7 @@ PLAN = """\
 
 
 def tasks(text: str) -> list[tuple[str | None, str, str, int]]:
-    return [(task.id, task.title, task.mark, task.line) for task in report.tasks(text)]
+    return [(task.id, task.title, task.mark, task.line) for task in report.parse_plan(text)]
 
 
 @pytest.fixture
@@ -59,7 +59,7 @@ class TestPlans:
             ("2.2", "2.2 Tell them", " ", 12),
             (None, "and a thing without a number", " ", 13),
         ]
-        assert [task.commit for task in report.tasks(PLAN)][:2] == ["abc1234", None]
+        assert [task.commit for task in report.parse_plan(PLAN)][:2] == ["abc1234", None]
 
     def test_headings_are_as_far_as_their_steps(self) -> None:
         text = (
@@ -79,7 +79,7 @@ class TestPlans:
         ["", "no tasks\n", "- [x]\n" * 0, "[ ] no item\n", "~~~\n- [ ] Task 1\n", "-[ ] Task 1\n"],
     )
     def test_what_is_none(self, text: str) -> None:
-        assert report.tasks(text) == []
+        assert report.parse_plan(text) == []
 
 
 class TestNext:
@@ -95,9 +95,9 @@ class TestNext:
     @pytest.mark.parametrize(
         ("last", "remark"),
         [
-            ("Task 2.2", "last_task is 2.2, which plan.md has open; it goes on with 1.3"),
-            ("Task 1.3", "last_task is 1.3, which plan.md has open; it goes on with 1.3"),
-            ("7.1", "last_task is 7.1, which plan.md does not have; it goes on with 1.3"),
+            ("Task 2.2", "last_task is 2.2, which is open in plan.md; the run continues with 1.3"),
+            ("Task 1.3", "last_task is 1.3, which is open in plan.md; the run continues with 1.3"),
+            ("7.1", "last_task is 7.1, which plan.md lacks; the run continues with 1.3"),
         ],
     )
     def test_sup_08_what_disagrees_is_said_and_the_plan_is_right(
@@ -111,7 +111,7 @@ class TestNext:
         found = next_of(executing(last_task="Task 3"), top)
         assert (found.task, found.remarks) == (
             "2",
-            ("last_task is 3, but plan.md has 2 open before it; it goes on with 2",),
+            ("last_task is 3, but 2 is still open in plan.md; the run continues with 2",),
         )
 
     def test_sup_08_tasks_that_workers_have_reported(self, top: Path) -> None:
@@ -122,8 +122,8 @@ class TestNext:
             "x": 5,
         }
         assert next_of(executing(tasks=said), top).remarks == (
-            "task 1.1 is reported as FAILED, and plan.md has it done",
-            "task 1.3 is reported as PASSED, and plan.md has it open",
+            "task 1.1 is reported as FAILED, but is done in plan.md",
+            "task 1.3 is reported as PASSED, but is open in plan.md",
         )
 
     @pytest.mark.parametrize("text", ["2.2", "Task 2.2"])
@@ -137,13 +137,13 @@ class TestNext:
 
     def test_resume_from_what_is_done_and_from_what_is_not_there(self, top: Path) -> None:
         assert next_of(executing(), top, resume_from="1.1").remarks == (
-            "task 1.1 is done, by plan.md",
+            "task 1.1 is already done, according to plan.md",
         )
         with pytest.raises(NotFoundError) as caught:
             next_of(executing(), top, resume_from="3.1")
         assert caught.value.message == "plan.md has no task '3.1'"
         assert (
-            caught.value.hint == "its tasks: 1.1, 1.2, 1.3, 2.1, 2.2, and a thing without a number"
+            caught.value.hint == "the tasks: 1.1, 1.2, 1.3, 2.1, 2.2, and a thing without a number"
         )
         with pytest.raises(OutOfOrder, match="the run is at PLAN, which has no tasks"):
             next_of({}, top, resume_from="1.1")
@@ -174,7 +174,7 @@ class TestNext:
         assert next_of(state, top).task == "1.3"
         (top / "plan.md").unlink()
         assert next_of(state, top).remarks == (
-            "there is no plan to take the task from; name it: --plan FILE",
+            "there is no plan to take the task from; name a plan: --plan FILE",
         )
         assert next_of({**state, "track_id": "t"}, top).task == "3"
         state["loop_state"]["checkpoints"]["PLAN"]["output_files"] = [
@@ -209,7 +209,7 @@ class TestNext:
         failed = Loop()("fail", "PLAN", notes="no spec").state
         assert next_of(failed, top) == NextStep("PLAN", "FAILED", remarks=("PLAN failed: no spec",))
         unknown = {"loop_state": {"current_step": "ENRICH"}}
-        remark = "the run is at ENRICH, which is not a step of superpowers; to go on: git ckpt step reset STEP"
+        remark = "the run is at ENRICH, which is not a step of superpowers; to continue: git ckpt step reset STEP"
         assert next_of(unknown, top).remarks == (remark,)
         with pytest.raises(StepsBlocked, match="the run is blocked at PLAN: a key"):
             next_of(Loop()("block", "PLAN", notes="a key").state, top)
@@ -219,5 +219,5 @@ class TestNext:
             "block", "PLAN", notes="a key"
         ).state
         assert next_of(state, top) == NextStep(
-            "FIX", "IN_PROGRESS", remarks=("not settled yet: a key (at PLAN)",)
+            "FIX", "IN_PROGRESS", remarks=("unresolved blocker: a key (at PLAN)",)
         )

@@ -162,7 +162,7 @@ def test_nor_where_others_have_gone_on_with_one_of_theirs(
     ) as raised:
         Run.resume(plain, run.id, trust=True)
     assert str(raised.value.hint).endswith(
-        f"in {run.path}; then, or to continue without: git ckpt resume {run.id}"
+        f"in {run.path}; then, or to continue without the submodule: git ckpt resume {run.id}"
     )
     with Run.resume(plain, run.id) as again:
         assert (Path(again.path, "more").exists(), Path(again.path, "lib", "more").exists()) == (
