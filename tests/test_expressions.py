@@ -49,7 +49,7 @@ COMPUTED = {
     "durable/agent/clients.py _missing_conversation": [
         clients._missing_conversation(("session", "conversation"))
     ],
-    "durable/agent/call.py set_aside": [re.compile(r"agent-(\d{1,9})\.log")],
+    "durable/agent/call.py rotate_transcripts": [re.compile(r"agent-(\d{1,9})\.log")],
     "git/config.py read": [re.compile(rf"^({attributes.SETTINGS})"), re.compile(r"^ckpt\.")],
     "git/config.py places": [re.compile(r"^ckpt\.")],
     "model/budget.py _patterns": [*budget._patterns()],

@@ -26,7 +26,7 @@ class Gauge:
 
     @property
     def share(self) -> float | None:
-        """Return `done / total`, at least 0 and at most 1; None without both."""
+        """Return `done / total`, limited to 0..1; None if an amount is missing."""
         if self.done is None or not self.total:
             return None
         return min(max(self.done / self.total, 0.0), 1.0)

@@ -186,7 +186,7 @@ _OUTPUT = "the output of the agent"
 
 
 def rotate_transcripts(path: str) -> None:
-    """Rename transcript `agent.log` to `agent-N.log`; delete the oldest above limits."""
+    """Rename transcript `agent.log` to `agent-N.log`; delete the oldest beyond limits."""
     directory, (stem, ending) = os.path.dirname(path), os.path.splitext(os.path.basename(path))
     if not os.path.isfile(path):
         return
@@ -337,7 +337,7 @@ class Agent:
         log: str = LOG,
         budget: float | None = None,
     ) -> Answer:
-        """Send a prompt, with a budget in US dollars; `Answer.problem` tells a failure."""
+        """Send a prompt; `budget` is in US dollars. A failed call returns an answer, too."""
         path = self._write_prompt(prompt)
         conversation = session_id(session) if self.client.resume else None
         log_path = os.path.join(self._files, log)
@@ -453,7 +453,7 @@ _STATUS = re.compile(
 # HTTP statuses of requests that a repetition cannot make succeed, whatever the text says.
 _REFUSED = ("400", "401", "404", "413", "422")
 
-# Such statuses, too, unless the text mentions a rate limit: some servers use them for limits.
+# Likewise, unless the text mentions a rate limit: some servers use these statuses for limits.
 _CANNOT_PAY = ("402", "403")
 
 _AFTER = re.compile(
@@ -470,7 +470,7 @@ FIRST_WAIT, LONGEST_WAIT = 60.0, 3600.0
 # Maximum number of successive waits (four hours in all) for a client that names no time: its
 # output may mention limits for another reason.
 MOST_LIMITED = 8
-_DOUBLINGS = 12  # after more of them, a wait would only reach its maximum again
+_DOUBLINGS = 12  # enough for both waits to reach their maximum
 
 # Maximum wait that a client can ask for, in seconds: its output is not trusted.
 LONGEST_TOLD = 24 * 3600.0

@@ -194,7 +194,7 @@ def aider_usage(output: str) -> tuple[dict[str, int], float | None]:
 
 
 def aider_failure(output: str) -> str | None:
-    """Return why the model did not answer, else None: aider's exit code is always 0."""
+    """Return the model's error, None if it answered; aider always exits with code 0."""
     failures = list(_FAILED.finditer(output))
     is_last = bool(failures) and _USAGE.search(output, failures[-1].end()) is None
     return failures[-1][1] if is_last else None
@@ -586,7 +586,7 @@ class Client:
         return f"exec <{shlex.quote(prompt)} || exit 125\n{command}"
 
     def missing(self, env: Mapping[str, str], directory: str) -> str | None:
-        """Return the program if it is missing; None if it is found or left to the shell."""
+        """Return the client's program if it is certainly not installed, else None."""
         import shutil  # only needed before the first call
 
         program = self.command.split(maxsplit=1)[0]

@@ -114,7 +114,7 @@ def processes_with_open(path: str) -> list[Process]:
 
 
 def variables(process: Process, names: Iterable[str]) -> dict[str, str]:
-    """Return named variables of a process's first environment; {} if unreadable."""
+    """Return the environment variables `names` of a process; {} if unreadable."""
     words = process.line.split(" ")
     if not process.line:
         words = _read_text(f"/proc/{process.pid}/environ").split("\0")
@@ -197,7 +197,7 @@ def adopt_orphans() -> bool:
 
 
 class ProcessTree:
-    """The descendants of this process, which runs commands one by one; uses SIGCHLD."""
+    """The descendants of this process; the constructor replaces the SIGCHLD handler."""
 
     def __init__(self, *, adopts: bool, tag: Mapping[str, str]) -> None:
         self._adopts, self._tag = adopts, dict(tag)

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 
 class PhaseFailed(CkptError):
-    """A phase failed; its run can be resumed. `code` and `output`: of the command."""
+    """A phase failed; its run can be resumed. `code` and `output` are its command's."""
 
     exit_code = 20
     status = "failed"
@@ -265,7 +265,7 @@ def find_phase(text: str, names: Sequence[str], run: str) -> str:
 
 
 def digest_inputs(values: Mapping[str, Any]) -> dict[str, str]:
-    """Return a digest of each value by name; raise StateError unless all are JSON."""
+    """Return a digest of each value by name; raise StateError for a non-JSON value."""
     texts = {name: to_json(value, f"/{name}") for name, value in values.items()}
     return {name: hashlib.sha256(text.encode()).hexdigest()[:16] for name, text in texts.items()}
 
@@ -348,7 +348,7 @@ class Retries:
         return round(min(self.max_delay, _MAX_WAIT) * (1 + self.jitter))
 
     def wait_before(self, attempt: int, random: float) -> int:
-        """Return microseconds to wait before the nth attempt; `random` is from [0, 1)."""
+        """Return microseconds to wait before attempt number `attempt`; 0 <= `random` < 1."""
         if attempt < 2 or not self.delay:
             return 0
         longest = min(self.max_delay, _MAX_WAIT)
@@ -398,7 +398,7 @@ USUAL = PhaseOptions()
 def failed_attempt(
     attempt: Attempt, error: BaseException, conduct: PhaseOptions, now: int
 ) -> Attempt:
-    """Return the attempt as failed by an error, with the time of a retry if any."""
+    """Return `attempt` as ended by `error`, with the time of a retry if allowed."""
     failure = error if isinstance(error, PhaseFailed) else PhaseFailed("")
     code, output, ended = failure.code, failure.output, failure.status
     if not isinstance(code, int) or code.bit_length() >= 64:

@@ -98,7 +98,10 @@ def begin(
 def find_or_begin(
     store: Checkpoints, name: str, *, key: str | None, base: str, state: Mapping[str, Any]
 ) -> tuple[Checkpoint, bool]:
-    """Begin a run without a pipeline, or find the run with `key`; True: it is new."""
+    """Begin a run without a pipeline, or find the run with `key`.
+
+    Returns the newest checkpoint of the run, and whether the run is new.
+    """
     require_text("name", name)
     try:
         return begin(store, name, base=base, state=state, pipeline=Pipeline(), key=key), True
@@ -170,7 +173,7 @@ def _require_trusted(store: Checkpoints, run: str, *, trusted: bool) -> Checkpoi
 
 
 def release_completed(store: Checkpoints, run: str) -> bool:
-    """Release the lease that a killed driver left on a complete run; return success."""
+    """Release a killed driver's lease of a complete run; return False without one."""
     if store.heads.catch_up(run).label != ref_names.RUN_COMPLETE:
         return False
     lease = store.leases.read(run)

@@ -111,7 +111,7 @@ def require_restorable(store: Checkpoints, checkpoint: Checkpoint) -> None:
 
 
 def restore_output(store: Checkpoints, files: RunFiles, checkpoint: Checkpoint) -> None:
-    """Restore the phases' output files; if they differ, record a checkpoint first."""
+    """If output files of phases differ, record a safety checkpoint and restore them."""
     present = store.capture(beside=files.added)
     tree, repository = present.tree, store.repository
     if tree is None:

@@ -74,7 +74,10 @@ class Run:
         base: str = "HEAD",
         state: Mapping[str, Any] | None = None,
     ) -> tuple[Checkpoint, bool]:
-        """Start a run without driving it, or find the run with `key`; True: it is new."""
+        """Start a run without driving it, or find the run with `key`.
+
+        Returns the newest checkpoint of the run, and whether the run is new.
+        """
         checkpoints = inside(store)
         first = mapping("state", state)
         newest, is_new = find_or_begin(checkpoints, name, key=key, base=base, state=first)

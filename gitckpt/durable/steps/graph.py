@@ -69,7 +69,7 @@ class Graph:
         raise UsageError(f"{self.name} has no step {text!r}", hint=hint)
 
     def after(self, step: StepDefinition, records: Mapping[str, object]) -> StepDefinition:
-        """Return the step after a passed or skipped one; `records` maps step names."""
+        """Return the step after a pass or skip of `step`; `records` decide on `only_if`."""
         record = records.get(step.name)
         following = self._find_step(step.on_pass)
         while following.only_if is not None:

@@ -32,7 +32,7 @@ _SEE_MIRROR = "check mirror in gitckpt.toml"
 
 
 def mirror_problem(pattern: str) -> str | None:
-    """Return why a path cannot be that of a mirror file, as a clause; else None."""
+    """Return why a mirror path is invalid, such as "must end in .json"; else None."""
     if os.path.isabs(pattern) or not pattern.isprintable() or "\\" in pattern:
         return "must be relative to the top of the worktree"
     if not _is_in_worktree(pattern):

@@ -94,7 +94,7 @@ def graph_of(store: Checkpoints, state: Mapping[str, Any], requested: str | None
 
 
 def worktree_of(store: Checkpoints, run: str) -> str | None:
-    """Return the path of a run's worktree, else of the current one; or None."""
+    """Return the path of a run's worktree, else of the current worktree; or None."""
     return ownership.of_runs(store.repository).get(run, store.repository.worktree)
 
 
@@ -112,7 +112,7 @@ def report(
     files: bool = False,
     checkpoint_id: str | None = None,
 ) -> Reported:
-    """Record a report; do nothing if `checkpoint_id` is recorded already."""
+    """Record a report, unless a checkpoint `checkpoint_id` recorded it already."""
     if checkpoint_id is not None:
         recorded = _find_recorded(store, target, step_report, checkpoint_id)
         if recorded is not None:
@@ -252,7 +252,7 @@ def _is_complete(store: Checkpoints, run: str) -> bool:
 
 
 def run_about(store: Checkpoints, track: str) -> str | None:
-    """Return the newest open run of a track, or else its newest run; None without."""
+    """Return the newest open run of a track, else its newest run; None without runs."""
     if not track.strip() or not track.isprintable():
         raise UsageError(f"{track!r} is not a track name", hint="such as --track add-login")
     slug = ids.slug(track)

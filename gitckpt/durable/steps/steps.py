@@ -75,7 +75,7 @@ class Steps:
 
     @staticmethod
     def run_about(store: Store, track: str) -> str | None:
-        """Return the newest open run of a track, or else its newest run; None without."""
+        """Return the newest open run of a track, else its newest run; None without runs."""
         checkpoints = inside(store)
         require_text("track", track)
         return journal.run_about(checkpoints, track)
@@ -88,7 +88,7 @@ class Steps:
         files: bool = False,
         checkpoint_id: str | None = None,
     ) -> Reported:
-        """Record a report of a step; do nothing if `checkpoint_id` is recorded already.
+        """Record a report, unless a checkpoint `checkpoint_id` recorded it already.
 
         `graph` names a new run's step graph. Raises UsageError, NotFoundError (step, rev or graph),
         OutOfOrder, StepsBlocked or LeaseLost.
