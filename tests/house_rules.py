@@ -74,8 +74,12 @@ FOLDER_RANK = {folder: rank for rank, layer in enumerate(FOLDERS) for folder in 
 
 
 def _doors(package: str) -> frozenset[str] | None:
-    """Returns the modules by which others come into a room, as the paragraph "Doors:" in its first lines names them; None for all."""
-    text = SOURCES[f"{package}/__init__.py"].partition("\nDoors:")[2]
+    """Returns the modules by which others come into a room, as the paragraph "Public modules:" in its first lines names them; None for all."""
+    text = (
+        SOURCES[f"{package}/__init__.py"]
+        .replace("\nDoors:", "\nPublic modules:")
+        .partition("\nPublic modules:")[2]
+    )
     return (
         None
         if text.startswith(" all")
@@ -582,7 +586,11 @@ def _shape(path: str, source: str, tree: ast.Module) -> Iterator[str]:
             f"{path}: must be a docstring that says what the room is for, and nothing else: a name is imported from where it stands, "
             "and importing one module of a room must not load the others"
         )
-    elif is_room and path.removesuffix("/__init__.py") not in FLOORS and "\nDoors:" not in source:
+    elif (
+        is_room
+        and path.removesuffix("/__init__.py") not in FLOORS
+        and not re.search("\n(Doors|Public modules):", source)
+    ):
         yield f"{path}: names no doors; where nobody is told what may be used from outside, everything is, and nothing can change by itself"
 
 

@@ -1,6 +1,6 @@
 """Run a shell command, and end all processes that the command started.
 
-Doors:
+Public modules:
     execution: `run_command`, its time limits (`Timeouts`) and its result (`CommandResult`).
     watchdog: `Watchdog` starts commands, and ends them even if the driver is killed.
     process_tree: functions that list processes, find descendants and send signals.

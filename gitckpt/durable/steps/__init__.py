@@ -1,6 +1,6 @@
 """The step protocol, by which agents and scripts report their progress to gitckpt.
 
-Doors:
+Public modules:
     steps: `Steps`, the public API.
     journal: `report` records a report; `find_target` finds the run that it belongs to.
     report: `StepReport`, the content of a report.
