@@ -19,7 +19,7 @@ from gitckpt.model.errors import CkptError, UsageError
 from gitckpt.model.values import dataclass, field, replace
 from gitckpt.store import secrets
 
-LINE = 16 << 20  # maximum bytes of a message; longer ones are handled as text
+MAX_MESSAGE = 16 << 20  # maximum bytes of a message; longer ones are handled as text
 _MESSAGE_STARTS = (b'{"', b"[{")
 
 
@@ -105,7 +105,7 @@ class MessageReader(TextReader):
         if self._is_long:
             return self._text.feed(part)
         self._line += part
-        if len(self._line) <= LINE:
+        if len(self._line) <= MAX_MESSAGE:
             return ""
         self._is_long = True
         return self._end_spread() + self._text.feed(self._take_line())
@@ -123,7 +123,7 @@ class MessageReader(TextReader):
                 return self._end_spread() + text
             self._spread += line
             if line[:1] not in (b"}", b"]"):
-                return "" if len(self._spread) <= LINE else self._end_spread()
+                return "" if len(self._spread) <= MAX_MESSAGE else self._end_spread()
             line, self._spread = bytes(self._spread), None
         elif line.strip() in (b"{", b"["):
             self._spread = bytearray(line)

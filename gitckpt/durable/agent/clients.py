@@ -102,7 +102,7 @@ def _missing_conversation(conversations: Sequence[str]) -> re.Pattern[str]:
     return re.compile(f"{unknown}|{missing}", re.IGNORECASE)
 
 
-def cost(value: object) -> float | None:
+def as_cost(value: object) -> float | None:
     is_number = type(value) in (int, float)
     return float(value) if is_number and 0 <= value <= _HIGHEST else None  # type: ignore[operator, arg-type]
 
@@ -252,7 +252,7 @@ class Claude(Dialect):
         self.complete = True
         self.is_error = message.get("is_error") is True or subtype.startswith("error")
         for key in ("cost_usd", "total_cost_usd"):  # the first: older versions
-            price = cost(message.get(key))
+            price = as_cost(message.get(key))
             self.cost_usd = self.cost_usd if price is None else price
         usage = table_of(message, "usage")
         self.count(usage, _TOKENS)
@@ -470,7 +470,7 @@ class OpenCode(Dialect):
 
     def _end_step(self, part: Message) -> str:
         # A step that does not call tools is the last one.
-        price = cost(part.get("cost"))
+        price = as_cost(part.get("cost"))
         if price is not None:
             self.cost_usd = (self.cost_usd or 0.0) + price
         tokens = table_of(part, "tokens")

@@ -36,15 +36,15 @@ class Process:
 
 def list_processes() -> dict[int, Process]:
     if not os.path.exists(_SELF):
-        return _from_ps()
-    processes = (_read(int(name)) for name in os.listdir("/proc") if name.isdigit())
+        return _list_with_ps()
+    processes = (_read_process(int(name)) for name in os.listdir("/proc") if name.isdigit())
     return {process.pid: process for process in processes if process is not None}
 
 
 def own_name() -> str:
     """Return a unique name of this process: `PID@START`, with its start time."""
     pid = os.getpid()
-    process = _read(pid) if os.path.exists(_SELF) else _from_ps().get(pid)
+    process = _read_process(pid) if os.path.exists(_SELF) else _list_with_ps().get(pid)
     return f"{pid}@{process.start.replace(' ', '_') if process else ''}"
 
 
@@ -56,7 +56,7 @@ def is_running(name: str, processes: Mapping[int, Process]) -> bool:
 
 def pids_with_variable(variable: str) -> set[int]:
     if not os.path.exists(_SELF):
-        return {pid for pid, process in _from_ps().items() if f" {variable}=" in process.line}
+        return {pid for pid, process in _list_with_ps().items() if f" {variable}=" in process.line}
     pattern = os.fsencode(f"\0{variable}=")
     pids = set()
     for name in filter(str.isdigit, os.listdir("/proc")):
@@ -143,7 +143,7 @@ def send_signal(process: Process, number: int) -> bool:
             pass  # an old kernel, or a container that forbids pidfds
     try:
         if os.path.exists(_SELF):
-            current = _read(process.pid)
+            current = _read_process(process.pid)
             if current is None or current.start != process.start:
                 return False
         if sys.platform == "linux" and fd >= 0:
@@ -266,7 +266,7 @@ class ProcessTree:
         return bool(self._tag) and variables(process, self._tag) == self._tag
 
 
-def _read(pid: int) -> Process | None:
+def _read_process(pid: int) -> Process | None:
     try:
         with open(f"/proc/{pid}/stat", "rb") as file:
             # proc(5): the name in parentheses may contain anything
@@ -278,7 +278,7 @@ def _read(pid: int) -> Process | None:
     return Process(pid, int(fields[1]), int(fields[2]), fields[19].decode())
 
 
-def _from_ps() -> dict[int, Process]:
+def _list_with_ps() -> dict[int, Process]:
     # ps(1) shows the environments of the user's own processes after their commands.
     from gitckpt.git.process import Child, environment
 

@@ -411,7 +411,7 @@ def failed_attempt(
         random = int.from_bytes(os.urandom(4)) / 2**32
         ended, retry_at = FAILED, times.to_text(now + retries.wait_before(failures + 1, random))
     if output is not None:
-        output = _masked(_storable(output)[-_MAX_TEXT:])
+        output = _masked(_without_surrogates(output)[-_MAX_TEXT:])
     attempt = replace(attempt, ended=ended, failures=failures, retry_at=retry_at)
     return replace(attempt, exit_code=code, output=output)
 
@@ -431,12 +431,12 @@ def error_lines(error: BaseException) -> list[str]:
 
 
 def _shorten(text: object) -> str:
-    full_text = _storable(text)
+    full_text = _without_surrogates(text)
     cut = f"{full_text[:_MAX_TEXT]}… ({len(full_text):,} characters)"
     return full_text if len(full_text) <= _MAX_TEXT else cut
 
 
-def _storable(text: object) -> str:
+def _without_surrogates(text: object) -> str:
     # File names and program output may contain lone surrogates, which UTF-8 cannot encode.
     return str(text).encode("utf-8", "backslashreplace").decode("utf-8")
 

@@ -78,7 +78,7 @@ def catch_up(store: Checkpoints, files: RunFiles, newest: Checkpoint) -> tuple[s
         try:
             safety_ids = go_back(store, newest)
         except WorktreeError as error:
-            raise _advise(store, newest, error) from None
+            raise _with_advice(store, newest, error) from None
     ownership.forget_behind(store.repository)
     if not safety_ids:
         return ()
@@ -87,7 +87,7 @@ def catch_up(store: Checkpoints, files: RunFiles, newest: Checkpoint) -> tuple[s
     return (f"{change}; the earlier content is in {saved}",)
 
 
-def _advise(store: Checkpoints, newest: Checkpoint, error: WorktreeError) -> WorktreeError:
+def _with_advice(store: Checkpoints, newest: Checkpoint, error: WorktreeError) -> WorktreeError:
     advice = submodules.advice_of(error)
     if advice is None:
         return error
@@ -154,17 +154,17 @@ def remove_locks(repository: Repository, run: str) -> None:
     if repository.is_linked:
         names = [name for name in os.listdir(repository.git_dir) if name.endswith(".lock")]
         paths += [os.path.join(repository.git_dir, name) for name in names]
-    locks = {path: identity for path in paths if (identity := _identity(path)) is not None}
+    locks = {path: identity for path in paths if (identity := _file_identity(path)) is not None}
     if not locks or process_tree.is_working_in("git", worktree) is not False:
         return
     time.sleep(PATIENCE)
     for path, identity in locks.items():
-        if _identity(path) == identity:
+        if _file_identity(path) == identity:
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(path)
 
 
-def _identity(path: str) -> tuple[int, int, int] | None:
+def _file_identity(path: str) -> tuple[int, int, int] | None:
     # Distinguishes a lock file from a later one of the same name.
     try:
         status = os.lstat(path)

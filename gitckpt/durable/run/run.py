@@ -60,8 +60,8 @@ class Run:
         An existing run keeps its `name`, `base` (a rev) and `state`. Raises NotFoundError (rev),
         WorktreeError, LeaseHeld, or RunComplete, which has `results`.
         """
-        first = mapping("state", state)
-        newest, _ = find_or_begin(inside(store), name, key=key, base=base, state=first)
+        first_state = mapping("state", state)
+        newest, _ = find_or_begin(inside(store), name, key=key, base=base, state=first_state)
         return cls.resume(store, str(newest.run), adapter=adapter)
 
     @classmethod
@@ -79,8 +79,8 @@ class Run:
         Returns the newest checkpoint of the run, and whether the run is new.
         """
         checkpoints = inside(store)
-        first = mapping("state", state)
-        newest, is_new = find_or_begin(checkpoints, name, key=key, base=base, state=first)
+        first_state = mapping("state", state)
+        newest, is_new = find_or_begin(checkpoints, name, key=key, base=base, state=first_state)
         if not is_new:
             require_open(checkpoints, newest)
             checkpoints.leases.require_free(str(newest.run))

@@ -49,7 +49,7 @@ def _is_in_worktree(path: str) -> bool:
     return not any(part in ("", ".", "..") or part.lower() in (".git", PRIVATE) for part in parts)
 
 
-def write(repository: Repository, pattern: str, state: Mapping[str, Any]) -> str:
+def write_mirror(repository: Repository, pattern: str, state: Mapping[str, Any]) -> str:
     """Write a run's state to its mirror file; return the path within the worktree."""
     track = state.get("track_id")
     # Check the final path: with a track name inserted, it may differ from its pattern.

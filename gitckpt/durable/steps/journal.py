@@ -119,15 +119,15 @@ def report(
             return recorded
         step_report = replace(step_report, checkpoint_id=checkpoint_id)
     if target.run is not None and not _starts_run(store, target, step_report):
-        return _extend(store, target, step_report, graph, files=files)
+        return _report_to_run(store, target, step_report, graph, files=files)
     assert target.track is not None
     with Lock(os.path.join(store.repository.make_private_dir(), _LOCK), _PATIENCE):
         # Another process may have started the run.
         target = replace(target, run=run_about(store, target.track))
         if target.run is not None and not _starts_run(store, target, step_report):
-            return _extend(store, target, step_report, graph, files=files)
+            return _report_to_run(store, target, step_report, graph, files=files)
         steps = graph_of(store, {}, graph)
-        checkpoint = _write(store, replace(target, run=None), steps, step_report, files=files)
+        checkpoint = _record(store, replace(target, run=None), steps, step_report, files=files)
     return Reported(checkpoint, steps, is_new=True)
 
 
@@ -160,12 +160,12 @@ def _write_mirror(store: Checkpoints, repository: Repository, graph: Graph, run:
     try:
         # Read the state under the lock: the last of two reporters then writes the newest state.
         with Lock(os.path.join(repository.make_private_dir(), _MIRROR_LOCK), _PATIENCE):
-            graph_file.write(repository, graph.mirror, store.heads.read(run).state)
+            graph_file.write_mirror(repository, graph.mirror, store.heads.read(run).state)
     except CkptError as error:
         store.announce(error.message)
 
 
-def _extend(
+def _report_to_run(
     store: Checkpoints,
     target: ReportTarget,
     step_report: StepReport,
@@ -183,16 +183,16 @@ def _extend(
         if files:
             hint = f"recreate the worktree: git ckpt resume {run} --no-run"
             raise UsageError(f"the worktree of run {run} is gone", hint=hint)
-        checkpoint = _write(store, target, steps, step_report, base=newest.git_sha)
+        checkpoint = _record(store, target, steps, step_report, base=newest.git_sha)
     elif worktree is None or os.path.samefile(worktree.git_dir, store.repository.git_dir):
-        checkpoint = _write(store, target, steps, step_report, files=files)
+        checkpoint = _record(store, target, steps, step_report, files=files)
     else:
         with store.seen_from(worktree, "plumbing") as run_store:
-            checkpoint = _write(run_store, target, steps, step_report, files=files)
+            checkpoint = _record(run_store, target, steps, step_report, files=files)
     return Reported(checkpoint, steps, is_new=False)
 
 
-def _write(
+def _record(
     store: Checkpoints, target: ReportTarget, graph: Graph, step_report: StepReport, **options: Any
 ) -> Checkpoint:
     run, track = target.run, target.track

@@ -121,21 +121,21 @@ def _check_order(
     """Return whether a report moves the run; False: the report only changes a record."""
     if report.action == records.RESET:
         return True
-    is_here = step.name == current.step
+    is_current = step.name == current.step
     if step.optional and step.on_pass == current.step and current.status == records.NOT_STARTED:
-        is_here = True
-    is_late = _is_running(record) and report.action != records.START
+        is_current = True
+    is_late_report = _is_running(record) and report.action != records.START
     if report.force:
-        return is_here or report.action == records.START
-    is_late_elsewhere = is_late and step.name != current.step
+        return is_current or report.action == records.START
+    is_late_elsewhere = is_late_report and step.name != current.step
     if (
         current.status == records.BLOCKED
         and report.action != records.BLOCK
         and not is_late_elsewhere
     ):
         raise blocked_error(current)
-    if is_here or is_late:
-        return is_here
+    if is_current or is_late_report:
+        return is_current
     reset = f"git ckpt step reset {shell_word(step.name)}"
     if current.step == COMPLETE:
         hint = f"to repeat the step: {reset}; to only record the report: --force"
@@ -184,7 +184,7 @@ class _StateUpdate:
             self._set_position(step.name, records.IN_PROGRESS, record.get("started_at"))
 
     def _start(self, step: StepDefinition, record: dict[str, Any]) -> None:
-        self._loop["iterations"] = self._number("iterations") + 1
+        self._loop["iterations"] = self._count_of("iterations") + 1
         if not _is_running(record) or not record.get("started_at"):
             record |= {"started_at": self._at, "completed_at": None}
         if step.version_key is not None:
@@ -233,7 +233,7 @@ class _StateUpdate:
             record[step.version_key] = old_record[step.version_key]
         if step.only_if is not None:
             record["required"] = True
-        self._put(step, record | {"last_updated": self._at})
+        self._put_record(step, record | {"last_updated": self._at})
         self._set_position(step.name, records.NOT_STARTED, None)
         if self._is_over_limit():
             self._block(step, self._limit_message(), moves=True)
@@ -243,7 +243,7 @@ class _StateUpdate:
             self._set_position(step.name, records.FAILED, self._loop.get("step_started_at"))
             return
         if step.counts_cycles:
-            count, limit = self._number("fix_cycle_count"), self._loop["max_fix_cycles"]
+            count, limit = self._count_of("fix_cycle_count"), self._loop["max_fix_cycles"]
             if count >= (limit if type(limit) is int else self._graph.max_fix_cycles):
                 cycles = f"{count} fix {'cycle' if count == 1 else 'cycles'}"
                 self._block(step, f"the step failed after {cycles}: {notes}", moves=True)
@@ -259,12 +259,12 @@ class _StateUpdate:
             self._set_position(step.name, records.BLOCKED, self._loop.get("step_started_at"))
 
     def _is_over_limit(self) -> bool:
-        return self._number("iterations") >= self._graph.max_iterations
+        return self._count_of("iterations") >= self._graph.max_iterations
 
     def _limit_message(self) -> str:
         return f"the run reached the limit of {self._graph.max_iterations} iterations"
 
-    def _number(self, key: str) -> int:
+    def _count_of(self, key: str) -> int:
         value = self._loop.get(key)
         return value if type(value) is int and value >= 0 else 0
 
@@ -273,13 +273,13 @@ class _StateUpdate:
 
     def _merge(self, record: StateTable, step: StepDefinition, report: StepReport) -> None:
         new_record = records.merge_report(_order_keys(record), step, report, self._at)
-        self._put(step, _order_keys(new_record))
+        self._put_record(step, _order_keys(new_record))
 
     def _record(self, step: StepDefinition) -> dict[str, Any]:
         key = _record_key(self._graph, self._records, step.name)
         return dict(_table(self._records, key, "loop_state.checkpoints."))
 
-    def _put(self, step: StepDefinition, record: dict[str, Any]) -> None:
+    def _put_record(self, step: StepDefinition, record: dict[str, Any]) -> None:
         self._records[_record_key(self._graph, self._records, step.name)] = record
 
 

@@ -639,7 +639,7 @@ def test_long_tool_line_is_cut() -> None:
 def test_line_too_long_for_a_message_is_text(
     monkeypatch: pytest.MonkeyPatch, size: int | None
 ) -> None:
-    monkeypatch.setattr(reports, "LINE", 300)
+    monkeypatch.setattr(reports, "MAX_MESSAGE", 300)
     long = lines(claude_says(text("x" * 400)))
     spread = "{\n" + '"a": 1\n' * 60
     output = long + lines({"type": "result", "result": "end"}) + long.strip() + "\n" + spread
