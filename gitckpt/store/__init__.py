@@ -1,1 +1,1 @@
-"""Checkpoints, runs, snapshots, worktrees, expiry and the hooks' installation."""
+"""Manage checkpoints, runs, snapshots, worktrees, retention and git hooks."""

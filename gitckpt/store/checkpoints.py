@@ -1,4 +1,4 @@
-"""The checkpoints of one repository, for use inside gitckpt; programs use `Store`."""
+"""Read and write the checkpoints of one repository; the internal side of `Store`."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from gitckpt.store.records.remover import Remover
     from gitckpt.store.snapshot.limits import Limits
 
-    # Adds the files that a run keeps beside its worktree to a captured `Worktree`.
+    # Adds the files that a run keeps outside its worktree to a captured `Worktree`.
     Beside = Callable[[Repository, Objects, Worktree, str, Limits], Worktree]
 
     class Options(Details, total=False):
@@ -59,7 +59,10 @@ _ONE_IN_256 = "00"  # Prefix of ids. Loose refs are counted on one record in 256
 
 
 class Checkpoints:
-    """The checkpoints of one repository; a context manager that threads may share."""
+    """Read and write the checkpoints of one repository; a context manager.
+
+    Threads may share an instance.
+    """
 
     def __init__(
         self,
@@ -133,17 +136,17 @@ class Checkpoints:
             self.repository.close()
 
     def private_index(self) -> PrivateIndex:
-        """Return a private copy of the worktree's index, not yet opened."""
+        """Return an unopened private copy of the worktree's index."""
         from gitckpt.git.worktree.index import PrivateIndex
 
-        with contextlib.suppress(IndexError):  # git is already refreshing this one
+        with contextlib.suppress(IndexError):  # the index that git is already refreshing
             return self._ahead.pop()
         return PrivateIndex(self.repository)
 
     def capture(
         self, limits: Limits | None = None, beside: Beside | None = None, *, recursive: bool = True
     ) -> Worktree:
-        """Capture as `Store.capture` does, with the run's files that `beside` adds."""
+        """Capture the worktree; `beside` adds files that a run keeps outside of it."""
         from gitckpt.store.snapshot import capture as snapshot
         from gitckpt.store.snapshot.limits import Limits
 
@@ -178,10 +181,10 @@ class Checkpoints:
         then: Successor | None = None,
         **details: Unpack[Details],
     ) -> Checkpoint:
-        """Record a checkpoint as `Store.record` does, with arguments for internal callers.
+        """Record a checkpoint; see `Store.record` for the arguments not named here.
 
-        `change` maps the head's state ({} for a new run) to the new one, also after a lost race;
-        values of the keys `keeps` stay if another process extended the run.
+        `change` computes the new state from that of the run's newest checkpoint ({} for a new run),
+        again after each lost race; then keys in `keeps` retain the other process's values.
         """
         run = details.get("run")
         options = {"start": start, "key": key, "base": base, "worktree": worktree, "keeps": keeps}
@@ -241,7 +244,7 @@ class Checkpoints:
         without_files: str | None = None,
         **options: Unpack[Options],
     ) -> Checkpoint:
-        """Capture and record; after a timeout of the capture, as `without_files`."""
+        """Capture and record; `without_files` is the label if the capture times out."""
         from gitckpt.store.snapshot import capture as snapshot
 
         checked = {name: options.get(name) for name in ("start", "key", "change", "progress_of")}
@@ -264,7 +267,7 @@ class Checkpoints:
         return snapshot.record_whole(*common, parts=self._captured_parts)
 
     def _captured_parts(self, commit: str, files: str) -> Collection[str] | None:
-        """Return the objects of a captured tree that its commit lacks, if known."""
+        """Return the objects of the last captured tree that its commit lacks, or None."""
         captured, parts = self._parts
         return parts if captured == (commit, files) else None
 
@@ -272,7 +275,7 @@ class Checkpoints:
         return codec.decode(self.raw(checkpoint_id), ref_names.CHECKPOINTS + checkpoint_id)
 
     def is_replaced(self, checkpoint_id: str) -> bool:
-        """Return whether a fetch has replaced a checkpoint that was written here."""
+        """Return whether a fetch has replaced a checkpoint written in this clone."""
         if not ids.is_id(checkpoint_id):
             return False
         oid = self.refs.read(ref_names.CHECKPOINTS + checkpoint_id)
@@ -330,7 +333,7 @@ class Checkpoints:
             return notes.write(self.repository, self.objects, self.refs, instant)
 
     def write_due_links(self, instant: int | None = None, *, at_once: bool = False) -> bool:
-        """Write the notes a minute after the last write, or `at_once`; log failures."""
+        """Write queued notes if the last write is a minute old, or `at_once`; log errors."""
         instant = self.clock() if instant is None else instant
         try:
             return (at_once or notes.is_due(self.repository, instant)) and self.write_links(instant)
@@ -358,7 +361,10 @@ class Checkpoints:
         last: Collection[str] = (),
         settled: bool = True,
     ) -> int:
-        """Remove checkpoints as `Store.remove` does; options as for `Remover.remove`."""
+        """Remove checkpoints, and submodule checkpoints that only they name.
+
+        Returns the number of deleted checkpoint refs; the options are those of `Remover.remove`.
+        """
         from gitckpt.store import submodules
 
         names = strings("checkpoint_ids", checkpoint_ids)

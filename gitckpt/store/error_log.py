@@ -1,4 +1,4 @@
-"""The log file in the private directory. The hook imports this module."""
+"""Append to the log file in gitckpt's private directory. The hook imports this."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ if TYPE_CHECKING:
     from gitckpt.git.repository import Repository
 
 FILE = "log"
-_LARGE = 1_000_000
-LONGEST = 16_384  # characters; the middle of a longer entry is left out
+_LARGE = 1_000_000  # bytes of a log that is full and renamed to `log.1`
+LONGEST = 16_384  # characters of an entry; the middle of a longer one is cut out
 _LEFT_OUT = "\n… {} characters …\n"
 
 
 def append(repository: Repository, text: str) -> str:
-    """Append an entry without user data and return the path of the log."""
+    """Append an entry, which must hold no user data; return the path of the log."""
     path, text = os.path.join(repository.make_private_dir(), FILE), text.rstrip()
     if len(text) > LONGEST:
         length = LONGEST // 2 - len(_LEFT_OUT)
@@ -39,7 +39,7 @@ def append(repository: Repository, text: str) -> str:
 
 
 def trace(error: BaseException) -> str:
-    """Format the traceback of an error without its message, which may quote user data."""
+    """Format a traceback without the error's message, which may quote user data."""
     import traceback
 
     lines: list[str] = []
@@ -54,9 +54,10 @@ def trace(error: BaseException) -> str:
 
 
 class Listener:
-    """Functions that a store calls, from any thread that uses it; for `Store.open`.
+    """Callbacks for `Store.open`; called on whichever thread uses the store.
 
-    `tell` takes a sentence; `progress` a line that replaces the previous one, "" to end.
+    `tell` gets a warning, one sentence. `progress` gets a status line that replaces the previous
+    one; "" clears the line.
     """
 
     def __init__(

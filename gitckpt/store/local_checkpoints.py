@@ -1,7 +1,8 @@
-"""Remember which checkpoints and documents of runs were written in this clone.
+"""Record which checkpoints and documents of runs were written in this clone.
 
-A fetch can replace the document behind an id, which the oid here reveals. A line is written
-before the refs of its checkpoint, so a kill can leave one too many. The hook imports this module.
+A fetch can replace the document that a checkpoint's ref points to; comparing oids with the recorded
+one reveals that. A line is written before the refs of its checkpoint, so a kill can leave a line
+without a checkpoint. The hook imports this module.
 """
 
 from __future__ import annotations
@@ -30,38 +31,40 @@ if TYPE_CHECKING:
         @property
         def run(self) -> str | None: ...
 
-    # Oid of the document, `_IN`, `_FROM` or `_COPIED`, and the worktree.
+    # Oid of the document; `_IN`, `_FROM` or `_COPIED`; key of the worktree.
     Written = tuple[str, str, str]
 
-# Documents of runs. A run continues without trust only from a document listed here.
+# Documents of runs: a file per run lists the oids written in this clone. Only from a listed
+# document can a run continue without `--trust`.
 
 DIRECTORY = "chains"
-_TAIL = 4096  # bytes: the document sought is nearly always the newest of up to 100,000 lines
+_TAIL = 4096  # bytes to search first: most lookups are for the newest of up to 100,000 lines
 
 
 def extend(
     repository: Repository, run: str, head: str, oids: Sequence[str], *, drives: bool = False
 ) -> list[str]:
-    """List documents (oldest first) that will extend a run; return paths to flush.
+    """Append documents about to extend a run to its file; return the paths to flush.
 
-    Lists none after a foreign head ("" is that of a new run); CkptError if a driver extends it.
+    `oids` are oldest first, `head` is "" for a new run. If another clone wrote the head, nothing is
+    appended; if a driver extends the run (`drives`), CkptError.
     """
     if head and not is_local(repository, run, head):
         if drives:
-            problem = f"the head of run {run} was replaced, perhaps by a fetch: "
-            problem += "it was not written here"
-            raise CkptError(problem, hint=f"see what came: git ckpt resume {run}")
+            problem = f"the newest checkpoint of run {run} was not written in this clone: "
+            problem += "perhaps a fetch replaced the ref"
+            raise CkptError(problem, hint=f"see the fetched checkpoint: git ckpt resume {run}")
         return []
-    return note_chains(repository, run, oids)
+    return append_oids(repository, run, oids)
 
 
-def note_chains(repository: Repository, run: str, oids: Sequence[str]) -> list[str]:
-    path = _path_chains(repository, run)
-    place = os.path.dirname(path)
+def append_oids(repository: Repository, run: str, oids: Sequence[str]) -> list[str]:
+    path = _run_path(repository, run)
+    directory = os.path.dirname(path)
     try:
-        if not os.path.isdir(place):
+        if not os.path.isdir(directory):
             repository.make_private_dir()
-        private_dirs.private(place, repository.common_dir, make=True)
+        private_dirs.private(directory, repository.common_dir, make=True)
         with open(path, "ab", buffering=0, opener=private_dirs.create) as file:
             is_new = not os.fstat(file.fileno()).st_size
             # The first newline ends a line that a full disk cut off.
@@ -74,17 +77,17 @@ def note_chains(repository: Repository, run: str, oids: Sequence[str]) -> list[s
         with contextlib.suppress(CkptError):  # if the disk is full, recording fails too
             error_log.append(repository, f"cannot write {path}: {problem}; {cure}")
         return []
-    return [path, *([place, repository.private_dir, repository.common_dir] if is_new else [])]
+    return [path, *([directory, repository.private_dir, repository.common_dir] if is_new else [])]
 
 
 def is_local(repository: Repository, run: str, oid: str) -> bool:
-    """Return whether a document (by oid) of a run was written or adopted here."""
+    """Return whether this clone wrote or adopted a document (by oid) of a run."""
     line = oid.encode("ascii", "replace")
     return any(line in _read_oids(repository, run, size) for size in (_TAIL, None))
 
 
-def noted_after(repository: Repository, run: str, oid: str) -> list[bytes]:
-    """Return the oids listed after a document, newest first; they may have no refs."""
+def oids_after(repository: Repository, run: str, oid: str) -> list[bytes]:
+    """Return the oids in a run's file after `oid`, newest first; some may lack refs."""
     lines, line = _read_oids(repository, run, _TAIL), oid.encode("ascii", "replace")
     return lines[: lines.index(line) : -1] if line in lines else []
 
@@ -96,21 +99,21 @@ def local_oids(repository: Repository, run: str) -> frozenset[str]:
 def _read_oids(repository: Repository, run: str, size: int | None = None) -> list[bytes]:
     if not ids.is_run_id(run):
         return []
-    return private_dirs.read(_path_chains(repository, run), size).split()
+    return private_dirs.read(_run_path(repository, run), size).split()
 
 
 def forget(repository: Repository, run: str) -> None:
     with contextlib.suppress(OSError):  # maintenance tries again
-        os.unlink(_path_chains(repository, run))
+        os.unlink(_run_path(repository, run))
 
 
-def forget_others_chains(repository: Repository, existing: Callable[[], Collection[str]]) -> None:
-    """Delete the lists of runs that are gone, except those that may be about to start."""
-    place = os.path.join(repository.private_dir, DIRECTORY)
+def forget_removed_runs(repository: Repository, existing: Callable[[], Collection[str]]) -> None:
+    """Delete the files of removed runs; recent files may be of runs about to start."""
+    directory = os.path.join(repository.private_dir, DIRECTORY)
     try:
         old = [
             entry.name
-            for entry in os.scandir(place)
+            for entry in os.scandir(directory)
             if time.time() - entry.stat(follow_symlinks=False).st_mtime > times.GRACE
         ]
     except OSError:
@@ -119,16 +122,17 @@ def forget_others_chains(repository: Repository, existing: Callable[[], Collecti
         forget(repository, run)
 
 
-def _path_chains(repository: Repository, run: str) -> str:
+def _run_path(repository: Repository, run: str) -> str:
     return f"{repository.private_dir}/{DIRECTORY}/{run}"
 
 
-# Checkpoints: lines `<id> <oid> in|from|copied <name>:<made>` in the private directory.
+# Checkpoints: lines `<id> <oid> in|from|copied <worktree name>:<creation time>` in one file of the
+# private directory.
 
 FILE = "written"
 
-# "in": the files were captured in that worktree. "from": the run was started, imported or adopted
-# there. "copied": a checkpoint elsewhere captured the files (a fork, or a submodule's copy).
+# "in": the worktree's files were captured. "from": a run was started, imported or adopted in the
+# worktree. "copied": another checkpoint captured the files (of a fork, or a submodule's copy).
 _IN, _FROM, _COPIED = "in", "from", "copied"
 
 _FEW = 64  # search the file for at most this many ids; for more, parse all lines
@@ -136,31 +140,31 @@ _COMMONDIR = "commondir"
 MAIN = ":"  # the main worktree in a line
 
 
-def name_of(repository: Repository) -> str:
+def worktree_name(repository: Repository) -> str:
     return os.path.basename(repository.git_dir) if repository.is_linked else ""
 
 
-def made_at(repository: Repository) -> str:
-    """Return when a linked worktree was made: an earlier one may have had its name."""
-    return _made_at(repository.git_dir) if repository.is_linked else ""
+def creation_time(repository: Repository) -> str:
+    """Return the creation time of a linked worktree (names are reused); else ""."""
+    return _creation_time(repository.git_dir) if repository.is_linked else ""
 
 
-def place_of(repository: Repository) -> str:
-    """Return the key of the worktree in a line; moving the worktree keeps it."""
-    return place_in(repository.git_dir) if repository.is_linked else MAIN
+def worktree_key(repository: Repository) -> str:
+    """Return a worktree's `<name>:<creation time>`, or `MAIN`; stable if it moves."""
+    return worktree_key_in(repository.git_dir) if repository.is_linked else MAIN
 
 
-def place_in(git_dir: str) -> str:
-    return f"{os.path.basename(git_dir)}:{_made_at(git_dir)}".replace("\n", "?")
+def worktree_key_in(git_dir: str) -> str:
+    return f"{os.path.basename(git_dir)}:{_creation_time(git_dir)}".replace("\n", "?")
 
 
-def _made_at(git_dir: str) -> str:
+def _creation_time(git_dir: str) -> str:
     with contextlib.suppress(OSError):
         return str(os.stat(os.path.join(git_dir, _COMMONDIR)).st_mtime_ns)
     return ""
 
 
-def note(
+def append(
     repository: Repository,
     documents: Iterable[tuple[str, str]],
     *,
@@ -168,8 +172,11 @@ def note(
     flushed: bool = False,
     kind: str = "",
 ) -> None:
-    """Append lines (id, oid), or none on a full disk; `is_apart`: files not from here."""
-    end = f"{kind or (_FROM if is_apart else _IN)} {place_of(repository)}\n"
+    """Append lines for pairs of id and oid, unless the disk is full.
+
+    `is_apart` says that this worktree's files were not captured; `kind` overrides that.
+    """
+    end = f"{kind or (_FROM if is_apart else _IN)} {worktree_key(repository)}\n"
     text = "".join(f"{name} {oid} {end}" for name, oid in documents)
     if text:
         with contextlib.suppress(OSError):
@@ -178,13 +185,13 @@ def note(
             private_dirs.append(path, os.fsencode(f"\n{text}"), flushed=flushed)
 
 
-def note_fork(repository: Repository, checkpoint_id: str) -> None:
+def append_fork(repository: Repository, checkpoint_id: str) -> None:
     if oid := _oid_of(repository, checkpoint_id):
-        note(repository, [(checkpoint_id, oid)], kind=_COPIED)
+        append(repository, [(checkpoint_id, oid)], kind=_COPIED)
 
 
 def prepare(repository: Repository) -> None:
-    """Create the file for the shell hook; without it, the hook starts Python."""
+    """Create `FILE` for the shell hook, which runs Python if the file is missing."""
     private_dirs.append(os.path.join(repository.make_private_dir(), FILE), b"")
 
 
@@ -193,7 +200,7 @@ def copy(source: Repository, target: Repository, checkpoint_ids: Collection[str]
     for kind in (_FROM, _COPIED):
         names = [name for name in checkpoint_ids if local.has_captured(name) == (kind == _COPIED)]
         oids = ((name, local.oid(name)) for name in names)
-        note(target, [(name, oid) for name, oid in oids if oid is not None], kind=kind)
+        append(target, [(name, oid) for name, oid in oids if oid is not None], kind=kind)
 
 
 def is_captured_here(repository: Repository, checkpoint_id: str) -> bool:
@@ -203,14 +210,14 @@ def is_captured_here(repository: Repository, checkpoint_id: str) -> bool:
 
 
 def replaced(checkpoint_id: str, hint_end: str = "") -> WorktreeError:
-    """Return the error for a replaced checkpoint; `more` is appended to its hint."""
+    """Return the error for a replaced checkpoint; `hint_end` is appended to the hint."""
     problem = f"a fetch has replaced the document of checkpoint {checkpoint_id[: ids.SHORT]}"
     hint = f"put back what was written here: git ckpt verify --repair{hint_end}"
     return WorktreeError(problem, hint=hint)
 
 
 class LocalCheckpoints:
-    """The lines of checkpoints that were written here; of several for an id, the last."""
+    """Checkpoints written in this clone: the last line of `FILE` for each id."""
 
     def __init__(self, repository: Repository, lines: Mapping[str, Written]) -> None:
         self._repository = repository
@@ -247,13 +254,13 @@ class LocalCheckpoints:
             return self.has(entry.id, entry.oid)
         return is_local(self._repository, entry.run, entry.oid)
 
-    def was_captured_in(self, checkpoint_id: str, place: str) -> bool:
-        return self._lines.get(checkpoint_id, ("",))[1:] == (_IN, place)
+    def was_captured_in(self, checkpoint_id: str, key: str) -> bool:
+        return self._lines.get(checkpoint_id, ("",))[1:] == (_IN, key)
 
     def has_captured(self, checkpoint_id: str) -> bool:
         return self._lines.get(checkpoint_id, ("", "", ""))[1] in (_IN, _COPIED)
 
-    def place(self, checkpoint_id: str) -> str | None:
+    def worktree_key(self, checkpoint_id: str) -> str | None:
         return self._lines.get(checkpoint_id, (None, None, None))[2]
 
     def ids_as_written(self, oids: Mapping[str, str]) -> set[str]:
@@ -264,8 +271,8 @@ class LocalCheckpoints:
         return {name: self._lines[name][0] for name in names}
 
 
-def forget_others(repository: Repository, existing: Callable[[], Collection[str]]) -> None:
-    """Drop lines of checkpoints that are gone; the caller holds the lock of writers."""
+def forget_removed(repository: Repository, existing: Callable[[], Collection[str]]) -> None:
+    """Drop lines of removed checkpoints; the caller holds `ref_names.turn`."""
     lines = private_dirs.read(_path(repository)).split(b"\n")
     if len(lines) <= 2 * _FEW:
         return

@@ -1,7 +1,8 @@
-"""Queue and write the notes that link commits to checkpoints. The hook imports it.
+"""Queue and write the git notes that link commits to checkpoints.
 
 Changes are queued and written together, as each notes commit turns the previous one into garbage.
-A line is queued before the refs of its checkpoint and removed after the notes have it.
+A line is queued before the refs of its checkpoint are written, and leaves the queue once the notes
+contain the line. The hook imports this module.
 """
 
 from __future__ import annotations
@@ -33,21 +34,26 @@ NOTES = "refs/notes/checkpoints"
 # `<id>` for a removed checkpoint.
 WAITING = "links"
 
-WRITTEN = "linked"  # an empty file there; its mtime is when notes were last written
+WRITTEN = (
+    "linked"  # an empty file in the private directory; its mtime is when notes were last written
+)
 
-INTERVAL = 60.0  # seconds between writes of notes by commands that do something else
+INTERVAL = 60.0  # seconds between writes of notes by commands with another main task
 PATIENCE = 30.0  # seconds to retry against other writers
 _MANY = 1000  # for more checkpoints, list all refs instead of looking up each one
 _STAMP = len("2026-11-21T20:16:35.123456Z")
 
 
 def prepare(repository: Repository) -> None:
-    """Create the file for links; without it, the shell hook starts Python."""
+    """Create the queue for the shell hook, which runs Python if the file is missing."""
     private_dirs.append(os.path.join(repository.make_private_dir(), WAITING), b"")
 
 
 def append(repository: Repository, links: Lines, removed: Collection[str] = ()) -> None:
-    """Queue note lines by commit, and ids about to be removed; on a full disk, none."""
+    """Queue note lines by commit, and ids of checkpoints to remove from the notes.
+
+    Queues nothing if the disk is full.
+    """
     text = "".join(f"{commit} {line}\n" for commit, lines in links.items() for line in lines)
     text += "".join(f"{name}\n" for name in removed)
     if text:
@@ -67,7 +73,10 @@ def is_due(repository: Repository, instant: int) -> bool:
 
 
 def pending(repository: Repository) -> tuple[Lines, set[str]]:
-    """Return queued links by commit, perhaps of no checkpoint, and removed ids."""
+    """Return queued note lines by commit, and queued ids of removed checkpoints.
+
+    A line may name a checkpoint that was never recorded.
+    """
     return _parse(private_dirs.read(_path(repository)))
 
 
@@ -81,7 +90,10 @@ def write(
     removed_ids: Collection[str] = (),
     prepared: Callable[[Sequence[Item]], object] = lambda _: None,
 ) -> bool:
-    """Write queued changes under the writers' lock; return whether notes changed."""
+    """Write queue, `links` and `removed_ids` to the notes; return if notes changed.
+
+    The caller holds `ref_names.turn`. `prepared` gets the objects before they are written.
+    """
     data = private_dirs.read(_path(repository))
     lines_by_commit, removed = _parse(data)
     for commit, lines in (links or {}).items():
@@ -124,7 +136,7 @@ def write(
 
 
 def carry(repository: Repository, command: str) -> None:
-    """Copy queued links of commits that were amended or rebased to the new commits."""
+    """Copy queued note lines of amended or rebased commits to the new commits."""
     queued, _ = pending(repository)
     if not queued:
         return
@@ -181,7 +193,7 @@ def _clear_queue(repository: Repository, size: int, instant: int) -> None:
     with contextlib.suppress(OSError):
         path = os.path.join(place, WAITING)
         with open(path, "r+b", buffering=0, opener=private_dirs.create) as file:
-            # If a line came meanwhile, all lines are written again, which changes nothing.
+            # If a line was queued meanwhile, keep all: writing a line twice changes nothing.
             if os.fstat(file.fileno()).st_size == size:
                 file.truncate(0)
         path = os.path.join(place, WRITTEN)

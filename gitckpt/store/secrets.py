@@ -1,6 +1,6 @@
-"""Find likely secrets, mask them, and remember which hits the user has settled.
+"""Find and mask likely secrets; remember hits that the user settled as no secrets.
 
-Most rules search for a plain word first, then match an expression of bounded length after it.
+For speed, most rules search for a plain word, then match a regular expression after the word.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ _EXAMPLE = re.compile(rb"(?i)example|placeholder|changeme|\.\.\.|xxxx")
 
 
 def _find_by_context(data: bytes, text: bytes) -> Iterator[tuple[str, int, int]]:
-    """Yield rule, start and end of secrets; `text` has no escaped line breaks."""
+    """Yield rule, start, end of secrets; `text` is `data` with escapes blanked."""
     if b"PRIVATE KEY" in data:
         yield from _find_private_keys(data)
     folded = text.lower()
@@ -168,7 +168,7 @@ def entropy_of(text: bytes) -> float:
     return -sum(share * math.log2(share) for share in shares)
 
 
-# The detector of all rules, fast enough to run at each save.
+# The search by all rules, fast enough to run at each save.
 
 LARGEST = 1_000_000  # bytes of a file to search: files that people write are smaller
 MASK = b"[masked: "  # start of the replacement of a secret
@@ -189,7 +189,7 @@ _ESCAPED = re.compile(rb"\\[nrt]")
 
 @dataclass(frozen=True, slots=True)
 class Hit:
-    """A likely secret: the rule, start and end in bytes."""
+    """A likely secret: the rule's name, and start and end as byte offsets."""
 
     rule: str
     start: int
@@ -198,7 +198,7 @@ class Hit:
 
 @functools.cache
 def rules() -> tuple[tuple[str, str, str, float], ...]:
-    """Return name, prefixes, expression and least entropy of the rules for tokens."""
+    """Return rules for tokens: name, prefixes, regular expression, minimum entropy."""
     path = os.path.join(os.path.dirname(__file__), "secret_rules.tsv")
     with open(path, encoding="ascii") as file:
         rows = [line.rstrip("\n").split("\t") for line in file if line[0] != "#"]
@@ -222,7 +222,7 @@ def _compile(expression: str) -> re.Pattern[bytes]:
 
 
 def find(data: bytes) -> list[Hit]:
-    """Return likely secrets in order, without overlaps."""
+    """Return likely secrets by offset; of overlapping hits, only the first."""
     # "\\nghp_…" in JSON: the "n" belongs to the line break, not to the token.
     text = _ESCAPED.sub(b"  ", data) if b"\\" in data else data
     hits = [*_find_tokens(text), *(Hit(*place) for place in _find_by_context(data, text))]
@@ -283,7 +283,7 @@ def _match_token(text: bytes, start: int, candidates: list[Rule]) -> Hit | None:
 
 
 def lines(data: bytes) -> list[tuple[Hit, int, bytes]]:
-    """Return the hits in a file with line number and bytes; [] if binary."""
+    """Return each hit in a file with its line number and bytes; [] if binary."""
     if b"\0" in data[:_BINARY]:
         return []
     hits, line, end = [], 1, 0
@@ -319,14 +319,14 @@ class Settled:
         self._repository = repository
 
     def digest(self, secret: bytes) -> str:
-        """Return the 16 hex digits that replace a secret in documents."""
+        """Return the keyed hash (16 hex digits) that identifies a secret in documents."""
         return hashlib.blake2b(secret, key=self._key, digest_size=_DIGEST_BYTES).hexdigest()
 
     def is_settled(self, path: str, digest: str) -> bool:
         return not self._lines.isdisjoint((_DIGEST + digest.encode(), _PATH + _escape(path)))
 
     def settle(self, name: str) -> bool:
-        """Settle a file by its path, or a secret by its digest; return whether it is new."""
+        """Settle a file (path) or secret (digest); return whether it was not yet settled."""
         if not name:
             hint = "name a path or a digest from: git ckpt show ID"
             raise UsageError("the path or digest is empty", hint=hint)
@@ -365,7 +365,9 @@ class Settled:
             with open(path, "rb", opener=private_dirs.create) as file:
                 return file.read(64)
         except OSError:
-            return os.urandom(32)  # a checkpoint is still possible; such a digest cannot be settled
+            return os.urandom(
+                32
+            )  # saving works, but digests by this key cannot be settled
 
 
 def is_digest(text: str) -> bool:
@@ -377,7 +379,7 @@ def _escape(path: str) -> bytes:
 
 
 def unsettled(repository: Repository, data: bytes) -> list[tuple[Hit, int, str]]:
-    """Return the unsettled hits of a file, each with line and digest; [] if binary."""
+    """Return unsettled hits in a file, with line number and digest; [] if binary."""
     settled = Settled(repository)
     hits = [(hit, line, settled.digest(secret)) for hit, line, secret in lines(data)]
     return [hit for hit in hits if not settled.is_settled("", hit[2])]
@@ -402,7 +404,10 @@ def find_suspects(
     paths: Sequence[bytes],
     stored: Mapping[bytes, bytes] | None = None,
 ) -> tuple[Suspect, ...]:
-    """Return unsettled hits, sorted; without `stored` contents, read tree `files`."""
+    """Return unsettled hits in `paths`, sorted, at most `MOST`.
+
+    The contents are `stored`; if None, those of the tree `files`.
+    """
     if stored is None:
         contents = _read_files(index, files, paths)
     else:
@@ -418,7 +423,7 @@ def find_suspects(
 def unsettled_suspects(
     repository: Repository, path: bytes, places: Sequence[tuple[str, int, bytes]]
 ) -> list[Suspect]:
-    """Return the unsettled hits of one file, from rule, line and bytes of each hit."""
+    """Return the unsettled hits of a file; `places` are rule, line, bytes of each hit."""
     settled, name = Settled(repository), quoted(path)
     hits = ((rule, line, settled.digest(secret)) for rule, line, secret in places[:MOST])
     return [Suspect(name, *hit) for hit in hits if not settled.is_settled(name, hit[2])]

@@ -1,4 +1,4 @@
-"""Install and uninstall hooks, git settings and `gitckpt.toml`; inspect remotes."""
+"""Install or uninstall hooks, git settings and `gitckpt.toml`; inspect remotes."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ if TYPE_CHECKING:
 
 _OURS = ("refs/checkpoints/", "refs/ckpt/", "refs/keep/", "refs/notes/checkpoints")
 _KINDS = ("push", "fetch", "mirror")
-_PUSHED = ("heads", "tags")  # once a remote is no mirror any more
+_PUSHED = ("heads", "tags")  # refs to push after the remote's mirror setting is removed
 
 
 def inspect(repository: Repository) -> list[Finding]:
-    """Return a finding for each remote that pushes, replaces or prunes checkpoints."""
+    """Return a finding per remote configured to push, replace or prune checkpoints."""
     configured = config.read(repository, r"^remote\..*\.(mirror|push|fetch)$")
     remotes: dict[str, dict[str, list[str]]] = {}
     for key, values in configured.items():
@@ -45,14 +45,14 @@ def _inspect_remote(name: str, values: dict[str, list[str]]) -> Iterator[tuple[s
     heads, tags = (f"git config --add {push} '+refs/{kind}/*:refs/{kind}/*'" for kind in _PUSHED)
     sends = "git push sends checkpoints there, with all uncommitted files"
     if config.is_on(values.get("mirror", ["false"])[-1]):
-        sentence = f"is a mirror: {sends}, and deletes refs that are missing here"
+        sentence = f"is a mirror: {sends}, and deletes refs that this clone lacks"
         yield "mirror", sentence, f"git config --unset-all {mirror} && {heads} && {tags}"
     elif _matches_own_refs(values.get("push", ()), 0):
         cure = f"git config --unset-all {push} && {heads} && {tags}"
         yield "push", f"names refs of gitckpt: {sends}", cure
     if _matches_own_refs(values.get("fetch", ()), 1):
         sentence = "fetches over refs of gitckpt: git fetch replaces checkpoints, "
-        sentence += "and with --prune deletes those that are missing there"
+        sentence += "and with --prune deletes those that the remote lacks"
         spec = shell_word(f"+refs/heads/*:refs/remotes/{name}/*")
         yield "fetch", sentence, f"git config --replace-all {fetch} {spec}"
 
@@ -71,7 +71,7 @@ def _matches_own_refs(specs: Sequence[str], side: int) -> bool:
 
 
 def install(repository: Repository, mode: str) -> Installation:
-    """Make git call gitckpt at each commit, and write the settings file if missing."""
+    """Install hooks that record each commit; write `gitckpt.toml` if missing."""
     version = require_git()
     notes.prepare(repository)
     local_checkpoints.prepare(repository)
@@ -89,12 +89,12 @@ def install(repository: Repository, mode: str) -> Installation:
 def uninstall(repository: Repository) -> Installation:
     removed = installation.uninstall(repository)
     path, lines = _settings_path(repository), installation.lines_left(repository)
-    advice = [f"{line} stays: remove your own lines that call gitckpt" for line in lines]
+    advice = [f"{line} stays: remove the lines that call gitckpt yourself" for line in lines]
     if path is not None and os.path.exists(path):
         if repository.git.run("ls-files", "--error-unmatch", "--", path, ok=(0, 1)).code == 0:
-            advice.append(f"{path} stays: it is committed, and others may use it")
+            advice.append(f"{path} stays: the file is committed, and other clones may use it")
         elif not settings.is_template(path):
-            advice.append(f"{path} stays: it was changed")
+            advice.append(f"{path} stays: the file was changed")
         else:
             os.unlink(path)
             removed.append(f"removed {path}")

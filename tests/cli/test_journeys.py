@@ -236,8 +236,11 @@ def test_uninit_leaves_settings_that_are_not_only_its_own(
         path.write_text(path.read_text().replace("30d", "60d"))
     text = path.read_bytes()
     done = ckpt("uninit", at=checkout)
-    why = "stays: it is committed, and others may use it" if committed else "stays: it was changed"
-    assert (done.code, done.err) == (0, f"{path} {why}\n")
+    why = "committed, and other clones may use it" if committed else "changed"
+    assert (done.code, done.err) == (
+        0,
+        f"{path} stays: the file {'is' if committed else 'was'} {why}\n",
+    )
     assert path.read_bytes() == text
 
 

@@ -55,10 +55,10 @@ def test_nobody_waits_for_a_pipe_in_its_place(store: Store) -> None:
     path = os.path.join(repository.private_dir, "chains", run)
     os.unlink(path)
     os.mkfifo(path)
-    assert local_checkpoints.note_chains(repository, run, [oid]) == []
+    assert local_checkpoints.append_oids(repository, run, [oid]) == []
     assert (
         local_checkpoints.is_local(repository, run, oid),
-        local_checkpoints.noted_after(repository, run, oid),
+        local_checkpoints.oids_after(repository, run, oid),
         local_checkpoints.local_oids(repository, run),
     ) == (
         False,
@@ -128,9 +128,10 @@ def test_a_driver_goes_on_from_nothing_that_others_wrote(
     ours = head(plain, run)
     hold = hold_run(plain, run, "a test")
     evil = forge(main_checkout, run)
-    with pytest.raises(CkptError, match="it was not written here") as raised:
+    with pytest.raises(CkptError, match="was not written in this clone") as raised:
         inside(plain).record("b-complete", {}, run=run, guard=hold)
-    assert (raised.value.hint, head(plain, run)) == (f"see what came: git ckpt resume {run}", evil)
+    hint = f"see the fetched checkpoint: git ckpt resume {run}"
+    assert (raised.value.hint, head(plain, run)) == (hint, evil)
     main_checkout.git("update-ref", "refs/ckpt/runs/" + run, ours)
     assert inside(plain).record("b-complete", {}, run=run, guard=hold).sequence == 2
 
@@ -192,7 +193,7 @@ def test_one_that_is_long_is_known_to_its_beginning(plain: Store) -> None:
     first = head(plain, run)
     repository = inside(plain).repository
     for number in range(300):
-        local_checkpoints.note_chains(repository, run, [f"{number:040x}"])
+        local_checkpoints.append_oids(repository, run, [f"{number:040x}"])
     assert [
         local_checkpoints.is_local(repository, run, oid)
         for oid in (first, f"{0:040x}", f"{299:040x}", "f" * 40, "")

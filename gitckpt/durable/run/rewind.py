@@ -187,7 +187,7 @@ def fork(
     details["message"] = f"forked from {_short(checkpoint.id)}"
     first = store.record(ref_names.RUN_STARTED, checkpoint.state, start=start_name, **details)
     if local_checkpoints.is_captured_here(store.repository, checkpoint.id):
-        local_checkpoints.note_fork(store.repository, first.id)
+        local_checkpoints.append_fork(store.repository, first.id)
     if checkpoint.run is not None and not is_local:
         trust.adopt(store, checkpoint.run, by=first.run)
     if checkpoint.run is not None and checkpoint.pipeline is not None:

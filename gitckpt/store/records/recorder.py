@@ -154,7 +154,7 @@ class Recorder:
         last_oid, previous = self._written.get(run, ("", {}))
         state: dict[str, Any] = {}
         newest = None
-        if lines := local_checkpoints.noted_after(self._repository, run, head):
+        if lines := local_checkpoints.oids_after(self._repository, run, head):
             # Perhaps a writer was killed before the head moved.
             from gitckpt.store.records import heads
 
@@ -181,7 +181,7 @@ class Recorder:
             notes.append(repository, {commit: lines})
         flushed = any((new.get("worktree") or {}).get("operation") for new, _ in documents)
         ids = [(new["id"], oid) for new, oid in documents]
-        local_checkpoints.note(repository, ids, is_apart=first.is_apart, flushed=flushed)
+        local_checkpoints.append(repository, ids, is_apart=first.is_apart, flushed=flushed)
         self._objects.write(needed, flushed=False)
         noted: list[str] = []
         if run and first.is_ours:

@@ -363,8 +363,8 @@ class _Restore:
 
     def _record_safety(self, plan: Plan) -> Checkpoint:
         state = {
-            "worktree": local_checkpoints.name_of(self._repository),
-            "made": local_checkpoints.made_at(self._repository),
+            "worktree": local_checkpoints.worktree_name(self._repository),
+            "made": local_checkpoints.creation_time(self._repository),
             "before": self._checkpoint.id,
             "paths": [*map(planning.as_text, self._paths)],
             **plan.state,

@@ -66,8 +66,8 @@ def read(store: Checkpoints) -> Stack:
     """Return the steps of the worktree, even if their checkpoints are gone."""
     if (stack := _read(store.repository)) is not None:
         return stack
-    place = local_checkpoints.name_of(store.repository)
-    created = local_checkpoints.made_at(store.repository)
+    place = local_checkpoints.worktree_name(store.repository)
+    created = local_checkpoints.creation_time(store.repository)
     safeties = [entry for entry in store.list() if entry.trigger == SAFETY]
     local = LocalCheckpoints.read(store.repository, [entry.id for entry in safeties])
     oids = {}

@@ -209,7 +209,7 @@ def remove(store: Checkpoints, run: str) -> int:
 def _forget_removed_runs(store: Checkpoints) -> None:
     with contextlib.suppress(BusyError):  # the next removal does it
         keys.forget_orphans(store.refs, store.objects, store.index.runs)
-    local_checkpoints.forget_others_chains(store.repository, store.index.runs)
+    local_checkpoints.forget_removed_runs(store.repository, store.index.runs)
 
 
 @dataclass(frozen=True, slots=True)
@@ -255,7 +255,7 @@ def expire(
         with ref_names.turn(store.repository) as is_alone:
             # A checkpoint being written is in the list of local checkpoints before it has refs.
             if is_alone:
-                local_checkpoints.forget_others(store.repository, store.index.oids)
+                local_checkpoints.forget_removed(store.repository, store.index.oids)
         with contextlib.suppress(BusyError):  # the next expiry does it
             store.remover().settle()
         submodules.sweep(store)

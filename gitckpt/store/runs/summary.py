@@ -229,14 +229,14 @@ def is_from_here(store: Checkpoints, run: str) -> bool:
         return owner.run == run
     names = [entry.id for entry in store.list(Query(run=run))]
     local = LocalCheckpoints.read(store.repository, names)
-    place = local_checkpoints.place_of(store.repository)
-    return any(local.place(name) == place for name in names)
+    place = local_checkpoints.worktree_key(store.repository)
+    return any(local.worktree_key(name) == place for name in names)
 
 
 def made_elsewhere(store: Checkpoints, names: Iterable[str]) -> dict[str, str]:
-    repository, this_place = store.repository, local_checkpoints.place_of(store.repository)
+    repository, this_place = store.repository, local_checkpoints.worktree_key(store.repository)
     linked = administration.registered(repository)
-    tops = {local_checkpoints.place_in(git_dir): path for git_dir, path in linked}
+    tops = {local_checkpoints.worktree_key_in(git_dir): path for git_dir, path in linked}
     tops[local_checkpoints.MAIN] = administration.main_worktree(repository) or repository.common_dir
     worktrees = {}
     for name in names:
@@ -244,7 +244,7 @@ def made_elsewhere(store: Checkpoints, names: Iterable[str]) -> dict[str, str]:
         entries = store.list(Query(run=name) if is_run else Query(ids=[name]))
         local = LocalCheckpoints.read(repository, [entry.id for entry in entries])
         as_written = [entry for entry in entries if local.has(entry.id, entry.oid)]
-        places = [str(local.place(entry.id)) for entry in as_written]
+        places = [str(local.worktree_key(entry.id)) for entry in as_written]
         runs = {entry.run for entry in entries if entry.run is not None}
         if not places or this_place in places or any(is_from_here(store, run) for run in runs):
             continue
@@ -257,7 +257,7 @@ def made_elsewhere(store: Checkpoints, names: Iterable[str]) -> dict[str, str]:
 
 
 def _outside(store: Checkpoints) -> Checkpoint | None:
-    place = local_checkpoints.place_of(store.repository)
+    place = local_checkpoints.worktree_key(store.repository)
     silent = (*HOOK_TRIGGERS, SAFETY, RESCUE, STEP)
     for limit in (_FIRST, None):
         entries = store.list(Query(in_run=False, limit=limit))

@@ -81,12 +81,12 @@ def adopt(store: Checkpoints, run: str, head: str | None = None, *, by: str | No
         if foreign:
             ownership.note_behind(store.repository, run, newest.id, foreign[0])
     oids = [*(entry.oid for entry in reversed(entries)), *([head] if head is not None else [])]
-    if not (paths := local_checkpoints.note_chains(store.repository, by or run, oids)):
+    if not (paths := local_checkpoints.append_oids(store.repository, by or run, oids)):
         problem = f"the adoption of run {run} cannot be recorded"
         raise CkptError(problem, hint="see why: git ckpt doctor")
     if by is None:
         new = [(e.id, e.oid) for e in reversed(entries) if not local.has(e.id, e.oid)]
-        local_checkpoints.note(store.repository, new, is_apart=True)
+        local_checkpoints.append(store.repository, new, is_apart=True)
     fsync.flush(paths)
 
 

@@ -160,7 +160,7 @@ class TestBehind:
         text = main_checkout.git("cat-file", "blob", HEAD).replace("sequence = 2", "sequence = 3")
         written = main_checkout.git("hash-object", "-w", "--stdin", data=f"{text}\n")
         tree = main_checkout.git("rev-parse", "main^{tree}")
-        local_checkpoints.note_chains(inside(driver).repository, RUN, ["1" * 40, written, tree])
+        local_checkpoints.append_oids(inside(driver).repository, RUN, ["1" * 40, written, tree])
         assert driver.record("a-complete", {}, run=RUN).sequence == 3
 
     def test_nor_is_gone_on_from_what_was_not_written_here(

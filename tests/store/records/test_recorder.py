@@ -162,13 +162,14 @@ class TestWhoDrives:
         fence.drives = drives
         if drives:
             message = (
-                f"the head of run {RUN} was replaced, perhaps by a fetch: it was not written here"
+                f"the newest checkpoint of run {RUN} was not written in this clone: "
+                "perhaps a fetch replaced the ref"
             )
             with pytest.raises(CkptError) as caught:
                 inside(plain).record("a-complete", {}, run=RUN, guard=fence)
             assert (caught.value.message, caught.value.hint) == (
                 message,
-                f"see what came: git ckpt resume {RUN}",
+                f"see the fetched checkpoint: git ckpt resume {RUN}",
             )
             assert main_checkout.refs() == before
         else:

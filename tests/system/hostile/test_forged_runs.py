@@ -216,7 +216,7 @@ def test_what_comes_while_a_run_is_driven_is_not_gone_on_from(
     go.touch()
     _, err = child.communicate(timeout=60)
     assert (victim.programs / "done").read_text() == "two\ngood\n"
-    assert (child.returncode, "was replaced, perhaps by a fetch" in err) == (1, True), err
+    assert (child.returncode, "perhaps a fetch replaced the ref" in err) == (1, True), err
     assert victim.ckpt("resume", run).code == 2
     victim.ok("remove", checkpoint)
     assert victim.ckpt("resume", run).code == 0
