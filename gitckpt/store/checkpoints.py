@@ -59,10 +59,7 @@ _ONE_IN_256 = "00"  # Prefix of ids. Loose refs are counted on one record in 256
 
 
 class Checkpoints:
-    """Read and write the checkpoints of one repository; a context manager.
-
-    Threads may share an instance.
-    """
+    """Read and write one repository's checkpoints; a thread-safe context manager."""
 
     def __init__(
         self,
@@ -361,10 +358,7 @@ class Checkpoints:
         last: Collection[str] = (),
         settled: bool = True,
     ) -> int:
-        """Remove checkpoints, and submodule checkpoints that only they name.
-
-        Returns the number of deleted checkpoint refs; the options are those of `Remover.remove`.
-        """
+        """Remove checkpoints, with submodule checkpoints; options of `Remover.remove`."""
         from gitckpt.store import submodules
 
         names = strings("checkpoint_ids", checkpoint_ids)

@@ -56,8 +56,7 @@ def trace(error: BaseException) -> str:
 class Listener:
     """Callbacks for `Store.open`; called on whichever thread uses the store.
 
-    `tell` gets a warning, one sentence. `progress` gets a status line that replaces the previous
-    one; "" clears the line.
+    `tell` gets warnings; `progress` a line that replaces the previous status, "" to clear it.
     """
 
     def __init__(

@@ -172,10 +172,7 @@ def append(
     flushed: bool = False,
     kind: str = "",
 ) -> None:
-    """Append lines for pairs of id and oid, unless the disk is full.
-
-    `is_apart` says that this worktree's files were not captured; `kind` overrides that.
-    """
+    """Append lines for pairs (id, oid); `is_apart`: of files not captured here."""
     end = f"{kind or (_FROM if is_apart else _IN)} {worktree_key(repository)}\n"
     text = "".join(f"{name} {oid} {end}" for name, oid in documents)
     if text:

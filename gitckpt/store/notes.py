@@ -50,10 +50,7 @@ def prepare(repository: Repository) -> None:
 
 
 def append(repository: Repository, links: Lines, removed: Collection[str] = ()) -> None:
-    """Queue note lines by commit, and ids of checkpoints to remove from the notes.
-
-    Queues nothing if the disk is full.
-    """
+    """Queue note lines by commit, and ids to remove; nothing if the disk is full."""
     text = "".join(f"{commit} {line}\n" for commit, lines in links.items() for line in lines)
     text += "".join(f"{name}\n" for name in removed)
     if text:
@@ -73,10 +70,7 @@ def is_due(repository: Repository, instant: int) -> bool:
 
 
 def pending(repository: Repository) -> tuple[Lines, set[str]]:
-    """Return queued note lines by commit, and queued ids of removed checkpoints.
-
-    A line may name a checkpoint that was never recorded.
-    """
+    """Return the queued note lines by commit, and the queued ids to remove."""
     return _parse(private_dirs.read(_path(repository)))
 
 

@@ -365,9 +365,7 @@ class Settled:
             with open(path, "rb", opener=private_dirs.create) as file:
                 return file.read(64)
         except OSError:
-            return os.urandom(
-                32
-            )  # saving works, but digests by this key cannot be settled
+            return os.urandom(32)  # saving works, but digests by this key cannot be settled
 
 
 def is_digest(text: str) -> bool:
@@ -404,10 +402,7 @@ def find_suspects(
     paths: Sequence[bytes],
     stored: Mapping[bytes, bytes] | None = None,
 ) -> tuple[Suspect, ...]:
-    """Return unsettled hits in `paths`, sorted, at most `MOST`.
-
-    The contents are `stored`; if None, those of the tree `files`.
-    """
+    """Return unsettled hits in `paths`; contents are `stored`, else in tree `files`."""
     if stored is None:
         contents = _read_files(index, files, paths)
     else:

@@ -1,4 +1,4 @@
-"""Offer all operations on the checkpoints of a repository, as the class `Store`."""
+"""Define `Store`: all operations on the checkpoints of a repository."""
 
 from __future__ import annotations
 
@@ -49,13 +49,13 @@ class Store:
 
         with Store.open() as store: saved = store.save("plan-complete", {"step": 3})
 
-    Threads may share a store; a forked process opens its own. A checkpoint argument is a
-    `Checkpoint` or a full id; an id raises the errors of `read`.
+    Threads may share a store; a forked process must open its own. A `checkpoint` argument is a
+    `Checkpoint` or a full id; for an id, methods also raise the errors of `read`.
     """
 
     def __init__(self, checkpoints: Checkpoints) -> None:
         if not isinstance(checkpoints, Checkpoints):
-            raise UsageError("a store is not made of a path", hint="open it: Store.open(path)")
+            raise UsageError("Store() takes no path", hint="open a repository: Store.open(path)")
         self._checkpoints = checkpoints
 
     @classmethod
@@ -68,8 +68,8 @@ class Store:
     ) -> Self:
         """Open the store of the repository that contains `path`, or raise RepositoryError.
 
-        `adapter` "libgit2" is faster for many calls; "plumbing" runs git; "auto" chooses. Variables
-        such as `GIT_DIR` count for the current directory only.
+        `adapter` is "libgit2" (faster for many calls), "plumbing" (runs git) or "auto" (chooses).
+        Variables such as `GIT_DIR` are obeyed only if `path` is the current directory.
         """
         require_path("path", path, as_text=True)
         require_text("adapter", adapter)
@@ -87,7 +87,7 @@ class Store:
         self.close()
 
     def close(self) -> None:
-        """Write deferred notes, end processes and close files; failures are logged."""
+        """Write queued notes, end git processes and close files; failures are logged."""
         self._checkpoints.close()
 
     @property
@@ -97,14 +97,14 @@ class Store:
 
     @property
     def run(self) -> str | None:
-        """The run that this worktree belongs to; None for any other worktree."""
+        """The id of the run that this worktree was created for, or None."""
         from gitckpt.store.worktrees import ownership
 
         owner = ownership.owner(self._checkpoints.repository)
         return owner.run if owner is not None else None
 
     def capture(self, limits: Limits | None = None) -> Worktree:
-        """Capture the worktree, for `record`, without timeout; or raise WorktreeError."""
+        """Capture the worktree, to pass to `record`; the default limits have no timeout."""
         return self._checkpoints.capture(limits)
 
     def record(
@@ -121,11 +121,11 @@ class Store:
         """Record a checkpoint; when this returns, it is on disk.
 
         Args:
-            label: `{phase}-{status}`, such as "research-failed"; "add-login" alone is complete.
-            state: JSON values, bytes, dates and times by name; None keeps that of the run's newest.
-            worktree: what `capture` returned; None if the files are those of the linked commit.
-            start: name of a run to start, instead of `run`; `run_of` finds it by its `key`.
-            base: rev or full oid of the commit to link, instead of HEAD; "" for none.
+            label: `{phase}-{status}`, such as "research-failed"; without a status, "complete".
+            state: JSON values, bytes, dates and times by name; None copies the run's newest state.
+            worktree: the result of `capture`; None if the files equal those of the linked commit.
+            start: name of a new run, instead of `run`; `run_of` returns the run with a `key`.
+            base: rev or full oid of the commit to link, instead of HEAD; "" to link no commit.
 
         Raises UsageError, StateError, NotFoundError, RunExists, LeaseLost or BusyError.
         """
@@ -149,33 +149,33 @@ class Store:
         key: str | None = None,
         **details: Unpack[draft.Details],
     ) -> Checkpoint:
-        """Capture the files, then record, as `capture` and `record`; or raise BusyError."""
+        """Call `capture`, then `record`; BusyError if HEAD keeps moving meanwhile."""
         guard = self._guard(details)
         return self._checkpoints.save(
             label, state, limits=limits, start=start, key=key, guard=guard, **details
         )
 
     def read(self, checkpoint_id: str) -> Checkpoint:
-        """Return a checkpoint, given by its full id; NotFoundError or InvalidCheckpoint."""
+        """Return the checkpoint with a full id, or raise NotFoundError, InvalidCheckpoint."""
         return self._checkpoints.read(checkpoint_id)
 
     def raw(self, checkpoint_id: str) -> bytes:
-        """Return the document of a checkpoint as stored; errors as `read`."""
+        """Return the stored bytes of a checkpoint's document; raises the errors of `read`."""
         return self._checkpoints.raw(checkpoint_id)
 
     def find(self, text: str) -> str:
-        """Resolve a name to a checkpoint's id; NotFoundError or AmbiguousError.
+        """Resolve a name to a checkpoint's id, or raise NotFoundError, AmbiguousError.
 
-        `text` is an id or run id, a prefix of four characters, a rev, "latest" or "latest:any".
+        `text` is a rev, "latest", "latest:any", or at least 4 characters of an id or run id.
         """
         return self._checkpoints.find(text)
 
     def list(self, query: Query | None = None) -> Sequence[CheckpointInfo]:
-        """List the checkpoints that match a query, newest first, without states."""
+        """List checkpoints that match a query, newest first; None lists all of them."""
         return self._checkpoints.list(query)
 
     def links(self, commit: str) -> Sequence[CheckpointInfo]:
-        """List the checkpoints linked to a rev, to an oid that is gone, or to "" (unborn)."""
+        """List checkpoints linked to a rev, a missing commit's full oid, or "" (unborn)."""
         require_text("commit", commit)
         inside = self._checkpoints
         try:
@@ -187,7 +187,7 @@ class Store:
         return inside.links(oid)
 
     def changed_files(self, entries: Sequence[CheckpointInfo]) -> Mapping[str, int]:
-        """Return, by id, how many captured files differ from the linked commit."""
+        """Count, by checkpoint id, the captured files that differ from the linked commit."""
         from gitckpt.store.records import finder
 
         inside = self._checkpoints
@@ -198,33 +198,36 @@ class Store:
         return self._checkpoints.problems()
 
     def replaced(self, entries: Sequence[CheckpointInfo]) -> Mapping[str, str]:
-        """Return, by id, the original oid of each checkpoint that a fetch has replaced."""
+        """Return the original oids, by checkpoint id, of those that a fetch has replaced."""
         oids = {entry.id: entry.oid for entry in _require_entries(entries)}
         return LocalCheckpoints.read(self._checkpoints.repository, oids).replaced(oids)
 
     def resume(
         self, checkpoint: Checkpoint | str, directory: str | os.PathLike[str] | None = None
     ) -> OpenResult:
-        """Return the worktree of a checkpoint, created if missing; or raise WorktreeError."""
+        """Return the worktree to continue a checkpoint in, or raise WorktreeError.
+
+        Creates a missing worktree, in `directory` if given.
+        """
         from gitckpt.store.worktrees import resumption
 
         return resumption.resume(self._checkpoints, self._resolve(checkpoint), directory)
 
     def worktrees_made_from(self, checkpoint_ids: Collection[str]) -> Mapping[str, str]:
-        """Return, by path, the checkpoint from which `resume` made each worktree."""
+        """Return worktrees that `resume` created from these checkpoints: id by path."""
         from gitckpt.store.worktrees import ownership
 
         names = strings("checkpoint_ids", checkpoint_ids)
         return dict(ownership.made_from(self._checkpoints.repository, names))
 
     def rewritten(self) -> Sequence[CheckpointInfo]:
-        """List checkpoints of commits that `git filter-repo` has rewritten, to purge data."""
+        """List checkpoints whose commits `git filter-repo` rewrote; they may need a purge."""
         return self._checkpoints.rewritten()
 
     def remove(self, checkpoint_ids: Collection[str]) -> int:
         """Remove checkpoints by full id; return the number of deleted checkpoint refs.
 
-        NotFoundError before any removal, or BusyError: each checkpoint is then gone or complete.
+        NotFoundError: nothing was removed. BusyError: some may be removed, but none only in part.
         """
         for checkpoint_id in strings("checkpoint_ids", checkpoint_ids):
             ids.require_id(checkpoint_id)
@@ -237,30 +240,30 @@ class Store:
     # Runs
 
     def find_run(self, text: str) -> str:
-        """Resolve a run id or a prefix of it; NotFoundError or AmbiguousError."""
+        """Resolve a run id or its prefix, or raise NotFoundError, AmbiguousError."""
         from gitckpt.store.records import finder
 
         require_text("text", text)
         return finder.find_run(text, self._checkpoints.index)
 
     def run_named(self, text: str) -> str | None:
-        """Resolve a run id or prefix; None if the text names no run, or AmbiguousError."""
+        """Resolve a run id or its prefix; None if no run matches; or AmbiguousError."""
         from gitckpt.store.records import finder
 
         return finder.named_run(text, self._checkpoints.repository, self._checkpoints.index)
 
     def newest(self, run: str) -> Checkpoint:
-        """Return the newest checkpoint of a run; NotFoundError or InvalidCheckpoint."""
+        """Return a run's newest checkpoint, or raise NotFoundError, InvalidCheckpoint."""
         return self._checkpoints.heads.catch_up(ids.require_run_id(run))
 
     def is_ours(self, checkpoint: Checkpoint | str) -> bool:
-        """Return whether a checkpoint was written in this clone or adopted (trusted)."""
+        """Return whether this clone wrote a checkpoint, or the user adopted it as trusted."""
         from gitckpt.store.runs import trust
 
         return trust.is_ours(self._checkpoints, self._resolve(checkpoint))
 
     def runs(self) -> Sequence[RunInfo]:
-        """List all runs with their status, the one with the newest checkpoint first."""
+        """List all runs with their status, ordered by newest checkpoint, newest first."""
         from gitckpt.store.runs import summary
 
         return summary.summaries(self._checkpoints)
@@ -272,21 +275,21 @@ class Store:
         return summary.unfinished(self._checkpoints)
 
     def made_elsewhere(self, names: Iterable[str]) -> Mapping[str, str]:
-        """Return, by id, the other worktree here that made each checkpoint or run."""
+        """Return checkpoints and runs of other worktrees of this clone: worktree by id."""
         from gitckpt.store.runs import summary
 
         return summary.made_elsewhere(self._checkpoints, strings("names", names))
 
     def history(self, run: str) -> History:
-        """Return one run, phase by phase; NotFoundError if it does not exist."""
+        """Return the phases of one run, or raise NotFoundError."""
         from gitckpt.store.runs import summary
 
         return summary.read(self._checkpoints, run)
 
     def cancel(self, run: str, *, wait: float = 30.0) -> bool:
-        """Stop the driver of a run, which can be resumed; return whether it had one.
+        """Stop the driver of a run, which stays resumable; return whether one was found.
 
-        `wait` is in seconds, then CkptError; 0 only asks, without a signal.
+        CkptError if the driver still runs after `wait` seconds. 0 asks it to stop, without signal.
         """
         from gitckpt.store.leases.leases import cancel
 
@@ -295,26 +298,26 @@ class Store:
         return cancel(leases, ids.require_run_id(run), wait=wait, tell=tell)
 
     def take_over(self, run: str, *, holder: str = "a program") -> None:
-        """Take a run from a stalled driver, which can write no more; else LeaseHeld."""
+        """Take the lease of a run whose driver is stalled; else raise LeaseHeld."""
         require_text("holder", holder)
         inside = self._checkpoints
         inside.heads.read(ids.require_run_id(run))
         inside.leases.acquire(run, holder, take_over=True).release()
 
     def run_of(self, key: str) -> str | None:
-        """Return the run that was started with a key; None if it does not exist."""
+        """Return the id of the run that was started with a key, or None."""
         return self._checkpoints.claim(key).run()
 
     def latest_resumable(self) -> Checkpoint | None:
-        """Return the newest checkpoint of an unfinished run or phase here, or None."""
+        """Return the newest checkpoint of an unfinished run or phase of this worktree."""
         from gitckpt.store.runs import summary
 
         return summary.latest_resumable(self._checkpoints)
 
     def remove_run(self, run: str) -> int:
-        """Remove a run with worktree, lease and files; return its number of checkpoints.
+        """Remove a run, its worktree, lease and files; return how many checkpoints it had.
 
-        LeaseHeld, WorktreeError (uncaptured changes) or UsageError (another run refers to it).
+        Raises LeaseHeld, WorktreeError (uncaptured changes) or UsageError (named by another run).
         """
         from gitckpt.store.retention import expiry
 
@@ -332,11 +335,11 @@ class Store:
         announce: _Announce = lambda _: None,
         trust: bool = False,
     ) -> RestoreResult:
-        """Restore files into this worktree, after a safety checkpoint; HEAD stays.
+        """Restore files into this worktree, after a safety checkpoint; HEAD does not move.
 
-        Without `paths` (relative to the top), all files, the index and an operation in progress;
-        with them, index entries only with `index`. `announce` gets warnings before any change;
-        `trust` accepts a fetched document. After NotFoundError or WorktreeError, nothing changed.
+        Restores `paths` (relative to the top), and with `index` their index entries; if None, all
+        files, the index and an operation in progress. `announce` gets warnings before any change;
+        `trust` accepts a fetched document. NotFoundError or WorktreeError: nothing has changed.
         """
         from gitckpt.store.restore import restorer
 
@@ -346,27 +349,27 @@ class Store:
         return restorer.restore(self._checkpoints, resolved, names, announce=announce, **options)
 
     def undo(self, *, dry_run: bool = False, announce: _Announce = lambda _: None) -> RestoreResult:
-        """Undo the newest `restore` here, then earlier ones; NotFoundError without any."""
+        """Undo the newest `restore` of this worktree that is not undone; or NotFoundError."""
         from gitckpt.store.restore import restorer
 
         require_callable("announce", announce)
         return restorer.undo(self._checkpoints, dry_run=dry_run, announce=announce)
 
     def redo(self, *, dry_run: bool = False, announce: _Announce = lambda _: None) -> RestoreResult:
-        """Redo the newest `undo` here since `restore`; NotFoundError without any."""
+        """Redo the newest `undo` of this worktree since its last `restore`; NotFoundError."""
         from gitckpt.store.restore import restorer
 
         require_callable("announce", announce)
         return restorer.redo(self._checkpoints, dry_run=dry_run, announce=announce)
 
     def undo_steps(self) -> Sequence[UndoStep]:
-        """List the steps of `undo` in this worktree, then those of `redo`, next first."""
+        """List the next steps of `undo` in this worktree, then those of `redo`."""
         from gitckpt.store.restore import undo
 
         return undo.steps(self._checkpoints)
 
     def is_cut_off(self) -> bool:
-        """Return whether the newest restore was cut off: files may be from either side."""
+        """Return whether the newest restore was interrupted: files may be old or new."""
         from gitckpt.store.restore import undo
 
         return undo.read(self._checkpoints).open is not None
@@ -379,10 +382,10 @@ class Store:
         paths: Sequence[_Path] = (),
         options: Sequence[str] = (),
     ) -> bytes:
-        """Return git's diff between two checkpoints, or a checkpoint and this worktree.
+        """Return git's diff from `before` to `after`, or to this worktree if None.
 
         `paths` are pathspecs relative to the current directory; `options` are those of `git diff`.
-        NotFoundError if a path matches no file, or WorktreeError if files are missing.
+        NotFoundError if a pathspec matches no file; WorktreeError if the repository lacks contents.
         """
         from gitckpt.store.snapshot import comparison, manifest
 
@@ -411,7 +414,7 @@ class Store:
         paths: Sequence[_Path] = (),
         options: Sequence[str] = (),
     ) -> bytes:
-        """Return git's diff between a checkpoint's commit and its files, as `diff`."""
+        """Return git's diff from a checkpoint's linked commit to its files; see `diff`."""
         from gitckpt.store.snapshot import manifest
 
         repository, resolved = self._checkpoints.repository, self._resolve(checkpoint)
@@ -444,12 +447,12 @@ class Store:
         except GitError as error:
             if find_fetch_hint(error.stderr) is None:
                 raise
-            problem = "contents of files are missing: diff fetches nothing into this partial clone"
-            hint = f"fetch them: git diff --numstat {old} {new}; then run the command again"
+            problem = "this partial clone lacks contents of files, and diff fetches nothing"
+            hint = f"fetch the contents: git diff --numstat {old} {new}; then run the command again"
             raise WorktreeError(problem, hint=hint) from None
 
     def file(self, checkpoint: Checkpoint | str, path: _Path, *, beside: bool = False) -> bytes:
-        """Return the content of a file, or of a run's file `beside` the worktree."""
+        """Return a file's content; with `beside`, that of a file listed by `beside()`."""
         from gitckpt.store.snapshot import manifest
 
         require_path("path", path)
@@ -457,19 +460,19 @@ class Store:
         return manifest.content(repository, resolved, os.fsencode(path), beside=beside)
 
     def beside(self, checkpoint: Checkpoint | str) -> Sequence[str]:
-        """List the files that a run keeps beside its worktree: inputs and phase outputs."""
+        """List the files that a run keeps outside its worktree: inputs and phase outputs."""
         from gitckpt.store.runs import run_files
 
         return run_files.names(self._checkpoints.repository, self._resolve(checkpoint).tree)
 
     def masked(self, checkpoint: Checkpoint | str) -> Sequence[str]:
-        """List the files of `beside` in which likely secrets were masked."""
+        """List the files of `beside()` in which likely secrets were masked."""
         from gitckpt.store.runs import run_files
 
         return run_files.masked(self._checkpoints.repository, self._resolve(checkpoint).tree)
 
     def extras(self, checkpoint: Checkpoint | str) -> Extras:
-        """Return the parts of a snapshot that a git tree cannot represent; WorktreeError."""
+        """Return what a snapshot records beyond a git tree; or raise WorktreeError."""
         from gitckpt.store.snapshot import manifest
 
         inside = self._checkpoints
@@ -478,7 +481,7 @@ class Store:
     def diff_states(
         self, before: Checkpoint | str, after: Checkpoint | str
     ) -> Sequence[StateChange]:
-        """List the values that differ in the states of two checkpoints."""
+        """List the values that differ between the states of two checkpoints."""
         from gitckpt.model import jsonable
 
         return jsonable.compare(dict(self._resolve(before).state), dict(self._resolve(after).state))
@@ -491,7 +494,7 @@ class Store:
     # Upkeep
 
     def policy(self) -> Policy:
-        """Return the policy of `gitckpt.toml` and git's configuration, or the default."""
+        """Return the retention policy of `gitckpt.toml` and git's configuration."""
         return self._checkpoints.rules.read().policy
 
     def expire(
@@ -501,7 +504,7 @@ class Store:
         dry_run: bool = False,
         progress: Callable[[str], None] = lambda _: None,
     ) -> ExpireResult:
-        """Remove the checkpoints and runs that the policy does not keep; or BusyError."""
+        """Remove what the policy (default: `policy()`) does not keep; or BusyError."""
         from gitckpt.model.policy import Policy
         from gitckpt.store.retention import expiry, maintenance
 
@@ -514,7 +517,10 @@ class Store:
         return result
 
     def settle(self, what: str) -> bool:
-        """Settle a digest of `worktree.suspects`, or a path; return whether it is new."""
+        """Mark a path, or a digest of `worktree.suspects`, as no secret, in this clone.
+
+        Returns False if it was marked before.
+        """
         from gitckpt.store.secrets import Settled
 
         require_text("what", what)
@@ -522,7 +528,7 @@ class Store:
         return Settled(self._checkpoints.repository).settle(what)
 
     def loosened(self) -> Loosening | None:
-        """Return the defaults that `gitckpt.toml` here loosens, or None; UsageError."""
+        """Return defaults that `gitckpt.toml` weakens, or None; UsageError for mistakes."""
         from gitckpt.store.config import settings
 
         current = settings.read(self._checkpoints.repository)
@@ -530,14 +536,14 @@ class Store:
         return current.loosened
 
     def allow(self, loosened: Loosening) -> None:
-        """Allow what `loosened` returned in all worktrees of this clone, until it changes."""
+        """Allow what `loosened()` returned, in this clone, until `gitckpt.toml` changes."""
         from gitckpt.store.config import settings
 
         require("loosened", loosened, settings.Loosening, "what Store.loosened returned")
         settings.note(self._checkpoints.repository, [loosened.digest])
 
     def disallow(self) -> bool:
-        """Withdraw what `allow` allowed in this clone; return whether there was any."""
+        """Withdraw what `allow` allowed in this clone; return False if nothing was."""
         from gitckpt.store.config import settings
 
         return settings.forget(self._checkpoints.repository)
@@ -552,7 +558,7 @@ class Store:
     ) -> Report:
         """Check every checkpoint and all objects that it needs.
 
-        `repair` restores derived data and objects whose content is elsewhere, or BusyError;
+        `repair` restores derived data, and objects whose content exists elsewhere; or BusyError.
         `contents` reads every object; `only` are full ids of checkpoints and runs to check.
         """
         from gitckpt.store.audit import verification
@@ -567,12 +573,12 @@ class Store:
         )
 
     def write_notes(self, *, only_if_due: bool = False) -> bool:
-        """Write the notes for `git log`; return whether it did. May raise BusyError."""
+        """Write queued notes for `git log`; return whether notes changed; or BusyError."""
         inside = self._checkpoints
         return inside.write_due_links() if only_if_due else inside.write_links()
 
     def examine(self) -> Diagnosis:
-        """Diagnose git, hooks, settings, locks and invalid refs, without changes."""
+        """Check git, hooks, settings, locks and refs for problems; change nothing."""
         from gitckpt.store.audit import doctor
 
         return doctor.diagnose(self._checkpoints)
@@ -584,9 +590,10 @@ class Store:
         return usage.measure(self._checkpoints)
 
     def install(self, hooks: str = "auto") -> Installation:
-        """Install hooks, git settings and `gitckpt.toml`: commits record checkpoints.
+        """Install hooks, git settings and `gitckpt.toml`: each commit gets a checkpoint.
 
-        `hooks` is "config", "files", "external" (the user adds `advice`), "none", or "auto".
+        `hooks` says where: "config" (git's configuration), "files" (the hooks directory),
+        "external" (the user adds the lines of `advice`), "none", or "auto" (chooses).
         """
         from gitckpt.store import setup
         from gitckpt.store.retention import maintenance
@@ -596,14 +603,17 @@ class Store:
         return result
 
     def outlook(self) -> str:
-        """Return "recorded", "missed" (the user must act), "none" or "not installed"."""
+        """Return whether the next commit will record a checkpoint.
+
+        "recorded", "missed" (the user must act), "none" (installed without hooks), "not installed".
+        """
         from gitckpt.git.command import require_git
         from gitckpt.store.hooks import installation
 
         return installation.outlook(self._checkpoints.repository, version=require_git())
 
     def uninstall(self) -> Installation:
-        """Remove what `install` added; checkpoints and foreign text in hooks stay."""
+        """Remove what `install` added; keep checkpoints and other tools' lines in hooks."""
         from gitckpt.store import setup
 
         return setup.uninstall(self._checkpoints.repository)
@@ -612,7 +622,7 @@ class Store:
 def _encode_paths(paths: Sequence[_Path]) -> list[bytes]:
     names = [os.fsencode(path) for path in arguments.paths_of(paths)]
     if not names:
-        raise UsageError("paths: the list is empty", hint="leave it out to restore all files")
+        raise UsageError("paths: the list is empty", hint="pass no paths to restore all files")
     if b"" in names:
         raise UsageError("paths: a path is empty", hint='name "." for all files')
     return [b"" if name == b"." else name for name in names]  # git names the top ""
@@ -622,7 +632,7 @@ def _require_entries(entries: Sequence[CheckpointInfo]) -> Sequence[CheckpointIn
     from gitckpt.store.records.entry import CheckpointInfo
 
     require("entries", entries, Iterable, "a list of entries")
-    return arguments.instances("entries", entries, CheckpointInfo, "an Entry")
+    return arguments.instances("entries", entries, CheckpointInfo, "a CheckpointInfo")
 
 
 def inside(store: Store) -> Checkpoints:

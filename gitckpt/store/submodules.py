@@ -1,6 +1,7 @@
 """Capture submodules: each gets a checkpoint in its own repository.
 
-The superproject's checkpoint is recorded after them and names them; expiry removes unnamed ones.
+The superproject's checkpoint is recorded last and names the submodules' checkpoints. Expiry removes
+submodule checkpoints that no superproject's checkpoint names.
 """
 
 from __future__ import annotations
@@ -57,7 +58,10 @@ _LABEL = "submodule-complete"
 def capture(
     store: AnyCheckpoints, files: Worktree, paths: Collection[bytes], limits: Limits
 ) -> Worktree:
-    """Capture submodules, recursively; failed ones stay omitted, with the reason."""
+    """Capture submodules recursively; list those that fail as omitted, with a reason.
+
+    `files` is the capture of the superproject; the result is `files` with the submodules added.
+    """
     captured: list[Submodule] = []
     failed: dict[bytes, str] = {}
     texts = {modules.unquote(entry.path): entry.path for entry in files.omitted}
@@ -100,7 +104,7 @@ def _differs(store: AnyCheckpoints, old_entry: Submodule, new_entry: Submodule) 
         return False
     if old_entry.git_sha != new_entry.git_sha:
         return True
-    # Different checkpoints may differ in the branch alone.
+    # Two checkpoints of a submodule may differ only in the branch.
     repository = modules.seen_from(store.repository, modules.unquote(new_entry.path))
     if repository is None:
         return True
@@ -117,7 +121,10 @@ def _differs(store: AnyCheckpoints, old_entry: Submodule, new_entry: Submodule) 
 
 
 def of_tree(store: AnyCheckpoints, tree: str, but: Collection[str] = ()) -> tuple[Submodule, ...]:
-    """Return the submodules of a tree or commit at their commits; log failures."""
+    """Return checkpoints of the clean submodules that `tree` names; log failures.
+
+    Finds or records a checkpoint of each submodule commit; skips the quoted paths in `but`.
+    """
     repository = store.repository
     if not tree or repository.worktree is None or not modules.may_have_submodules(repository):
         return ()
@@ -136,7 +143,7 @@ def of_tree(store: AnyCheckpoints, tree: str, but: Collection[str] = ()) -> tupl
                 checkpoint = _record_whole(inner, attempt)
                 submodules.append(Submodule(name, checkpoint.id, oid, dirty=False))
             except CkptError as error:
-                problem = f"the submodule {name} is not in a new worktree: {error.message}"
+                problem = f"new worktrees will lack the submodule {name}: {error.message}"
                 error_log.append(repository, problem)
     return tuple(submodules)
 
@@ -179,25 +186,25 @@ def named_by(entries: Iterable[CheckpointInfo]) -> dict[str, bytes]:
     return {checkpoint: modules.unquote(path) for checkpoint, _, path in lines if checkpoint}
 
 
-def way_to_make(path: bytes) -> str:
+def init_command(path: bytes) -> str:
     return f"git submodule update --init --recursive -- {shell_word(os.fsdecode(path))}"
 
 
-def way_to_fetch(path: bytes, checkpoint_id: str) -> str:
+def fetch_hint(path: bytes, checkpoint_id: str) -> str:
     refs = (ref_names.CHECKPOINTS + checkpoint_id, f"refs/ckpt/*/{checkpoint_id}", "refs/keep/*")
     specs = " ".join(f"'{ref}:{ref}'" for ref in refs)
     # Without a checkout, `git -C` would fetch the refs into the superproject; `--git-dir` fails.
     git_dir = shell_word(os.path.join(os.fsdecode(path), ".git"))
     fetch = f"git --git-dir={git_dir} fetch --no-tags --no-prune CLONE {specs}"
-    return f"fetch it from where it was captured: {fetch}"
+    return f"fetch the checkpoint from the CLONE that captured it: {fetch}"
 
 
-def problem(repository: Repository, path: bytes, checkpoint_id: str) -> str | None:
-    """Return what is wrong with a submodule checkpoint, in one clause, or None."""
+def describe_problem(repository: Repository, path: bytes, checkpoint_id: str) -> str | None:
+    """Describe the problem of a submodule's checkpoint; None if there is no problem."""
     ref = ref_names.CHECKPOINTS + checkpoint_id
     submodule = modules.find(repository, path, ref)
     if submodule is None:
-        return f"no repository of it has the checkpoint {checkpoint_id}"
+        return f"no repository of the submodule has the checkpoint {checkpoint_id}"
     with contextlib.closing(submodule):
         try:
             stored = next(submodule.cat_file.contents([ref], budget.DOCUMENT.size))
@@ -209,12 +216,12 @@ def problem(repository: Repository, path: bytes, checkpoint_id: str) -> str | No
             files = checkpoint.worktree or CLEAN
             for oid in (checkpoint.git_sha, checkpoint.tree, files.operation_commit):
                 if oid and submodule.cat_file.info(oid) is None:
-                    return f"{oid} of the checkpoint {checkpoint_id} is missing"
+                    return f"the object {oid} of the checkpoint {checkpoint_id} is missing"
         except CkptError as error:
             return error.message
     for entry in files.submodules:
-        if inner := problem(submodule, modules.unquote(entry.path), entry.checkpoint):
-            return f"within it, {inner}"
+        if inner := describe_problem(submodule, modules.unquote(entry.path), entry.checkpoint):
+            return f"in the nested submodule {entry.path}, {inner}"
     return None
 
 
@@ -224,7 +231,10 @@ def removal(
     checkpoint_ids: Collection[str],
     listed: Mapping[str, CheckpointInfo] | None = None,
 ) -> Iterator[None]:
-    """Remove submodule checkpoints that none names after the body; log failures."""
+    """After the body, remove submodule checkpoints that only `checkpoint_ids` named.
+
+    The body removes `checkpoint_ids`; failures of the rest are logged.
+    """
     try:
         query = Query(ids=list(checkpoint_ids))
         find = partial(fenced, ref_names.CHECKPOINTS, lambda: store.list(query))
@@ -235,7 +245,7 @@ def removal(
     if not paths_by_id:
         return
     with ref_names.turn(store.repository) as is_alone:
-        if is_alone and not store.problems():  # an invalid checkpoint may name any of them
+        if is_alone and not store.problems():  # an invalid one may name any submodule checkpoint
             ids = sorted(paths_by_id.keys() - named_by(store.list()).keys())
 
             def remove(inner: AnyCheckpoints) -> None:
@@ -257,14 +267,14 @@ def sweep(store: AnyCheckpoints) -> None:
     # A later writer checks that the submodule checkpoints it names exist.
     with ref_names.turn(store.repository) as is_alone:
         paths_by_id = named_by(store.list())
-        # An unnamed one may belong to a checkpoint that is being recorded.
+        # A checkpoint that is being recorded may be about to name a recent one.
         until = store.clock() - times.GRACE * times.MICRO
-        if is_alone and not store.problems():  # an invalid checkpoint may name any of them
+        if is_alone and not store.problems():  # an invalid one may name any submodule checkpoint
             _apply_in_each(store, paths_by_id.values(), clear)
 
 
 def bring(store: AnyCheckpoints, source: Repository, to: Repository) -> None:
-    """Copy submodule checkpoints, with all they need, but no others, to a copy of it."""
+    """Copy the submodule checkpoints, with the refs they need, between repositories."""
     with store.seen_from(source, "plumbing") as source_store:
         listed = [entry.id for entry in source_store.list() if entry.trigger == SUBMODULE]
     ids = [name for name in listed if not modules.has(to, ref_names.CHECKPOINTS + name)]
@@ -274,7 +284,7 @@ def bring(store: AnyCheckpoints, source: Repository, to: Repository) -> None:
     output = source.git.run("for-each-ref", "--format=%(refname)", *spaces).out
     refs = output.decode("utf-8", "surrogateescape").split("\n")[:-1]
     holders = {space + name for name in ids for space in ref_names.HOLDERS}
-    # An existing keep ref keeps the same commit.
+    # A keep ref is named after its commit, so an existing one is the same.
     keeps = {ref for ref in refs if ref.startswith(ref_names.KEEP) and not modules.has(to, ref)}
     modules.fetch(to, source, [ref for ref in refs if ref in holders or ref in keeps])
     modules.fetch(to, source, [ref_names.CHECKPOINTS + name for name in ids])
@@ -305,5 +315,6 @@ def _apply_in_each(
             with store.seen_from(repository, "plumbing") as inner:
                 action(inner)
         except CkptError as error:
-            problem = f"checkpoints of the submodule in {repository.git_dir} stay: {error.message}"
+            problem = f"the checkpoints of {repository.git_dir}, a submodule, were not removed: "
+            problem += error.message
             error_log.append(store.repository, problem)

@@ -1,6 +1,6 @@
-"""Measure the disk usage of gitckpt: objects that only its refs hold, and files.
+"""Measure gitckpt's disk usage: its files, and objects that only its refs reach.
 
-Nothing is changed or fetched, no link is followed, and missing objects are skipped.
+Nothing is changed or fetched, symbolic links are not followed, missing objects are skipped.
 """
 
 from __future__ import annotations
@@ -41,14 +41,18 @@ _LEASES = (ref_names.LEASES, ref_names.KEYS)
 @dataclass(frozen=True, slots=True)
 class StoredObject:
     kind: str
-    size: int  # bytes on disk; in a pack those of its own part
+    size: int  # bytes on disk; in a pack, the compressed size of the object
     is_loose: bool
 
 
 def _find_exclusive_objects(
     repository: Repository, roots: Sequence[Collection[str]], tips: Collection[str]
 ) -> tuple[list[set[str]], bool]:
-    """Return the objects of each lot that only its roots reach, and if all were read."""
+    """Return, per set of `roots`, the objects that no other ref reaches.
+
+    An object counts for the first set that reaches it; `tips` are oids of other tools' refs.
+    The second value is False if git could not read all objects.
+    """
     excluded = [f"--exclude={ref}" for space in _SPACES for ref in (space, f"{space}/*")]
     excluded.append("--all")
     objects: list[set[str]] = []
@@ -56,11 +60,11 @@ def _find_exclusive_objects(
     for oids in roots:
         reached: set[str] = set()
         if oids:
-            # This leaves out the history of the others, but not their trees.
+            # Skips the history of other refs, but not all of their trees: `discard` does that.
             revs = [*oids, *(f"^{oid}" for oid in tips)]
             words = ["--not", *excluded, "--not", "--stdin"]
             is_complete &= _walk(repository, words, revs, reached.update)
-        objects.append(reached.difference(*objects))  # an object counts in the first lot
+        objects.append(reached.difference(*objects))
 
     def discard(oids: Iterator[str]) -> None:
         foreign = set(oids)
@@ -80,7 +84,7 @@ def _walk(
     revs: Collection[str],
     take: Callable[[Iterator[str]], object],
 ) -> bool:
-    """Give oids of `git rev-list` to `take` in parts; return whether git succeeded."""
+    """Pass the oids of `git rev-list` to `take`, in batches; return if git succeeded."""
 
     def decode(lines: list[bytes]) -> None:
         take(line.decode("ascii") for line in lines)
@@ -109,19 +113,19 @@ def _look_up(repository: Repository, oids: Collection[str]) -> dict[str, StoredO
 
 
 class Measure:
-    """Counts files, each once, but none at or below the absolute paths `apart`."""
+    """Count files, each once, except at or below the absolute paths `excluded`."""
 
-    def __init__(self, apart: Collection[str] = ()) -> None:
-        self._apart = frozenset(apart)
+    def __init__(self, excluded: Collection[str] = ()) -> None:
+        self._excluded = frozenset(excluded)
         self._seen: set[tuple[int, int]] = set()
 
     def of(self, path: str) -> tuple[int, int]:
-        """Return number and bytes of files at or below a path; links are not followed."""
+        """Return number and disk bytes of the files at or below a path."""
         files, size, waiting = 0, 0, [path]
         while waiting:
-            place = waiting.pop()
+            current = waiting.pop()
             try:
-                status = os.lstat(place)
+                status = os.lstat(current)
             except OSError:
                 continue
             is_directory = stat.S_ISDIR(status.st_mode)
@@ -133,8 +137,8 @@ class Measure:
             files, size = files + int(not is_directory), size + status.st_blocks * 512
             if is_directory:
                 with contextlib.suppress(OSError):
-                    inner = (os.path.join(place, name) for name in os.listdir(place))
-                    waiting += [entry for entry in inner if entry not in self._apart]
+                    inner = (os.path.join(current, name) for name in os.listdir(current))
+                    waiting += [entry for entry in inner if entry not in self._excluded]
         return files, size
 
 
@@ -145,7 +149,7 @@ CHECKPOINT, FORGOTTEN = "checkpoint", "forgotten"
 
 @dataclass(frozen=True, slots=True)
 class Amount:
-    """A number of things and their bytes on disk; None if these are not known."""
+    """A number of objects, refs or files, and their bytes on disk (None: unknown)."""
 
     number: int
     bytes: int | None
@@ -155,45 +159,45 @@ class Amount:
 class WorktreeUse:
     path: str
     run: str | None
-    # "complete", "unfinished", "removed" (the checkpoints of its run are gone), "checkpoint"
-    # (opened on a checkpoint, not a run), "forgotten" (git does not know it).
+    # State of the run: "complete", "unfinished", "removed" (with checkpoints); else "checkpoint"
+    # (created from a checkpoint without a run), "forgotten" (git does not list the worktree).
     status: str
-    files: int  # one with several names counts once, in all worktrees together
-    bytes: int  # with what git keeps of the worktree
+    files: int  # a file with hard links counts once in all worktrees together
+    bytes: int  # of the worktree and its git directory
 
 
 @dataclass(frozen=True, slots=True)
 class Leftover:
-    """Scratch files of one kind, in use by a process or left by a killed one."""
+    """Scratch files of one kind, in use by a process or left behind by a killed one."""
 
     kind: str  # a pattern of the names, such as "tmp_pack_*"
     number: int  # of files and directories
     bytes: int
-    due: int  # how many of them the next maintenance or `expire` deletes
-    due_bytes: int
+    due: int  # number of those that the next maintenance or `expire` will delete
+    due_bytes: int  # of the `due` ones
 
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """Disk usage of a repository's checkpoints; each object counts once, in the first."""
+    """Disk usage of a repository's checkpoints; each object counts in one field only."""
 
-    checkpoints: Amount  # documents; `number` is that of refs, valid or not
+    checkpoints: Amount  # documents; `number` counts refs, valid or not
     files: Amount  # objects (files, trees, commits) that only checkpoints hold
     leases: Amount  # with the keys of runs
-    links: Amount  # notes, as objects
-    refs: Amount  # all of gitckpt; bytes are None in a reftable, which has all refs
+    links: Amount  # objects of the notes
+    refs: Amount  # all of gitckpt's; bytes are None in a reftable, which git shares
     worktrees: Sequence[WorktreeUse]  # the largest first
-    run_files: Amount  # beside the worktrees
-    index: Amount  # the derived one
+    run_files: Amount  # that runs keep outside their worktrees
+    index: Amount  # gitckpt's SQLite index of checkpoints, not git's index
     private: Amount  # logs and other files in the private directory
     leftovers: Sequence[Leftover]
-    loose: Amount  # those of all these objects that have a file of their own; `git gc` packs them
-    # False if an object is damaged: some may be missing here, or be held by other refs too.
+    loose: Amount  # the loose objects among those above; `git gc` packs them
+    # False if git met a damaged object: objects may be missing here, or reachable from other refs.
     is_complete: bool
 
     @property
     def bytes(self) -> int:
-        """The known bytes on disk of all; `loose` is part of the rest."""
+        """The sum of the known bytes, without `loose`, which the other fields include."""
         amounts = [self.checkpoints, self.files, self.leases, self.links, self.refs]
         amounts += [self.run_files, self.index, self.private]
         size = sum(worktree.bytes for worktree in self.worktrees)
@@ -271,7 +275,7 @@ def _measure_refs(repository: Repository, refs: Mapping[str, str]) -> Amount:
 
 
 def _list_worktrees(repository: Repository, root: str) -> list[_Worktree]:
-    """Return path, git directory and owner of worktrees; the path if forgotten."""
+    """Return path, git directory and owner of worktrees; only the path if forgotten."""
     worktrees: list[_Worktree] = []
     registered = set()
     for git_dir, path in administration.registered(repository):
@@ -283,13 +287,13 @@ def _list_worktrees(repository: Repository, root: str) -> list[_Worktree]:
     for name in names_in(root):
         path = os.path.join(root, name)
         is_new = path not in unfinished and os.path.realpath(path) not in registered
-        if is_new and _was_made_here(repository, path):
+        if is_new and _is_created_by_us(repository, path):
             worktrees.append((path, None, None))
     return worktrees
 
 
-def _was_made_here(repository: Repository, path: str) -> bool:
-    # The settings may name a root that holds other directories too.
+def _is_created_by_us(repository: Repository, path: str) -> bool:
+    # The configured root of worktrees may hold directories of other programs.
     if os.path.basename(os.path.dirname(os.path.dirname(path))) == private_dirs.PRIVATE:
         return os.path.isdir(path)
     git_dir = administration.git_dir_of(path)
@@ -319,7 +323,7 @@ def _find_leftovers(repository: Repository, roots: Collection[str]) -> dict[str,
     leftovers = {path: (sweep.kind_of(path), path in due) for path in paths}
     for root in roots:
         leftovers |= dict.fromkeys(ownership.half_made(root), (f"{ownership.BEING_MADE}*", False))
-    # Where there is no worktree any more, only the note of a removal names its scaffold.
+    # If a worktree is gone, only the record of its removal names the leftover directory.
     for path in worktree.half_removed(repository):
         default = f"ckpt/{os.path.basename(path).partition('.')[0]}.*", True
         leftovers[path] = (leftovers.get(path, default)[0], True)

@@ -114,11 +114,11 @@ CALLS: dict[str, tuple[Callable[[Any], object], str]] = {
     ),
     "changed_files one": (
         lambda store: store.changed_files(["a"]),
-        "entries[0]: must be an Entry, not 'a'",
+        "entries[0]: must be a CheckpointInfo, not 'a'",
     ),
     "changed_files text": (
         lambda store: store.changed_files("a"),
-        "entries: must be a list, each of it an Entry, not 'a'",
+        "entries: must be a list, each of it a CheckpointInfo, not 'a'",
     ),
     "allow": (
         lambda store: store.allow(None),

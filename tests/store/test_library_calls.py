@@ -65,7 +65,7 @@ WRONG: dict[str, tuple[Callable[[Any], object], str]] = {
         lambda store: store.diff(_saved(store), paths="README"),
         "paths: must be a list of paths, not 'README'",
     ),
-    "a store of a path": (lambda _: Store("."), "a store is not made of a path"),
+    "a store of a path": (lambda _: Store("."), "Store() takes no path"),
     "an option": (
         lambda store: store.diff(_saved(store), options="--stat"),
         "options: must be a list of strings, not '--stat'",

@@ -251,7 +251,7 @@ def _submodule_flaws(repository: Repository, evidence: Evidence) -> Iterator[Fla
         for checkpoint, path in submodules.named_by([row.entry]).items():
             first.setdefault(checkpoint, (row.ref, path))
     for checkpoint, (ref, path) in first.items():
-        problem = submodules.problem(repository, path, checkpoint)
+        problem = submodules.describe_problem(repository, path, checkpoint)
         if problem is not None:
             verify = f"git -C {shell_word(os.fsdecode(path))} ckpt verify"
             cure = f"fetch it from a clone that has it; what else the submodule lacks: {verify}"

@@ -320,7 +320,10 @@ class Submodules:
         repository, top = self._repository, modules.checkout_path(self._repository, path)
         if top is None or (os.path.lexists(top) and (not os.path.isdir(top) or os.listdir(top))):
             raise _Unavailable("something else is in its place", hint=_move_away(path))
-        command, ref = submodules.way_to_make(path), ref_names.CHECKPOINTS + submodule.checkpoint
+        command, ref = (
+            submodules.init_command(path),
+            ref_names.CHECKPOINTS + submodule.checkpoint,
+        )
         source = modules.find(repository, path, ref)
         if source is None:
             neighbor = modules.find_nested(repository, ref)
@@ -398,7 +401,7 @@ def _is_branch_free(inner: Checkpoints, checkpoint: Checkpoint) -> bool:
 
 def _lacks_checkpoint(path: bytes, checkpoint: str, first: str = "") -> _Unavailable:
     reason = f"no repository of it has the checkpoint {checkpoint}"
-    return _Unavailable(reason, hint=first + submodules.way_to_fetch(path, checkpoint))
+    return _Unavailable(reason, hint=first + submodules.fetch_hint(path, checkpoint))
 
 
 def _from_outside(path: bytes, advice: str | None) -> str:

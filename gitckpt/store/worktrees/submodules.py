@@ -74,7 +74,7 @@ def _make_all(
                     title = f"the submodule {os.fsdecode(name)}"
                     remarks += [f"{title}: {text}" for text in sentences] + nested
         except CkptError as error:
-            init = submodules.way_to_make(path)
+            init = submodules.init_command(path)
             restore = f"git ckpt restore {checkpoint.id[: ids.SHORT]}"
             place = f"after cd {shell_word(os.fsdecode(above))}" if above else "in this worktree"
             if isinstance(error, _CheckpointMissing):  # `init` first: a fetch needs the repository
@@ -98,7 +98,7 @@ def _find_source(around: Repository, worktree: Repository, submodule: Submodule)
         raise WorktreeError(message)
     source = modules.find(around, path, ref)
     if source is None:
-        raise _CheckpointMissing(message, hint=submodules.way_to_fetch(path, submodule.checkpoint))
+        raise _CheckpointMissing(message, hint=submodules.fetch_hint(path, submodule.checkpoint))
     return source
 
 

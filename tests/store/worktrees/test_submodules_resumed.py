@@ -112,7 +112,7 @@ def test_one_that_is_gone_is_named(plain: Store, lib: Checkout) -> None:
     (remark,) = opened.remarks
     first = f"the submodule lib did not come back: {reason}; in this worktree: git submodule update --init --recursive -- lib; "
     assert remark.startswith(
-        f"{first}fetch it from where it was captured: git --git-dir=lib/.git fetch "
+        f"{first}fetch the checkpoint from the CLONE that captured it: git --git-dir=lib/.git fetch "
     )
     assert remark.endswith(f"; then git ckpt restore {made.id[:8]}")
     assert list((Path(opened.path) / "lib").iterdir()) == []
@@ -209,7 +209,10 @@ def test_what_is_told_of_one_within_another_names_its_place(
     assert remark.startswith(
         f"the submodule lib/inner did not come back: no repository of it has the checkpoint {found}; "
     )
-    assert "; after cd lib: git submodule update --init --recursive -- inner; fetch it " in remark
+    assert (
+        "; after cd lib: git submodule update --init --recursive -- inner; fetch the checkpoint "
+        in remark
+    )
     assert remark.endswith(f"; then git ckpt restore {named(made)[0][:8]}")
 
 
