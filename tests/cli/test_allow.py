@@ -156,7 +156,7 @@ def test_doctor_finds_it(loose: Checkout, ckpt: Ckpt) -> None:
             "code": "settings-unapproved",
             "object": "gitckpt.toml",
             "sentence": f"loosens {keys}; until that is allowed here, built-in values apply",
-            "cure": "see what that means, and allow it: git ckpt allow",
+            "cure": "show these settings and allow them: git ckpt allow",
         }
     ]
     allow(loose)

@@ -64,7 +64,7 @@ def test_a_lock_that_was_left_on_a_ref_of_ours_is_removed_with_a_word(
 @pytest.mark.parametrize(
     ("name", "what"),
     [
-        ("refs/notes/checkpoints.lock", "; the next command that needs the ref removes it"),
+        ("refs/notes/checkpoints.lock", "; the next command that needs the ref removes the lock"),
         ("packed-refs.lock", ""),
         ("packed-refs.new", ""),
         ("config.lock", ""),
@@ -84,8 +84,10 @@ def test_a_lock_that_nobody_can_hold_is_reported_at_once(
     assert "stale-lock" not in ckpt("doctor", at=main_checkout).out
     os.utime(lock, (time.time() - 60, time.time() - 60))
     *_, finding, cure = ckpt("doctor", at=main_checkout).out.splitlines()
-    assert finding == f"stale-lock: {lock}: is 1m old, and no running git can have made it{what}"
-    assert cure == f"    cure: make sure that no git runs here, then: rm {lock}"
+    assert finding == f"stale-lock: {lock}: is 1m old, and no running git process created it{what}"
+    assert (
+        cure == f"    cure: make sure that no git process runs in this repository, then: rm {lock}"
+    )
 
 
 @pytest.mark.parametrize("name", ["HEAD.lock", "index.lock", "refs/bisect/bad.lock"])
@@ -101,7 +103,7 @@ def test_a_lock_of_a_linked_worktree_is_reported_too(
     lock.write_text("")
     os.utime(lock, (time.time() - 60, time.time() - 60))
     assert (
-        f"stale-lock: {lock}: is 1m old, and no running git can have made it"
+        f"stale-lock: {lock}: is 1m old, and no running git process created it"
         in ckpt("doctor", at=main_checkout).out.splitlines()
     )
 
@@ -119,12 +121,13 @@ def test_an_old_lock_is_reported_with_its_age_and_left(
     *_, finding, cure = done.out.splitlines()
     start = f"stale-lock: {lock}: is "
     assert finding.startswith(start)
-    said = (
-        "old, and no running git can have made it; the next command that needs the ref removes it"
-    )
+    said = "old, and no running git process created it; the next command that needs the ref removes the lock"
     assert finding.removeprefix(start).partition(" ")[2] == said
     quoted = "'" + str(lock).replace("'", "'\"'\"'") + "'"
-    assert cure == f"    cure: make sure that no git runs here, then: rm {quoted}"
+    assert (
+        cure
+        == f"    cure: make sure that no git process runs in this repository, then: rm {quoted}"
+    )
     assert lock.exists()
 
 

@@ -228,7 +228,7 @@ class TestWhere:
         oid = imports.checkout.refs(f"refs/ckpt/originals/{made.checkpoint}").popitem()[1]
         imports.checkout.git("update-ref", "-d", f"refs/ckpt/originals/{made.checkpoint}")
         told = imports.ckpt("verify", at=imports.checkout)
-        assert f"nothing keeps {oid}, the file it was imported from of its checkpoint" in told.out
+        assert f"no ref keeps {oid}, the file it was imported from of the checkpoint" in told.out
         assert imports.ckpt("verify", "--repair", at=imports.checkout).code == 0
         assert imports.ok("export", made.checkpoint, "--format", "workflow") != ""
 

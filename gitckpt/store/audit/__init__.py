@@ -1,4 +1,4 @@
-"""Find defects from objects alone, and repair what can be repaired.
+"""Find and repair defects, judging by the stored objects alone.
 
 Doors:
     verification: `git ckpt verify`.

@@ -1,4 +1,4 @@
-"""Check the installation, leftover locks, and refs that are no checkpoints."""
+"""Check installation, settings, stale locks and refs that hold no checkpoint."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ from gitckpt.store.records import heads, ref_names
 from gitckpt.store.records.entry import CheckpointInfo, Problem, Query
 from gitckpt.store.retention import maintenance, sweep
 
-# Seconds after which a lock file counts as left by a crash, if the system cannot tell.
+# Seconds after which a lock file counts as left by a crash, if its process is unknown.
 _STALE_AFTER = 600
 
-# Checkpoints that are worth a report: each `git fetch` of a clone reads 100,000 refs in 2.5 s.
+# From this many checkpoints on, report the cost: `git fetch` takes 2.5 s to read 100,000 refs.
 _MANY = 50_000
 
 _SPACE = ref_names.CHECKPOINTS.rstrip("/")
@@ -35,7 +35,7 @@ _SPACE = ref_names.CHECKPOINTS.rstrip("/")
 
 @dataclass(frozen=True, slots=True)
 class Diagnosis:
-    """Facts about a repository, by name, and findings."""
+    """What `git ckpt doctor` found: properties of the repository, and problems."""
 
     facts: Mapping[str, str | int | None]
     findings: Sequence[Finding]
@@ -112,27 +112,27 @@ def _inspect_settings(repository: Repository) -> Iterator[Finding]:
     elif rules.loosened is not None and not rules.loosened.is_allowed:
         names = ", ".join(rules.loosened.values)
         sentence = f"loosens {names}; until that is allowed here, built-in values apply"
-        cure = "see what that means, and allow it: git ckpt allow"
+        cure = "show these settings and allow them: git ckpt allow"
         yield Finding("settings-unapproved", file, sentence, cure)
 
 
 def _find_unknown_settings(repository: Repository) -> Iterator[Finding]:
-    """Yield settings below `ckpt.` that nothing reads, such as typing errors."""
+    """Yield git settings `ckpt.*` that gitckpt does not read, such as typos."""
     names = (*settings.NAMES, *installation.SETTINGS)
     for name, file in settings.places(repository).items():
         if name in names:
             continue
-        sentence, cure = "is unknown to this version", "see GIT_CONFIG_COUNT and git -c"
+        sentence, cure = "is unknown to this gitckpt", "see GIT_CONFIG_COUNT and git -c"
         if file:
-            sentence += f"; it is set in {file}"
+            sentence += f"; set in {file}"
             cure = f"git config --file {shell_word(file)} --unset-all {shell_word(name)}"
         if close := closest(name, names):
-            cure = f"did you mean {close}? To remove it: {cure}"
+            cure = f"did you mean {close}? To remove {name}: {cure}"
         yield Finding("settings-unknown", name, sentence, cure)
 
 
 def _find_tracked_settings(repository: Repository) -> Iterator[Finding]:
-    prefix = "is tracked, so a branch decides its content; these settings in it do not count: "
+    prefix = "is tracked, so any branch can change it; gitckpt ignores these settings in it: "
     for path, names in config.tracked(repository).items():
         cure = f"git config {shell_word(names[0])} VALUE"
         yield Finding("settings-tracked", path, prefix + first_of(names), cure)
@@ -152,8 +152,8 @@ def _inspect_checkpoints(store: Checkpoints) -> Iterator[Finding]:
         yield _report_cost(entries)
     if rewritten := store.rewritten():
         commits = dict.fromkeys(entry.git_sha[:10] for entry in rewritten)
-        sentence = f"{len(rewritten)} belong to commits that git filter-repo has rewritten, "
-        sentence += f"and may hold what was to be purged: {first_of([*commits])}"
+        sentence = f"{len(rewritten)} checkpoints of commits that git filter-repo has rewritten "
+        sentence += f"may hold data that was to be purged: {first_of([*commits])}"
         cure = "git ckpt remove --rewritten"
         yield Finding("commits-rewritten", _SPACE, sentence, cure)
 
@@ -168,8 +168,8 @@ def _report_cost(entries: Sequence[CheckpointInfo]) -> Finding:
     )
     sentence += f"read one by one: about {len(entries) / 40_000:.0f} s each time"
     cures = {
-        of_runs: "see git ckpt runs; for each that is not needed: git ckpt remove RUN",
-        automatic: "git ckpt expire; if too many stay: shorter ages in [retention] of gitckpt.toml",
+        of_runs: "see git ckpt runs; remove each run that you do not need: git ckpt remove RUN",
+        automatic: "git ckpt expire; if too many stay: lower ages in [retention] of gitckpt.toml",
         by_hand: "git ckpt expire --all --older-than 90d --dry-run; then without --dry-run",
     }
     return Finding("many-checkpoints", _SPACE, sentence, cures[max(cures)])
@@ -180,7 +180,7 @@ def _find_stale_locks(store: Checkpoints) -> Iterator[Finding]:
     paths = list(heads.locks(repository))
     for path in leftovers.lock_files(repository):
         ref = os.path.relpath(path, repository.common_dir).removesuffix(".lock")
-        # Without locks of other tools beside gitckpt's refs.
+        # Skip locks of other tools' refs in the same namespaces.
         if not heads.is_ours(repository, path) and not ref_names.is_foreign(ref):
             paths.append(path)
     stale = leftovers.find_stale_locks(repository, paths)
@@ -192,10 +192,10 @@ def _find_stale_locks(store: Checkpoints) -> Iterator[Finding]:
             continue
         sentence = f"is {times.age_text(age * times.MICRO)} old, "
         if path not in stale:
-            sentence += "most likely a crash left it behind"
+            sentence += "and a crash most likely left it behind"
         else:
             is_ours = heads.is_ours(repository, path)
-            sentence += "and no running git can have made it"
-            sentence += "; the next command that needs the ref removes it" if is_ours else ""
-        cure = f"make sure that no git runs here, then: rm {shell_word(path)}"
+            sentence += "and no running git process created it"
+            sentence += "; the next command that needs the ref removes the lock" if is_ours else ""
+        cure = f"make sure that no git process runs in this repository, then: rm {shell_word(path)}"
         yield Finding("stale-lock", path, sentence, cure)

@@ -1,4 +1,4 @@
-"""Collect the refs and documents that `verify` judges; read each once."""
+"""Read the refs and documents that `verify` checks, each once."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from gitckpt.store.records.entry import CheckpointInfo, references
 
 REPAIR = "git ckpt verify --repair"
 
-# The kind of object that the refs in each namespace keep.
+# The type of object that the refs in each namespace point to.
 KINDS = {
     ref_names.KEEP: "commit",
     ref_names.TREES: "tree",
@@ -32,21 +32,21 @@ KINDS = {
 }
 FETCH = "fetch it from a clone that has it: git fetch --no-tags --no-prune REMOTE"
 
-# Names that git needs as directories.
+# A ref with one of these names prevents all refs below that name.
 _SPACES = (ref_names.TREES, ref_names.ORIGINALS, ref_names.RUNS, ref_names.LEASES, ref_names.KEYS)
 BARRING = (*ref_names.OWN, *(space.rstrip("/") for space in _SPACES))
-_SHARED = ("refs/keep", "refs/notes")  # of other tools as well: not listed
+_SHARED = ("refs/keep", "refs/notes")  # other tools use these, too: `list_refs` skips them
 
 _BROKEN = "ignoring broken ref "
 
 
 class Row(NamedTuple):
-    """A valid checkpoint, as the audits need it."""
+    """A valid checkpoint: its index entry, and the objects and checkpoints it names."""
 
     entry: CheckpointInfo  # as the index should have it
     parent: str | None
-    holds: dict[str, str]  # oid that its ref in each namespace should point to
-    references: Sequence[tuple[str, str]]  # pairs of a key and the other checkpoint that it names
+    holds: dict[str, str]  # by namespace: the oid that the checkpoint's ref there should point to
+    references: Sequence[tuple[str, str]]  # document key, and id of the checkpoint in its value
 
     @property
     def id(self) -> str:
@@ -58,32 +58,32 @@ class Row(NamedTuple):
 
     @property
     def check(self) -> Update:
-        """The ref update that fails a transaction if the checkpoint has changed."""
+        """An update that changes nothing, but aborts if the checkpoint's ref has moved."""
         return Update(self.ref, self.entry.oid, self.entry.oid)
 
 
 @dataclass(frozen=True, slots=True)
 class Link:
     commit: str
-    old: str | None
-    new: str | None
+    old: str | None  # the line in the commit's note; None to add one
+    new: str | None  # the right line; None to remove `old`
 
 
 @dataclass(frozen=True, slots=True)
 class Flaw:
-    """A finding, and how `--repair` mends it, if it can."""
+    """A finding, and the repair that `--repair` makes; no repair if no field is set."""
 
     finding: Finding
     updates: tuple[Update, ...] = ()  # in one transaction
     link: Link | None = None
-    in_index: bool = False  # whether rebuilding the index mends it
-    is_leftover: bool = False  # mended only while no checkpoint is written: it may need the ref
-    scaffold: str = ""  # directory of a half-made worktree
-    worktree: tuple[str, str] | None = None  # git directory and former path, to forget
+    in_index: bool = False  # whether to rebuild gitckpt's index
+    is_leftover: bool = False  # delete the ref only while no process records: it may need the ref
+    scaffold: str = ""  # directory of an interrupted `git worktree add`, to delete
+    worktree: tuple[str, str] | None = None  # git directory, to delete, and path that is gone
 
     @property
     def key(self) -> tuple[str, str, str]:
-        """What identifies the flaw when it is found again."""
+        """Identify the same flaw in a later inspection."""
         return self.finding.code, self.finding.object, self.finding.sentence
 
     @property
@@ -105,26 +105,26 @@ class Evidence:
     def __init__(self) -> None:
         self.oids: dict[str, str] = {}  # by id, sorted: each ref of a checkpoint, valid or not
         self.rows: dict[str, Row] = {}  # the valid checkpoints, in the same order
-        self.rich: list[Row] = []  # those in a run, or that refer to more than a commit
+        self.rich: list[Row] = []  # checkpoints of runs, or that name more than a linked commit
         self.runs: dict[str, list[Row]] = {}  # the valid checkpoints of each run, by sequence
-        self.digest = b""  # of git's ref listing
+        self.digest = b""  # hash of git's listing of refs, to notice changes
         self.refs: dict[str, str] = {}  # oids by full name, without refs below `refs/checkpoints/`
         self.symbolic: dict[str, str] = {}  # targets of symbolic refs, by full name
-        self.unjudged: dict[str, str] = {}  # oids of invalid or newer checkpoints, by id
-        self.flaws: list[Flaw] = []  # of refs and documents as such
-        self.odd: dict[str, str | None] = {}  # by oid: kind if it is a wrong one, None if missing
-        self.listed: set[str] = set()  # ids that a note lists (`audit_links`)
-        self.strays: set[str] = set()  # ids in notes without a valid checkpoint (`audit_links`)
+        self.unjudged: dict[str, str] = {}  # oids of documents that are invalid or too new, by id
+        self.flaws: list[Flaw] = []  # of single refs and documents
+        self.odd: dict[str, str | None] = {}  # by oid: the actual type if wrong, None if missing
+        self.listed: set[str] = set()  # ids of valid checkpoints in notes (by `audit_links`)
+        self.strays: set[str] = set()  # ids in notes without valid checkpoint (by `audit_links`)
 
     def kind(self, space: str, oid: str) -> str | None:
-        """Return the kind of an object that a namespace refers to; None if it is missing."""
+        """Return the type of an object that a ref in `space` needs; None if missing."""
         return self.odd.get(oid, KINDS[space])
 
     def is_sound(self, space: str, oid: str) -> bool:
         return self.kind(space, oid) == KINDS[space]
 
     def below(self, space: str) -> list[tuple[str, str, str]]:
-        """Return last part, full name and oid of refs, except those of checkpoints."""
+        """Return name below `space`, full name and oid of refs; not below checkpoints."""
         refs = [(ref, oid) for ref, oid in self.refs.items() if ref.startswith(space)]
         return [(ref.removeprefix(space), ref, oid) for ref, oid in refs]
 
@@ -135,7 +135,7 @@ class Evidence:
         return sorted(self.rows.values(), key=lambda row: row.entry.time)
 
     def commits(self) -> list[str]:
-        """Return the linked commits, newest first: about their order in packs."""
+        """Return the linked commits, newest first: roughly the order in packs, for speed."""
         commits = dict.fromkeys(row.entry.git_sha for row in reversed(self.by_time()))
         return [oid for oid in commits if oid and self.is_sound(ref_names.KEEP, oid)]
 
@@ -143,9 +143,9 @@ class Evidence:
 def list_refs(
     repository: Repository, take: Callable[[str, str, str], object] = lambda *_: None
 ) -> tuple[bytes, str]:
-    """Pass oid, name and symbolic target (or "") of gitckpt's refs to `take`, by name.
+    """Call `take` with oid, name and symbolic target ("" for none) of gitckpt's refs.
 
-    Returns a digest of the listing, and what git wrote to stderr.
+    Returns a hash of the listing, and what git wrote to stderr.
     """
     digest = hashlib.blake2b()
 
@@ -162,7 +162,7 @@ def list_refs(
 
 
 def gather(store: Checkpoints) -> Evidence:
-    """Read all refs and documents, in three processes whatever their number."""
+    """Read all refs and documents, with three git processes for any number of them."""
     evidence = Evidence()
 
     def take(oid: str, ref: str, target: str) -> None:
@@ -179,7 +179,7 @@ def gather(store: Checkpoints) -> Evidence:
     evidence.flaws += broken_refs(store.repository, complaint)
     evidence.flaws += barring_refs(store.repository, evidence.refs)
     _read_documents(store, evidence)
-    # Which referenced objects are missing or of a wrong kind; nothing is fetched.
+    # Find referenced objects that are missing or of a wrong type, without fetching any.
     commits = evidence.commits()
     for space in ref_names.HOLDERS:
         oids = {row.holds[space] for row in evidence.rich if space in row.holds}
@@ -226,10 +226,10 @@ def _describe_invalid(error: InvalidCheckpoint, *, is_missing: bool) -> Flaw:
     ref = shell_word(error.ref)
     sentence = problem_of(error)
     if isinstance(error, NewerCheckpoint):
-        return lasting("checkpoint-newer", error.ref, f"cannot be judged: {sentence}", error.hint)
+        return lasting("checkpoint-newer", error.ref, f"cannot be checked: {sentence}", error.hint)
     if is_missing:
         name = shell_word(error.ref.removeprefix(ref_names.CHECKPOINTS))
-        cure = f"{FETCH} +{ref}:{ref}; or give it up: git ckpt remove {name}"
+        cure = f"{FETCH} +{ref}:{ref}; or give the checkpoint up: git ckpt remove {name}"
         return lasting("checkpoint-unreadable", error.ref, sentence, cure)
     is_misnamed = error.field == "id" and error.problem.endswith("is not the ref's name")
     code = "checkpoint-misnamed" if is_misnamed else "checkpoint-invalid"
@@ -242,11 +242,12 @@ def problem_of(error: InvalidCheckpoint) -> str:
 
 def cure_of_invalid(ref: str) -> str:
     name = shell_word(ref.removeprefix(ref_names.CHECKPOINTS))
-    return f"look at it: git cat-file -p {shell_word(ref)}; remove it: git ckpt remove {name}"
+    inspect = f"inspect the document: git cat-file -p {shell_word(ref)}"
+    return f"{inspect}; remove the checkpoint: git ckpt remove {name}"
 
 
 def broken_refs(repository: Repository, complaint: str) -> Iterator[Flaw]:
-    """Yield the refs that git cannot read, such as empty files after a power cut."""
+    """Yield gitckpt's refs that git calls broken, such as empty files after a crash."""
     # Each part of git's message may name the ref.
     lines = [line for line in complaint.split("\n") if _BROKEN in line]
     for ref in dict.fromkeys(line.partition(_BROKEN)[2] for line in lines):
@@ -256,9 +257,9 @@ def broken_refs(repository: Repository, complaint: str) -> Iterator[Flaw]:
 
 
 def barring_refs(repository: Repository, refs: Collection[str]) -> list[Flaw]:
-    """Return the refs whose names git needs as directories of gitckpt's refs."""
+    """Return refs such as `refs/ckpt`, whose existence prevents all refs below them."""
     names = [ref for ref in BARRING if ref in refs]
     names += [ref for ref in _SHARED if repository.cat_file.info(ref) is not None]
     sentence = "blocks all refs below its name, so nothing can be recorded"
-    cure = "move it away: git tag NAME {0} && git update-ref --no-deref -d {0}"
+    cure = "move the ref away: git tag NAME {0} && git update-ref --no-deref -d {0}"
     return [lasting("ref-barring", ref, sentence, cure.format(ref)) for ref in names]

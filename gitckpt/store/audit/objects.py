@@ -1,6 +1,6 @@
-"""Verify that the objects that checkpoints need exist and are kept by refs.
+"""Verify that the objects that checkpoints need exist, and that refs protect them.
 
-Snapshots may be fetched from anywhere, so their shape and size are checked, too.
+Snapshots may be fetched from anywhere, so this module also checks their shape and size.
 """
 
 from __future__ import annotations
@@ -26,24 +26,25 @@ from gitckpt.store.local_checkpoints import LocalCheckpoints
 from gitckpt.store.records import commit_refs, ref_names
 from gitckpt.store.snapshot import manifest
 
-# A plain fetch offers the commits that exist here, so the server omits what they reach.
+# In a plain fetch, the server omits all objects that commits of this clone reach.
 _REFETCH = "git fetch --refetch --no-tags REMOTE"
 
-_REWRITE = f"write it again: git hash-object -w FILE; or fetch from a clone that has it: {_REFETCH}"
-_EMPTY = "the file of the object is empty, perhaps after a power cut: git never writes {} again"
+_REWRITE = "write the object again: git hash-object -w FILE; "
+_REWRITE += f"or fetch from a clone that has it: {_REFETCH}"
+_EMPTY = "this object file is empty, perhaps after a power cut: git will not rewrite object {}"
 
-# For each namespace, the prefix of its codes, and what it keeps.
+# For each namespace: the prefix of finding codes, and the meaning of the object in a checkpoint.
 _MEANINGS = {
     ref_names.TREES: ("tree", "snapshot"),
-    ref_names.OPERATIONS: ("operation", "commit of its operation"),
+    ref_names.OPERATIONS: ("operation", "commit of the operation in progress"),
     ref_names.ORIGINALS: ("original", "file it was imported from"),
 }
 
 _STASH = "refs/stash"
 _USER_REFS = ("refs/heads", "refs/remotes", "refs/tags", _STASH)
-_BEFORE = "@{1}"  # in the reflog, the value before the present one
+_BEFORE = "@{1}"  # revision suffix: the previous value in the reflog
 
-# Entries of a snapshot of which only the trees are checked.
+# Entries of a snapshot that need no check beyond that of their trees.
 _PLAIN = frozenset((b"files", b"index", b"raw", b"run", b"auto-merge"))
 
 
@@ -54,12 +55,12 @@ def audit_objects(
     damaged: Collection[str],
     only: Collection[str] | None = None,
 ) -> Iterator[Flaw]:
-    """Yield checkpoints (all or `only`) that lack objects, and the damaged objects.
+    """Yield checkpoints (all or `only`) that lack objects, then the damaged objects.
 
-    `empty` has the paths of empty loose objects by oid. With `only`, no history is checked.
+    `empty` maps oids to paths of empty loose objects. With `only`, commit history is not checked.
     """
     lost = {*damaged, *graph.unreadable(store.repository, sorted(empty))}
-    # By time: similar trees are adjacent.
+    # Sorted by time, similar trees are adjacent, which is fast.
     rows = evidence.by_time() if only is None else [evidence.rows[id_] for id_ in sorted(only)]
     roots = list(dict.fromkeys(oid for row in rows for oid in _find_roots(row, evidence)))
     lacking = graph.lacking(store.repository, store.objects, roots, lost, with_history=only is None)
@@ -80,15 +81,15 @@ def audit_objects(
             elif oids:
                 yield _describe_incomplete(row, oids, lacks_commit=commit in missing)
     for oid, path in sorted(empty.items()):
-        cure = f"remove it: rm -f {shell_word(path)}; then {_REWRITE} {oid}"
+        cure = f"remove the file: rm -f {shell_word(path)}; then {_REWRITE} {oid}"
         yield lasting("object-empty", path, _EMPTY.format(oid), cure)
     for oid in sorted(lost - empty.keys()):
-        cure = f"move its file away; then {_REWRITE} {oid}"
-        yield lasting("object-damaged", oid, "its content is not what it was", cure)
+        cure = f"move the object's file away; then {_REWRITE} {oid}"
+        yield lasting("object-damaged", oid, "the stored content does not match the oid", cure)
 
 
 def _missing_objects(row: Row, evidence: Evidence) -> list[str]:
-    """Return a checkpoint's missing objects that are no flaw of a ref."""
+    """Return a checkpoint's missing objects, unless a flaw of its ref reports them."""
     missing = [pair for pair in row.holds.items() if evidence.kind(*pair) is None]
     refs, keep = evidence.refs, ref_names.KEEP
     return [oid for space, oid in missing if space == keep or refs.get(space + row.id) == oid]
@@ -101,17 +102,17 @@ def _find_roots(row: Row, evidence: Evidence) -> list[str]:
 def _describe_incomplete(row: Row, oids: list[str], *, lacks_commit: bool) -> Flaw:
     names = ", ".join(oids[: graph.SHOWN]) + (" and others" if len(oids) > graph.SHOWN else "")
     verb = "is" if len(oids) == 1 else "are"
-    sentence = f"{names} {verb} missing or damaged, which its files or history need"
+    sentence = f"{names} {verb} missing or damaged; files or history of the checkpoint need this"
     fetch = " ".join([_REFETCH, *oids[: graph.SHOWN]])
     if lacks_commit:
         fetch = f"git fetch --no-tags --no-prune REMOTE '{ref_names.KEEP}*:{ref_names.KEEP}*'"
     remove = f"git ckpt remove {row.id[: ids.SHORT]}"
-    cure = f"fetch from a clone that has it: {fetch}; or give it up: {remove}"
+    cure = f"fetch from a clone that has it: {fetch}; or give the checkpoint up: {remove}"
     return lasting("objects-missing", row.ref, sentence, cure)
 
 
 def snapshots(store: Checkpoints, evidence: Evidence) -> Iterator[Flaw]:
-    """Yield the first problem of each checkpoint whose snapshot is damaged."""
+    """Yield a flaw, the first problem, for each checkpoint with an invalid snapshot."""
     space = ref_names.TREES
     trees = {row.id: row.holds[space] for row in evidence.rich if space in row.holds}
     trees = {id_: tree for id_, tree in trees.items() if evidence.is_sound(space, tree)}
@@ -119,7 +120,7 @@ def snapshots(store: Checkpoints, evidence: Evidence) -> Iterator[Flaw]:
     for id_, tree in trees.items():
         if tree in problems:
             look = f"git ls-tree {shell_word(space + id_)}"
-            cure = f"look at it: {look}; remove it: git ckpt remove {id_}"
+            cure = f"inspect the tree: {look}; remove the checkpoint: git ckpt remove {id_}"
             sentence = f"its files cannot be restored: {problems[tree]}"
             yield lasting("snapshot-invalid", ref_names.CHECKPOINTS + id_, sentence, cure)
 
@@ -129,7 +130,7 @@ def _find_problems(store: Checkpoints, roots: list[str]) -> Iterator[tuple[str, 
     is_whole = graph.promisor(repository) is None
 
     def present(trees: list[str]) -> list[str]:
-        # Without fetching any in a partial clone.
+        # In a partial clone, do not fetch missing trees.
         odd = {} if is_whole else graph.find_other_kinds(repository, trees, "tree")
         return [tree for tree in trees if odd.get(tree, "tree") is not None]
 
@@ -153,7 +154,7 @@ def _find_problems(store: Checkpoints, roots: list[str]) -> Iterator[tuple[str, 
 
 
 def audit_refs(repository: Repository, evidence: Evidence) -> Iterator[Flaw]:
-    """Yield the flaws of the refs that keep objects, and of replaced checkpoints."""
+    """Yield flaws of refs that protect objects, of replaced checkpoints, of branches."""
     for holder in evidence.rich:
         yield from _holder_flaws(holder, evidence)
     for space in ref_names.HOLDERS:
@@ -161,9 +162,9 @@ def audit_refs(repository: Repository, evidence: Evidence) -> Iterator[Flaw]:
             row = evidence.rows.get(id_)
             sentence = ""
             if row is not None and space not in row.holds:
-                sentence = f"its checkpoint names no {_MEANINGS[space][1]}"
+                sentence = f"the checkpoint of this ref has no {_MEANINGS[space][1]}"
             elif id_.rpartition("/")[2] not in evidence.oids:
-                sentence = "keeps something for a checkpoint that does not exist"
+                sentence = "keeps an object for a checkpoint that does not exist"
             if sentence and not commit_refs.is_young(repository, ref):
                 absent = [Update(ref_names.CHECKPOINTS + id_, "", "")] if ids.is_id(id_) else []
                 updates = [*(absent if row is None else ()), Update(ref, "", oid)]
@@ -182,21 +183,21 @@ def replaced(
 ) -> Iterator[Flaw]:
     for id_, original in sorted(local.replaced(oids).items()):
         ref = ref_names.CHECKPOINTS + id_
-        sentence = f"points to {oids[id_]}, and not to {original}, which was written here"
+        sentence = f"points to {oids[id_]}; the document written in this clone is {original}"
         info = repository.cat_file.info(original)
         if info is not None and info[1] == "blob":
             yield mendable("checkpoint-replaced", ref, sentence, Update(ref, original, oids[id_]))
         else:
-            cure = f"look at what came: git ckpt show {id_}; remove it: git ckpt remove {id_}"
-            yield lasting("checkpoint-replaced", ref, f"{sentence}, and is gone", cure)
+            cure = f"see the new document: git ckpt show {id_}; remove it: git ckpt remove {id_}"
+            yield lasting("checkpoint-replaced", ref, f"{sentence}, which is gone", cure)
 
 
 def lost_targets(repository: Repository) -> Iterator[Flaw]:
-    """Yield the branches, tags, stashes and detached HEADs whose object is gone."""
+    """Yield branches, tags, stashes and detached HEADs that point to lost objects."""
     tips = _list_tips(repository)
     odd = graph.find_other_kinds(repository, sorted({oid for oid, _ in tips.values()}), "commit")
     lost = [tip for tip in tips.items() if odd.get(tip[1][0], "") is None]
-    current = _list_tips(repository) if lost else {}  # others may have moved refs meanwhile
+    current = _list_tips(repository) if lost else {}  # other processes may have moved refs
     for name, (oid, undo) in lost:
         if current.get(name) != (oid, undo):
             continue
@@ -205,15 +206,15 @@ def lost_targets(repository: Repository) -> Iterator[Flaw]:
             words = ("rev-parse", "--quiet", "--verify", _STASH + _BEFORE)
             has_older = repository.git.run(*words, ok=(0, 1, 128)).code == 0
             drop = "reflog delete --updateref --rewrite 'refs/stash@{0}'"
-            cure += f"; or drop it: git {drop if has_older else f'update-ref -d {_STASH}'}"
+            cure += f"; or drop the stash: git {drop if has_older else f'update-ref -d {_STASH}'}"
         elif undo:
-            cure += f"; or go back to where it was before, if the reflog has it: {undo}"
+            cure += f"; or go back to the previous value, if the reflog has one: {undo}"
         sentence = f"points to {oid}, which is missing or damaged: every git gc fails"
         yield lasting("ref-target-missing", name, sentence, cure)
 
 
 def _list_tips(repository: Repository) -> dict[str, tuple[str, str]]:
-    """Return oid and undo command, or "", of the user's refs and detached HEADs."""
+    """Map the user's refs and detached HEADs to oid and undo command ("" for none)."""
     output = repository.git.run("for-each-ref", "--format=%(objectname) %(refname)", *_USER_REFS)
     tips: dict[str, tuple[str, str]] = {}
     for line in output.out.decode("utf-8", "surrogateescape").split("\n")[:-1]:
@@ -235,7 +236,7 @@ def _list_tips(repository: Repository) -> dict[str, tuple[str, str]]:
 
 def _symbolic_flaws(evidence: Evidence) -> Iterator[Flaw]:
     for ref, target in evidence.symbolic.items():
-        sentence = f"is a symbolic ref: it moves and vanishes with {target}"
+        sentence = f"is a symbolic ref, which moves and vanishes with {target}"
         if ref.startswith(ref_names.CHECKPOINTS):
             oid = evidence.oids[ref.removeprefix(ref_names.CHECKPOINTS)]
             cure = f"git update-ref --no-deref {shell_word(ref)} {oid}"
@@ -254,7 +255,7 @@ def _submodule_flaws(repository: Repository, evidence: Evidence) -> Iterator[Fla
         problem = submodules.describe_problem(repository, path, checkpoint)
         if problem is not None:
             verify = f"git -C {shell_word(os.fsdecode(path))} ckpt verify"
-            cure = f"fetch it from a clone that has it; what else the submodule lacks: {verify}"
+            cure = f"fetch it from a clone that has it; to list all that is missing: {verify}"
             sentence = f"of the submodule {os.fsdecode(path)}: {problem}"
             yield lasting("submodule-missing", ref, sentence, cure)
 
@@ -268,14 +269,14 @@ def _holder_flaws(row: Row, evidence: Evidence) -> Iterator[Flaw]:
         kind, present = evidence.kind(space, oid), evidence.refs.get(ref)
         code, start = f"{prefix}-ref-wrong", f"points to {present}, not to"
         if present is None:
-            code, start = f"{prefix}-ref-missing", "nothing keeps"
-        sentence = f"{start} {oid}, the {meaning} of its checkpoint"
+            code, start = f"{prefix}-ref-missing", "no ref keeps"
+        sentence = f"{start} {oid}, the {meaning} of the checkpoint"
         if kind is not None and kind != KINDS[space]:
-            sentence = f"its checkpoint names {oid}, which is a {kind}, not a {KINDS[space]}"
+            sentence = f"the checkpoint names {oid}, which is a {kind}, not a {KINDS[space]}"
             yield lasting(f"{prefix}-ref-wrong", ref, sentence, f"git ckpt remove {row.id}")
         elif kind is None and present != oid:
             cure = f"{FETCH} {shell_word(f'+{ref}:{ref}')}"
-            yield lasting(code, ref, f"{sentence}; that is missing", cure)
+            yield lasting(code, ref, f"{sentence}; the object is missing", cure)
         elif present != oid:
             yield mendable(code, ref, sentence, row.check, Update(ref, oid, present or ""))
 
@@ -290,13 +291,13 @@ def _commit_flaws(repository: Repository, evidence: Evidence) -> Iterator[Flaw]:
         if commit and kind is None:
             missing.add(commit)
         elif commit and kind != "commit":
-            sentence = f"its checkpoint names {commit}, which is a {kind}, not a commit"
+            sentence = f"the checkpoint names {commit}, which is a {kind}, not a commit"
             yield lasting("commit-ref-wrong", row.ref, sentence, f"git ckpt remove {row.id}")
     keeps = evidence.below(ref_names.KEEP)
     right = {oid for name, ref, oid in keeps if name == oid and ref not in evidence.symbolic}
     linked = evidence.commits()
     needed = right.intersection(linked)
-    # Where history is missing, which is a separate finding, every ref is useful.
+    # If history is missing, which is a separate finding, treat every ref as useful.
     lost, useful = set() if right else set(linked), right
     with contextlib.suppress(GitError):
         if not right & missing:
@@ -310,9 +311,9 @@ def _commit_flaws(repository: Repository, evidence: Evidence) -> Iterator[Flaw]:
         if name in lost or (name in right and (name in needed or name in useful)):
             continue
         if not commit_refs.is_young(repository, ref):
-            sentence = "does not keep the commit that it is named after"
+            sentence = "does not point to the commit that the ref is named after"
             if name in right:
-                sentence = "keeps something for no checkpoint"
+                sentence = "keeps a commit that no checkpoint needs"
             update = Update(ref, "", present)
             yield mendable("ref-leftover", ref, sentence, update, is_leftover=True)
 
@@ -322,9 +323,9 @@ def _describe_unkept(row: Row, evidence: Evidence) -> Flaw:
     ref = ref_names.KEEP + commit
     present, target = evidence.refs.get(ref, ""), evidence.symbolic.get(ref)
     code = "commit-ref-wrong" if target is not None or present else "commit-ref-missing"
-    start = f"points to {present}, which does not keep" if present else "nothing keeps"
+    start = f"points to {present}, which does not keep" if present else "no ref keeps"
     if target is not None:
-        start = f"is a symbolic ref: {target} may cease to keep"
-    sentence = f"{start} {commit}, the linked commit of {row.id}"
+        start = f"is a symbolic ref: if {target} moves, no ref keeps"
+    sentence = f"{start} {commit}, the linked commit of checkpoint {row.id}"
     update = Update(ref, commit, present, is_symbolic=target is not None)
     return mendable(code, ref, sentence, row.check, update)

@@ -1,4 +1,4 @@
-"""Verify runs: chains, heads, references; and the keys and leases of runs."""
+"""Verify runs: order of checkpoints, heads, references, keys and leases."""
 
 from __future__ import annotations
 
@@ -14,25 +14,25 @@ from gitckpt.store.checkpoints import Checkpoints
 from gitckpt.store.leases.leases import parse
 from gitckpt.store.records import commit_refs, keys, ref_names, remover
 
-_FETCH = "fetch what is missing from a clone that has it"
-_GAP = f"{_FETCH}; or give up the traces that are left: git ckpt verify --repair"
-_REMOVED = f"{_FETCH}; if it was removed on purpose, nothing is wrong"
+_FETCH = "fetch the missing checkpoint from a clone that has it"
+_GAP = f"{_FETCH}; or delete leftover refs and notes: git ckpt verify --repair"
+_REMOVED = f"{_FETCH}; if you removed the checkpoint, nothing is wrong"
 _CLOSING = ("complete", "skipped")
-# The first part of the labels at both ends of a run.
+# The phase part of the labels of a run's first and last checkpoint.
 _RUN = phase.split(ref_names.RUN_COMPLETE)[0]
 
 
 def audit_runs(store: Checkpoints, evidence: Evidence) -> Iterator[Flaw]:
-    """Yield the flaws of runs, after `audit_links` has read the notes.
+    """Yield the flaws of runs; `audit_links` must have read the notes before.
 
-    `remove` also deletes note lines and keep refs. If only the ref of a checkpoint is gone (a
-    pruning fetch, a disk fault), these traces prove a loss.
+    `remove` also deletes note lines and the refs that keep objects. If these still name a missing
+    checkpoint, its ref was not removed, but lost (by a pruning fetch, a disk fault).
     """
     holder_ids = {id_ for space in ref_names.HOLDERS for id_, _, _ in evidence.below(space)}
     traces = (evidence.strays | holder_ids) - remover.begun(store.repository)
     for run, chain in sorted(evidence.runs.items()):
         yield from _chain_flaws(run, chain, evidence, traces)
-        if not _is_complete(chain):  # a complete run may outlive what it started from
+        if not _is_complete(chain):  # a complete run may outlive the checkpoints it names
             yield from _missing_references(run, chain, evidence)
     yield from _head_flaws(store, evidence)
 
@@ -45,14 +45,14 @@ def _chain_flaws(
     for position, row in enumerate(chain):
         number, last = _number(row), _number(previous[0]) if previous else 0
         if previous and number == last:
-            sentence = f"{row.id} and {previous[0].id} both are number {number} of the run"
-            cure = f"look at both, then: git ckpt remove {row.id}"
+            sentence = f"{row.id} and {previous[0].id} are both number {number} of the run"
+            cure = f"compare them with git ckpt show, then: git ckpt remove {row.id}"
             yield lasting("chain-fork", head, sentence, cure)
             previous.append(row)
             continue
         if number == last + 1:
             yield from _parent_flaws(row, [parent.id for parent in previous], evidence)
-        # A parent that was removed or never fetched leaves no traces, a lost one does.
+        # A parent that was removed or never fetched is named nowhere; a lost one is in `traces`.
         elif not _has_legal_gap(chain, position, evidence) and (
             row.parent is None or row.parent in evidence.oids or row.parent in traces
         ):
@@ -71,21 +71,21 @@ def _parent_flaws(row: Row, expected: Sequence[str], evidence: Evidence) -> Iter
     if row.parent in expected or (row.parent is None and not expected):
         return
     if row.parent is not None and row.parent not in evidence.oids:
-        sentence = f"its parent {row.parent} does not exist"
+        sentence = f"the parent {row.parent} of this checkpoint does not exist"
         yield lasting("parent-missing", row.ref, sentence, _REMOVED)
         return
     sentence = f"names {row.parent} as its parent, " if row.parent else "names no parent, "
-    sentence += f"though {expected[0]} comes before it" if expected else "though it is the first"
+    sentence += f"but {expected[0]} is the previous" if expected else "but is the run's first"
     yield lasting("parent-wrong", row.ref, sentence, f"git ckpt remove {row.id}")
 
 
 def _has_legal_gap(chain: Sequence[Row], position: int, evidence: Evidence) -> bool:
-    """Return whether expiry or an unjudged checkpoint explains the gap."""
+    """Return whether expiry or an invalid checkpoint explains the missing numbers."""
     if chain[position].parent in evidence.unjudged:
         return True
     if _is_complete(chain) and all(row in (_newest_driven(chain), chain[-1]) for row in chain):
-        return True  # interrupted expiry: it removes the end last
-    # Expiry squashes the progress of phases that were started before and closed later.
+        return True  # an expiry was interrupted, which removes the newest checkpoints last
+    # Expiry removes checkpoints between the start and the end of a phase.
     is_open: dict[str, bool] = {}
     for row in chain[:position]:
         name, status = phase.split(row.entry.label)
@@ -96,7 +96,7 @@ def _has_legal_gap(chain: Sequence[Row], position: int, evidence: Evidence) -> b
 
 
 def _newest_driven(chain: Sequence[Row]) -> Row:
-    """Return the newest checkpoint of a phase, else the newest one."""
+    """Return a run's newest checkpoint by a driver, else the newest of all."""
     return next((row for row in reversed(chain) if row.entry.trigger == PHASE), chain[-1])
 
 
@@ -123,7 +123,7 @@ def _head_flaws(store: Checkpoints, evidence: Evidence) -> Iterator[Flaw]:
         newest = evidence.runs[run][-1] if run in evidence.runs else None
         if newest is None:
             if head is not None and head not in unjudged and not _may_start(store, ref, head):
-                sentence = "no checkpoint of the run exists"
+                sentence = "the run of this head has no checkpoints"
                 update = Update(ref, "", head)
                 yield mendable("run-head-orphan", ref, sentence, update, is_leftover=True)
             continue
@@ -149,7 +149,7 @@ def _may_start(store: Checkpoints, ref: str, head: str) -> bool:
 def _document(store: Checkpoints, oid: str) -> Checkpoint:
     content = next(store.objects.read([oid]))
     if content is None or content[0] != "blob":
-        raise InvalidCheckpoint("", "", "no document")
+        raise InvalidCheckpoint("", "", "is not a document")
     return codec.decode(content[1], "")
 
 
@@ -162,7 +162,7 @@ def _describe_wrong_head(store: Checkpoints, chain: Sequence[Row], head: str) ->
     except InvalidCheckpoint:
         return "run-head-wrong", "does not point to a checkpoint document"
     is_other = checkpoint.run != chain[0].entry.run
-    problem = "belongs to another run" if is_other else "does not exist any more"
+    problem = "belongs to another run" if is_other else "no longer exists"
     return "run-head-wrong", f"points to {checkpoint.id}, which {problem}"
 
 
@@ -176,7 +176,7 @@ def audit_keys(store: Checkpoints, evidence: Evidence) -> Iterator[Flaw]:
             continue
         if run not in runs and not commit_refs.is_young(store.repository, ref):
             updates = (Update(ref_names.RUNS + run, "", ""), Update(ref, "", oid))
-            sentence = f"its run {run} does not exist"
+            sentence = f"the run {run} of this key does not exist"
             yield mendable("key-orphan", ref, sentence, *updates, is_leftover=True)
 
 
@@ -195,10 +195,11 @@ def audit_leases(store: Checkpoints, evidence: Evidence) -> Iterator[Flaw]:
             yield lasting("lease-invalid", ref, problem_of(error), cure)
             continue
         if lease.is_endless(store.clock()):
-            sentence = f"expires at {lease.expires}, too long after its renewal at {lease.renewed}"
+            sentence = f"expires at {lease.expires}, too long after the renewal at {lease.renewed}"
             yield lasting("lease-endless", ref, sentence, take_over)
         if run not in runs and not store.leases.is_held(oid, lease):
-            yield mendable("lease-orphan", ref, "its run does not exist", Update(ref, "", oid))
+            sentence = "the run of this lease does not exist"
+            yield mendable("lease-orphan", ref, sentence, Update(ref, "", oid))
 
 
 def _read_refs(

@@ -1,6 +1,6 @@
-"""Compare refs, notes, index and worktrees with the objects: `git ckpt verify`.
+"""Check refs, notes, index and worktrees against the documents: `git ckpt verify`.
 
-docs/verify.md explains each code.
+docs/verify.md explains the code of each finding.
 """
 
 from __future__ import annotations
@@ -31,18 +31,18 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from gitckpt.git.objects.writer import Item
 
-_INSPECTIONS = 3  # at most, while others write
+_INSPECTIONS = 3  # at most, while other processes change refs
 
-# Only the index counts changed paths.
+# Documents do not contain the number of changed paths.
 _FIELDS = attrgetter(*(name for name in entry.FIELDS if name != "changed"))
 
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """The result of `verify`."""
+    """What `verify` checked, found and repaired."""
 
-    checked: Mapping[str, int]  # numbers by kind
-    findings: Sequence[Finding]  # with the repaired ones
+    checked: Mapping[str, int]  # number of checked refs, runs, worktrees etc. by name
+    findings: Sequence[Finding]  # including repaired ones
     refused: Sequence[str] = ()  # a sentence for each repair that git refused
 
     @property
@@ -58,9 +58,9 @@ def verify(
     only: Collection[str] | None = None,
     progress: graph.Counted | None = None,
 ) -> Report:
-    """Check everything that gitckpt keeps in a repository, as `Store.verify`.
+    """Check all that gitckpt stores in a repository; arguments as of `Store.verify`.
 
-    It is safe beside writers. A repair forgets a worktree only if nothing is lost.
+    Other processes may write meanwhile. A repair drops a worktree only if no work is lost.
     """
     damaged = graph.all_unreadable(store.repository, progress) if contents else set()
     checked, flaws = _inspect_settled(store, damaged, only)
@@ -76,7 +76,7 @@ def verify(
         tried |= {flaw.key for flaw in due}
         damaged = graph.unreadable(store.repository, sorted(damaged))  # notes are rewritten
         checked, flaws = _inspect_settled(store, damaged, only)
-        if not is_last:  # what followed from the foreign documents is not reported
+        if not is_last:  # report no flaws that the replaced documents caused
             findings = {flaw.key: flaw.finding for flaw in due}
         for flaw in flaws:
             findings.setdefault(flaw.key, flaw.finding)
@@ -142,12 +142,12 @@ def _inspect(
 
 
 def mend(store: Checkpoints, flaws: Sequence[Flaw]) -> list[str]:
-    """Mend flaws unchanged since they were found; return a sentence per failure."""
+    """Repair flaws, except those whose refs have moved; return a message per failure."""
     refused: list[str] = []
     with ref_names.turn(store.repository) as is_alone:
         is_kept = False
         remaining = [flaw for flaw in flaws if flaw.updates and (is_alone or not flaw.is_leftover)]
-        # Twice: leftover refs, deleted last, can block a ref that is needed.
+        # Twice: a leftover ref, deleted late, can block a needed ref with a longer name.
         for _ in range(2):
             due, remaining, refused = remaining, [], []
             for flaw in due:
@@ -191,24 +191,24 @@ def _write_links(store: Checkpoints, links: Sequence[Link]) -> None:
         elif link.old is not None:
             removed_ids.add(note.link_id(link.old))
 
-    def make_room(items: Sequence[Item]) -> None:
+    def move_damaged_aside(items: Sequence[Item]) -> None:
         oids = [object_id(kind, data, repository.object_format) for kind, data in items]
-        # Git does not rewrite an object whose file exists, even if that is damaged.
+        # git does not rewrite an object whose file exists, even if the file is damaged.
         for oid in graph.unreadable(repository, oids):
             graph.move_aside(repository, oid)
 
     common = (repository, store.objects, store.refs, store.clock())
-    notes.write(*common, links=by_commit, removed_ids=removed_ids, prepared=make_room)
+    notes.write(*common, links=by_commit, removed_ids=removed_ids, prepared=move_damaged_aside)
 
 
 def audit_links(store: Checkpoints, evidence: Evidence) -> tuple[list[Flaw], int]:
     """Return the flaws of the notes, and the number of links.
 
-    A checkpoint is linked if any note lists it (git copies notes of rewritten commits), if its link
-    is pending, or if the note of its commit is full.
+    A checkpoint counts as linked if any note names it (git copies notes to rewritten commits), if
+    its note line is queued, or if the note of its commit is full.
     """
-    pending, removed = notes.pending(store.repository)  # first: they may be written meanwhile
-    # A kill leaves pending lines of checkpoints that were never finished.
+    pending, removed = notes.pending(store.repository)  # before the notes: lines move there
+    # After a kill, queued lines may name checkpoints that were never recorded.
     pending_ids = {note.link_id(line) for lines in pending.values() for line in lines}
     pending_ids &= evidence.rows.keys()
     flaws: list[Flaw] = []
@@ -230,20 +230,20 @@ def audit_links(store: Checkpoints, evidence: Evidence) -> tuple[list[Flaw], int
         if row.id in pending_ids or commit in full:
             count += 1
         elif evidence.is_sound(ref_names.KEEP, commit):
-            sentence = f"the note of its commit {commit} does not list it"
+            sentence = f"the note of commit {commit} does not list this checkpoint"
             link = Link(commit, None, _link_line(row.entry))
             flaws.append(Flaw(Finding("note-missing", row.ref, sentence, REPAIR), link=link))
     return flaws, count
 
 
 def _line_flaws(evidence: Evidence, commit: str, line: str) -> Iterator[Flaw]:
-    """Yield the flaws of one line of a note; lines by users are left alone."""
+    """Yield the flaws of one line of a note, except lines that users wrote."""
     id_ = note.link_id(line)
     row = evidence.rows.get(id_)
     new = None if row is None else _link_line(row.entry)
     (evidence.strays if row is None else evidence.listed).add(id_)
     if row is not None and line != new:
-        sentence = f"the note of {commit} describes {id_} differently than its document"
+        sentence = f"the note of {commit} and the document of {id_} differ"
     elif row is None and ids.is_id(id_) and id_ not in evidence.unjudged:
         sentence = f"the note of {commit} lists {id_}, which does not exist"
     else:
@@ -259,10 +259,10 @@ def _link_line(info: entry.CheckpointInfo) -> str:
 def audit_index(store: Checkpoints, evidence: Evidence) -> Iterator[Flaw]:
     listed = {info.id: _FIELDS(info) for info in store.index.select()}
     valid = {id_: _FIELDS(row.entry) for id_, row in evidence.rows.items()}
-    # The index has the header of documents whose state is unreadable.
+    # The index may list a document that is invalid here: indexing does not read the state.
     names = (listed.keys() | valid.keys()) - evidence.unjudged.keys()
     if differing := sorted(id_ for id_ in names if listed.get(id_) != valid.get(id_)):
         count = f" and {len(differing) - 1} more" if len(differing) > 1 else ""
         path = os.path.join(store.repository.private_dir, index.FILE)
-        sentence = f"does not list {differing[0]}{count} as their documents say"
+        sentence = f"differs from the documents of {differing[0]}{count}"
         yield Flaw(Finding("index-stale", path, sentence, REPAIR), in_index=True)

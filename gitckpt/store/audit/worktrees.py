@@ -1,4 +1,4 @@
-"""Verify gitckpt's worktrees: one finding each, so that hints do not contradict."""
+"""Verify gitckpt's worktrees; at most one finding each, so no hints contradict."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from gitckpt.store.worktrees import opener, ownership, resumption
 
 
 def audit(store: Checkpoints, evidence: Evidence) -> tuple[list[Flaw], int]:
-    """Return the flaws of worktrees, and the number of gitckpt's own."""
+    """Return flaws of worktrees, and the number of worktrees that gitckpt created."""
     repository = store.repository
     root = resumption.known_root(repository)
     flaws: list[Flaw] = []
@@ -30,7 +30,7 @@ def audit(store: Checkpoints, evidence: Evidence) -> tuple[list[Flaw], int]:
             count += 1
             flaws += _check(store, git_dir, path, evidence, root)
     for directory in ownership.abandoned(repository):
-        sentence = "its creation was interrupted; git gc may fail as long as git keeps it"
+        sentence = "git worktree add was interrupted; until this is repaired, git gc may fail"
         finding = Finding("worktree-unfinished", directory, sentence, REPAIR)
         flaws.append(Flaw(finding, scaffold=directory))
     paths = {flaw.finding.object for flaw in flaws}
@@ -41,15 +41,15 @@ def audit(store: Checkpoints, evidence: Evidence) -> tuple[list[Flaw], int]:
         if os.path.realpath(path) in reported or name.startswith(ownership.BEING_MADE):
             continue
         if os.path.isdir(path) and not _is_registered(repository, path):
-            sentence = "git knows no worktree there"
-            cure = f"git ckpt resume {shell_word(name)}, if it is the worktree of that; "
-            cure += "if not, move it elsewhere"
+            sentence = "git has no record of this worktree"
+            cure = f"if {name} is a checkpoint or run: git ckpt resume {shell_word(name)}; "
+            cure += "else move the directory elsewhere"
             flaws.append(lasting("worktree-unregistered", path, sentence, cure))
     return flaws, count
 
 
 def headless(repository: Repository) -> Iterator[Finding]:
-    """Yield worktrees in place whose HEAD or commondir file is gone or broken."""
+    """Yield existing worktrees whose HEAD or commondir file is missing or broken."""
     for git_dir, path in administration.registered(repository):
         if not ownership.is_same(administration.git_dir_of(path), git_dir):
             continue
@@ -60,13 +60,13 @@ def headless(repository: Repository) -> Iterator[Finding]:
             name, head = "HEAD", shell_word(os.path.join(git_dir, "HEAD"))
             cure = f"write ref: refs/heads/BRANCH into {head}"
             if repository.has_reftable:
-                cure = f"write ref: refs/heads/.invalid into {head}: the reftables know the branch"
+                cure = f"write ref: refs/heads/.invalid into {head}: the reftable has the branch"
         else:
             continue
         owner = ownership.owner_in(git_dir)
         if owner is not None:
             cure = f"git ckpt resume {shell_word(owner.run or owner.checkpoint)}"
-        sentence = f"its {name} is missing or broken: git does not see the worktree"
+        sentence = f"the file {name} is missing or broken, so git does not see the worktree"
         yield Finding("worktree-headless", path, sentence, cure)
 
 
@@ -81,50 +81,54 @@ def _check(
     store: Checkpoints, git_dir: str, path: str, evidence: Evidence, root: str | None
 ) -> Iterator[Flaw]:
     repository, owner = store.repository, ownership.owner_in(git_dir)
-    code, problem = "worktree-unclaimed", "does not say what it was made for"
+    code, problem = "worktree-unclaimed", "names no run or checkpoint"
     if owner is not None:
         code, problem = "worktree-orphan", _describe_missing_owner(owner, evidence)
     remove = mounts.removal_command(path)
-    loss = "what is staged there, or committed and on no branch,"
+    loss = "all that is only staged there, or committed on no branch"
     if ownership.is_same(administration.git_dir_of(path), git_dir):
         if problem:
-            yield lasting(code, path, problem, f"save what you need of it, then: {remove}")
+            yield lasting(code, path, problem, f"save what you need of the files, then: {remove}")
     # First: removal by the old path would delete the index of the moved worktree.
     elif (moved := _find_moved(repository, git_dir, path, root)) is not None:
         yield moved
     elif owner is not None and not problem:
         cure = f"git ckpt resume {shell_word(owner.run or owner.checkpoint)}"
         if owner.run is None:  # runs are removed with `git ckpt remove`
-            cure += f"; or, to be rid of it, {loss} with it: {remove}"
-        yield lasting("worktree-missing", path, "its directory is gone", cure)
+            cure += f"; or, to delete {loss}: {remove}"
+        yield lasting("worktree-missing", path, "the directory of this worktree is gone", cure)
     else:  # nothing is left from which the worktree could be recreated
-        sentence = f"its directory is gone, and {problem if owner is not None else f'it {problem}'}"
+        sentence = "the directory of this worktree is gone, "
+        sentence += f"and {problem if owner is not None else f'the record of git {problem}'}"
         if can_be_forgotten(repository, git_dir, path, store.index.commits() or ()):
             yield Flaw(Finding(code, path, sentence, REPAIR), worktree=(git_dir, path))
         else:
-            yield lasting(code, path, sentence, f"{remove}; {loss} goes, too")
+            yield lasting(code, path, sentence, f"to delete {loss}: {remove}")
 
 
 def can_be_forgotten(
     repository: Repository, git_dir: str, path: str, linked: Iterable[str]
 ) -> bool:
-    """Return whether git can forget a worktree whose directory is gone, without loss."""
+    """Return whether removing git's record of a deleted worktree loses no work.
+
+    `linked` are the commits that checkpoints are linked to.
+    """
     if administration.main_worktree(repository) is None:
         return False
-    # Only at the default place, beside the main worktree: elsewhere a disk may be unmounted.
-    place = opener.default_root(repository, None)
-    is_default = os.path.realpath(os.path.dirname(path)) == os.path.realpath(place)
+    # Only in the default directory beside the main worktree: elsewhere a disk may be unmounted.
+    root = opener.default_root(repository, None)
+    is_default = os.path.realpath(os.path.dirname(path)) == os.path.realpath(root)
     if not is_default or not ownership.is_gone(repository, git_dir, path):
         return False
     return resumption.holds_nothing(Repository(git_dir, None, repository.object_format), linked)
 
 
 def _describe_missing_owner(owner: ref_names.Owner, evidence: Evidence) -> str:
-    """Say that the owner of a worktree no longer exists; "" if it does."""
+    """Describe a missing run or checkpoint that a worktree is for; "" if it exists."""
     exists, name = owner.checkpoint in evidence.oids, f"checkpoint {owner.checkpoint}"
     if owner.run is not None:
         exists, name = owner.run in evidence.all_runs(), f"run {owner.run}"
-    return "" if exists else f"its {name} does not exist any more"
+    return "" if exists else f"the {name} of this worktree no longer exists"
 
 
 def _find_moved(repository: Repository, git_dir: str, path: str, root: str | None) -> Flaw | None:
@@ -132,16 +136,16 @@ def _find_moved(repository: Repository, git_dir: str, path: str, root: str | Non
     other_repository = administration.foreign_repository(repository, path)
     if moved is not None:
         sentence, cure = f"is at {moved} now", f"git worktree repair {shell_word(moved)}"
-    # `git worktree repair` would take it away from the other repository.
+    # `git worktree repair` would take the worktree away from the other repository.
     elif other_repository is not None:
         aside = shell_word(os.path.join(repository.common_dir, f"{os.path.basename(git_dir)}.old"))
-        sentence = f"is of another repository: {other_repository}"
-        cure = "if that repository is not a copy of this one, move aside what is kept here: "
+        sentence = f"belongs to another repository: {other_repository}"
+        cure = "if that repository is not a copy of this one, move aside the record here: "
         cure += f"mv {shell_word(git_dir)} {aside}"
     elif os.path.lexists(path):
         # No path in the hint: with it, git repairs the worktree but still exits with an error.
-        sentence = f"is not the worktree that git keeps {git_dir} for"
-        cure = "if it is, after all: git worktree repair; if not, move it elsewhere"
+        sentence = f"is not the worktree that {git_dir} belongs to"
+        cure = "move the directory elsewhere; or, if it is that worktree: git worktree repair"
     else:
         return None
     return lasting("worktree-moved", path, sentence, cure)

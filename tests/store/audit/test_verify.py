@@ -92,7 +92,7 @@ def test_sha256(make_checkout: Callable[..., Checkout], make_store: MakeStore) -
     assert len(commit) == 64
     checkout.git("update-ref", "-d", f"refs/keep/ckpt/{commit}")
     checkout.git("update-ref", "-d", NOTES)
-    sentence = f"nothing keeps {commit}, the linked commit of {ONE}"
+    sentence = f"no ref keeps {commit}, the linked commit of checkpoint {ONE}"
     missing = ("commit-ref-missing", f"refs/keep/ckpt/{commit}", sentence)
     require_mended(checkout, before, [missing, *unlinked(checkout, ONE, TWO, THREE, FOUR)])
 
@@ -108,7 +108,7 @@ def test_reftable(
     require_mended(
         checkout,
         before,
-        [("ref-leftover", leftover, "keeps something for a checkpoint that does not exist")],
+        [("ref-leftover", leftover, "keeps an object for a checkpoint that does not exist")],
     )
 
 
@@ -119,7 +119,7 @@ def unlinked(checkout: Checkout, *names: str) -> list[tuple[str, str, str]]:
         (
             "note-missing",
             f"refs/checkpoints/{name}",
-            f"the note of its commit {commit} does not list it",
+            f"the note of commit {commit} does not list this checkpoint",
         )
         for name in names
     ]
@@ -133,7 +133,7 @@ def unlinked(checkout: Checkout, *names: str) -> list[tuple[str, str, str]]:
     ("space", "word", "what"),
     [
         ("refs/ckpt/trees", "tree", "snapshot"),
-        ("refs/keep/ckpt-operations", "operation", "commit of its operation"),
+        ("refs/keep/ckpt-operations", "operation", "commit of the operation in progress"),
     ],
 )
 def test_a_ref_that_keeps_something_is_made_anew(
@@ -149,13 +149,13 @@ def test_a_ref_that_keeps_something_is_made_anew(
             (
                 f"{word}-ref-missing",
                 ref,
-                f"nothing keeps {before[ref]}, the {what} of its checkpoint",
+                f"no ref keeps {before[ref]}, the {what} of the checkpoint",
             )
         ],
     )
     other = filled.git("rev-parse", "HEAD~1" if word != "tree" else "HEAD~1^{tree}")
     filled.git("update-ref", ref, other)
-    sentence = f"points to {other}, not to {before[ref]}, the {what} of its checkpoint"
+    sentence = f"points to {other}, not to {before[ref]}, the {what} of the checkpoint"
     require_mended(filled, before, [(f"{word}-ref-wrong", ref, sentence)])
 
 
@@ -167,7 +167,13 @@ def test_a_commit_that_nothing_keeps_is_kept_again(filled: Checkout) -> None:
     require_mended(
         filled,
         before,
-        [("commit-ref-missing", ref, f"nothing keeps {commit}, the linked commit of {ONE}")],
+        [
+            (
+                "commit-ref-missing",
+                ref,
+                f"no ref keeps {commit}, the linked commit of checkpoint {ONE}",
+            )
+        ],
     )
     below = filled.git("rev-parse", "HEAD~1")
     for oid in (
@@ -175,7 +181,9 @@ def test_a_commit_that_nothing_keeps_is_kept_again(filled: Checkout) -> None:
         filled.commit("another"),
     ):  # though a child of it does, it should not by that name
         filled.git("update-ref", ref, oid)
-        sentence = f"points to {oid}, which does not keep {commit}, the linked commit of {ONE}"
+        sentence = (
+            f"points to {oid}, which does not keep {commit}, the linked commit of checkpoint {ONE}"
+        )
         assert told(look(filled)) == [("commit-ref-wrong", ref, sentence)]
         assert look(filled, repair=True).is_clean
     filled.git("update-ref", "refs/keep/ckpt/" + filled.git("rev-parse", "HEAD"), "HEAD")
@@ -186,12 +194,12 @@ def test_a_commit_that_nothing_keeps_is_kept_again(filled: Checkout) -> None:
 def test_a_commit_that_is_gone_is_left_to_a_person(main_checkout: Checkout) -> None:
     gone = "1" * 40
     put(main_checkout, Checkpoint(ONE, "a-complete", "2027-01-15T08:00:00.000000Z", gone, "manual"))
-    sentence = f"{gone} is missing or damaged, which its files or history need"
+    sentence = f"{gone} is missing or damaged; files or history of the checkpoint need this"
     seen = require_left(main_checkout, [("objects-missing", f"refs/checkpoints/{ONE}", sentence)])
     fetch = "git fetch --no-tags --no-prune REMOTE 'refs/keep/ckpt/*:refs/keep/ckpt/*'"
     assert (
         seen.findings[0].cure
-        == f"fetch from a clone that has it: {fetch}; or give it up: git ckpt remove 00000001"
+        == f"fetch from a clone that has it: {fetch}; or give the checkpoint up: git ckpt remove 00000001"
     )
 
 
@@ -207,9 +215,9 @@ def test_what_keeps_a_commit_for_nobody(filled: Checkout) -> None:
         filled.git("update-ref", ref, rev)
     assert told(look(filled, repair=True)) == []
     age(filled, *refs)
-    unlike = "does not keep the commit that it is named after"
+    unlike = "does not point to the commit that the ref is named after"
     found = [
-        ("ref-leftover", refs[0], "keeps something for no checkpoint"),
+        ("ref-leftover", refs[0], "keeps a commit that no checkpoint needs"),
         *(("ref-leftover", ref, unlike) for ref in refs[1:]),
     ]
     assert sorted(told(look(filled))) == sorted(found)
@@ -220,7 +228,7 @@ def test_what_keeps_a_commit_for_nobody(filled: Checkout) -> None:
 def test_a_document_that_names_another_kind_of_object(main_checkout: Checkout) -> None:
     tree = main_checkout.git("rev-parse", "HEAD^{tree}")
     put(main_checkout, Checkpoint(ONE, "a-complete", "2027-01-15T08:00:00.000000Z", tree, "manual"))
-    sentence = f"its checkpoint names {tree}, which is a tree, not a commit"
+    sentence = f"the checkpoint names {tree}, which is a tree, not a commit"
     require_left(main_checkout, [("commit-ref-wrong", f"refs/checkpoints/{ONE}", sentence)])
 
 
@@ -237,9 +245,9 @@ def test_leftovers_are_reported_once_they_are_old(filled: Checkout) -> None:
     assert told(look(filled, repair=True)) == []
     assert filled.refs().keys() - before.keys() == {commit, tree, extra}
     age(filled, commit, tree, extra)
-    sentence = "keeps something for a checkpoint that does not exist"
+    sentence = "keeps an object for a checkpoint that does not exist"
     found = [
-        ("ref-leftover", extra, "its checkpoint names no snapshot"),
+        ("ref-leftover", extra, "the checkpoint of this ref has no snapshot"),
         ("ref-leftover", tree, sentence),
         ("ref-leftover", commit, sentence),
     ]
@@ -255,7 +263,7 @@ def test_leftovers_stay_while_a_checkpoint_is_being_written(
     age(main_checkout, ref)
     with write_lock(main_checkout) as held:
         assert held
-        found = [("ref-leftover", ref, "keeps something for a checkpoint that does not exist")]
+        found = [("ref-leftover", ref, "keeps an object for a checkpoint that does not exist")]
         assert told(look(main_checkout, repair=True)) == found
         assert ref in main_checkout.refs()
 
@@ -281,7 +289,7 @@ def test_what_git_refuses_is_told(main_checkout: Checkout, make_store: MakeStore
     (main_checkout.path / ".git" / ref / "in-the-way.lock").touch()
     report = look(main_checkout, repair=True)
     assert told(report) == [
-        ("commit-ref-missing", ref, f"nothing keeps {commit}, the linked commit of {ONE}")
+        ("commit-ref-missing", ref, f"no ref keeps {commit}, the linked commit of checkpoint {ONE}")
     ]
     assert len(report.refused) == 1
     assert report.refused[0].startswith(f"{ref}: git update-ref failed: ")
@@ -326,7 +334,7 @@ def test_stray_lines(filled: Checkout) -> None:
         (
             "note-stray",
             NOTES,
-            f"the note of {commit} describes {ONE} differently than its document",
+            f"the note of {commit} and the document of {ONE} differ",
         ),
         ("note-stray", NOTES, f"the note of {commit} lists {STRANGER}, which does not exist"),
     ]
@@ -364,7 +372,7 @@ def test_an_index_that_says_something_else(
             connection.execute(damage)
         connection.close()
         require_mended(
-            filled, before, [("index-stale", path, f"does not list {said} as their documents say")]
+            filled, before, [("index-stale", path, f"differs from the documents of {said}")]
         )
     with open_store(str(filled.path)) as store:
         assert [(entry.id, entry.label) for entry in store.list()] == wanted
@@ -384,7 +392,7 @@ DAMAGE: list[tuple[str, Callable[[bytes], bytes], str]] = [
     (
         "checkpoint-newer",
         lambda data: data.replace(b"version = 1", b"version = 2"),
-        "cannot be judged: version: written by a newer",
+        "cannot be checked: version: written by a newer",
     ),
     (
         "checkpoint-misnamed",
@@ -412,7 +420,9 @@ def test_a_document_that_is_damaged(
     (found,) = look(checkout).findings
     assert (found.code, found.object, found.sentence[: len(sentence)]) == (code, ref, sentence)
     require_left(checkout, [(code, ref, found.sentence)])
-    remove = f"look at it: git cat-file -p {ref}; remove it: git ckpt remove {ONE}"
+    remove = (
+        f"inspect the document: git cat-file -p {ref}; remove the checkpoint: git ckpt remove {ONE}"
+    )
     assert found.cure == (
         "upgrade gitckpt: pip install -U gitckpt" if code.endswith("newer") else remove
     )
@@ -436,8 +446,8 @@ def test_what_is_no_document_at_all(main_checkout: Checkout, make_store: MakeSto
     seen = require_left(main_checkout, [unreadable, invalid])
     ref = f"refs/checkpoints/{ONE}"
     assert [finding.cure for finding in seen.findings] == [
-        f"fetch it from a clone that has it: git fetch --no-tags --no-prune REMOTE +{ref}:{ref}; or give it up: git ckpt remove {ONE}",
-        f"look at it: git cat-file -p {odd}; remove it: git ckpt remove {STRANGER}",
+        f"fetch it from a clone that has it: git fetch --no-tags --no-prune REMOTE +{ref}:{ref}; or give the checkpoint up: git ckpt remove {ONE}",
+        f"inspect the document: git cat-file -p {odd}; remove the checkpoint: git ckpt remove {STRANGER}",
     ]
     path.write_bytes(content[:20])
     require_left(main_checkout, [unreadable, invalid])
@@ -551,7 +561,7 @@ def test_a_ref_whose_object_is_gone(
         (finding,) = require_left(main_checkout, [found]).findings
         assert [each for each in store.examine().findings if each.code == finding.code] == [finding]
     fetch, _, back = str(finding.cure).partition(
-        "; or go back to where it was before, if the reflog has it: "
+        "; or go back to the previous value, if the reflog has one: "
     )
     assert fetch == f"fetch it from a clone that has it: git fetch --refetch --no-tags REMOTE {oid}"
     if ref.startswith("refs/heads/"):

@@ -61,7 +61,7 @@ def missing(oid: str) -> tuple[str, str, str]:
     return (
         "objects-missing",
         f"refs/checkpoints/{ONE}",
-        f"{oid} is missing or damaged, which its files or history need",
+        f"{oid} is missing or damaged; files or history of the checkpoint need this",
     )
 
 
@@ -89,11 +89,15 @@ def test_what_nobody_has(saved: Checkout) -> None:
     report = read_all(saved, repair=True)
     fetch = f"fetch from a clone that has it: git fetch --refetch --no-tags REMOTE {oid}"
     assert [(finding.code, finding.repaired, finding.cure) for finding in report.findings] == [
-        ("objects-missing", False, f"{fetch}; or give it up: git ckpt remove {ONE[:8]}"),
+        (
+            "objects-missing",
+            False,
+            f"{fetch}; or give the checkpoint up: git ckpt remove {ONE[:8]}",
+        ),
         (
             "object-damaged",
             False,
-            f"move its file away; then write it again: git hash-object -w FILE; or {fetch}",
+            f"move the object's file away; then write the object again: git hash-object -w FILE; or {fetch}",
         ),
     ]
     assert place_of(saved, oid).exists()
@@ -120,7 +124,7 @@ def test_the_cure_of_an_empty_file(saved: Checkout) -> None:
         ("object-empty", False),
     ]
     assert str(report.findings[1].cure).startswith(
-        f"remove it: rm -f {place_of(saved, oid)}; then write it again: "
+        f"remove the file: rm -f {place_of(saved, oid)}; then write the object again: "
     )
     place_of(saved, oid).unlink()
     saved.git("hash-object", "-w", "--stdin", data=content)
@@ -207,7 +211,7 @@ def test_a_run_head_whose_document_is_gone_waits_for_nobody(main_checkout: Check
     main_checkout.git("update-ref", "refs/ckpt/runs/r", oid)
     place_of(main_checkout, oid).unlink()
     assert told(look(main_checkout, repair=True)) == [
-        ("run-head-orphan", "refs/ckpt/runs/r", "no checkpoint of the run exists")
+        ("run-head-orphan", "refs/ckpt/runs/r", "the run of this head has no checkpoints")
     ]
     main_checkout.git("gc", "--quiet", "--prune=now")
 
@@ -219,7 +223,7 @@ def test_a_document_that_is_damaged_can_be_given_up(saved: Checkout, make_store:
     spoil(place_of(saved, saved.git("rev-parse", f"refs/checkpoints/{ONE}")), "empty")
     report = look(saved, repair=True)
     (finding,) = (each for each in report.findings if each.code == "checkpoint-unreadable")
-    assert (finding.cure or "").endswith(f"; or give it up: git ckpt remove {ONE}")
+    assert (finding.cure or "").endswith(f"; or give the checkpoint up: git ckpt remove {ONE}")
     saved.git("gc", "--quiet", "--prune=now", ok=(128,))
     with make_store(saved) as store:
         assert store.remove([ONE]) == 1

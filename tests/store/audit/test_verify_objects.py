@@ -24,7 +24,7 @@ def lacking(name: str, *oids: str) -> tuple[str, str, str]:
     return (
         "objects-missing",
         f"refs/checkpoints/{name}",
-        f"{names} {verb} missing or damaged, which its files or history need",
+        f"{names} {verb} missing or damaged; files or history of the checkpoint need this",
     )
 
 
@@ -69,7 +69,7 @@ def test_an_object_is_missing(filled: Checkout, tmp_path: Path, rev: str, whose:
     name, fetch = whose[0][:8], f"git fetch --refetch --no-tags REMOTE {oid}"
     assert (
         seen.findings[0].cure
-        == f"fetch from a clone that has it: {fetch}; or give it up: git ckpt remove {name}"
+        == f"fetch from a clone that has it: {fetch}; or give the checkpoint up: git ckpt remove {name}"
     )
     filled.git(*fetch.replace("REMOTE", str(tmp_path / "REMOTE")).split()[1:])
     assert told(look(filled)) == []
@@ -92,7 +92,7 @@ def test_the_linked_commit_is_missing_or_damaged(filled: Checkout, left: bytes |
     if left is not None:
         place_of(filled, oid).write_bytes(left)
     sentence = (
-        f"the file of the object is empty, perhaps after a power cut: git never writes {oid} again"
+        f"this object file is empty, perhaps after a power cut: git will not rewrite object {oid}"
     )
     empty = [("object-empty", str(place_of(filled, oid)), sentence)] if left == b"" else []
     branch = (
@@ -158,7 +158,7 @@ def test_many_missing_objects_are_named_in_part(
     names, _, rest = sentence.partition(" and others")
     assert (code, rest) == (
         "objects-missing",
-        " are missing or damaged, which its files or history need",
+        " are missing or damaged; files or history of the checkpoint need this",
     )
     assert len(set(names.split(", ")) & set(oids[:5])) == 3
 

@@ -106,7 +106,7 @@ def test_a_gap(main_checkout: Checkout, there: list[tuple[int, str]], missing: l
         found.append(("chain-gap", HEAD, f"{words} {number(int(after))}"))
     seen = require_left(main_checkout, found)
     assert seen.findings[0].cure == (
-        "fetch what is missing from a clone that has it; or give up the traces that are left: git ckpt verify --repair"
+        "fetch the missing checkpoint from a clone that has it; or delete leftover refs and notes: git ckpt verify --repair"
     )
 
 
@@ -196,21 +196,21 @@ def test_a_fork_and_wrong_parents(main_checkout: Checkout) -> None:
     require_left(
         main_checkout,
         [
-            ("chain-fork", HEAD, f"{other} and {number(2)} both are number 2 of the run"),
+            ("chain-fork", HEAD, f"{other} and {number(2)} are both number 2 of the run"),
             (
                 "parent-wrong",
                 f"refs/checkpoints/{fourth}",
-                f"names {number(1)} as its parent, though {third} comes before it",
+                f"names {number(1)} as its parent, but {third} is the previous",
             ),
             (
                 "parent-wrong",
                 f"refs/checkpoints/{number(5)}",
-                f"names no parent, though {fourth} comes before it",
+                f"names no parent, but {fourth} is the previous",
             ),
             (
                 "parent-missing",
                 f"refs/checkpoints/{number(6)}",
-                f"its parent {number(77)} does not exist",
+                f"the parent {number(77)} of this checkpoint does not exist",
             ),
         ],
     )
@@ -223,7 +223,7 @@ def test_the_first_of_a_run_has_no_parent(main_checkout: Checkout) -> None:
         main_checkout, Checkpoint(STRANGER, "run-started", STAMP, "", "phase", run, number(1), 1)
     )
     main_checkout.git("update-ref", f"refs/ckpt/runs/{run}", oid)
-    sentence = f"names {number(1)} as its parent, though it is the first"
+    sentence = f"names {number(1)} as its parent, but is the run's first"
     require_left(main_checkout, [("parent-wrong", f"refs/checkpoints/{STRANGER}", sentence)])
 
 
@@ -300,7 +300,7 @@ def test_heads_are_moved_to_the_newest_checkpoint(main_checkout: Checkout) -> No
         (
             main_checkout.git("hash-object", "-w", "--stdin", data=gone),
             "run-head-wrong",
-            f"points to {number(4)}, which does not exist any more; {newest}",
+            f"points to {number(4)}, which no longer exists; {newest}",
         ),
     ):
         main_checkout.git("update-ref", *(["-d", HEAD] if head is None else [HEAD, head]))
@@ -313,7 +313,7 @@ def test_the_head_of_a_run_without_checkpoints_goes_once_it_is_old(main_checkout
     assert told(look(main_checkout)) == []
     age(main_checkout, HEAD)
     require_mended(
-        main_checkout, {}, [("run-head-orphan", HEAD, "no checkpoint of the run exists")]
+        main_checkout, {}, [("run-head-orphan", HEAD, "the run of this head has no checkpoints")]
     )
 
 
@@ -335,7 +335,7 @@ def test_a_head_without_checkpoints_that_holds_no_document_of_its_run_goes_at_on
     require_mended(
         main_checkout,
         {},
-        [("run-head-orphan", f"refs/ckpt/runs/{other}", "no checkpoint of the run exists")],
+        [("run-head-orphan", f"refs/ckpt/runs/{other}", "the run of this head has no checkpoints")],
     )
 
 
@@ -393,7 +393,9 @@ def test_leases_of_runs_are_in_order(main_checkout: Checkout) -> None:
 
 def test_a_lease_of_no_run_that_nobody_holds_goes(main_checkout: Checkout) -> None:
     ref = hold(main_checkout, RUN, lease(RUN, alive=False))
-    require_mended(main_checkout, {}, [("lease-orphan", ref, "its run does not exist")])
+    require_mended(
+        main_checkout, {}, [("lease-orphan", ref, "the run of this lease does not exist")]
+    )
 
 
 def test_what_is_no_lease(main_checkout: Checkout) -> None:
@@ -427,4 +429,6 @@ def test_a_lease_elsewhere_counts_until_it_expires(main_checkout: Checkout) -> N
     ref = hold(main_checkout, RUN, lease_document(away))
     assert told(look(main_checkout)) == []
     hold(main_checkout, RUN, lease_document(replace(away, expires=STAMP)))
-    assert told(look(main_checkout)) == [("lease-orphan", ref, "its run does not exist")]
+    assert told(look(main_checkout)) == [
+        ("lease-orphan", ref, "the run of this lease does not exist")
+    ]

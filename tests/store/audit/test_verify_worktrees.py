@@ -44,7 +44,9 @@ def test_the_worktree_of_a_run(checkout: Checkout, make_store: MakeStore) -> Non
         path = Path(store.resume(head_of(store, run)).path)
     assert told(look(checkout)) == []
     shutil.rmtree(path)
-    seen = require_left(checkout, [("worktree-missing", str(path), "its directory is gone")])
+    seen = require_left(
+        checkout, [("worktree-missing", str(path), "the directory of this worktree is gone")]
+    )
     assert seen.findings[0].cure == f"git ckpt resume {run}"
 
 
@@ -56,7 +58,7 @@ def test_a_head_that_a_power_cut_has_emptied(
     head = admin(checkout, opened) / "HEAD"
     before = head.read_text()
     head.write_text(said)
-    sentence = "its HEAD is missing or broken: git does not see the worktree"
+    sentence = "the file HEAD is missing or broken, so git does not see the worktree"
     seen = require_left(checkout, [("worktree-headless", str(opened), sentence)])
     assert seen.findings[0].cure == f"git ckpt resume {opened.name}"
     with make_store(checkout) as store:
@@ -78,7 +80,7 @@ def test_a_head_that_a_power_cut_has_taken(
     head = admin(checkout, opened) / "HEAD"
     before = head.read_text()
     head.unlink()
-    sentence = "its HEAD is missing or broken: git does not see the worktree"
+    sentence = "the file HEAD is missing or broken, so git does not see the worktree"
     seen = require_left(checkout, [("worktree-headless", str(opened), sentence)])
     assert seen.findings[0].cure == f"git ckpt resume {opened.name}"
     with make_store(checkout) as store:
@@ -96,7 +98,7 @@ def test_a_worktree_that_does_not_say_whose_it_is(
     """Git does nothing in it, and `git ckpt resume` failed with nothing to do about it."""
     file = admin(checkout, opened) / "commondir"
     file.unlink() if said is None else file.write_text(said)
-    sentence = "its commondir is missing or broken: git does not see the worktree"
+    sentence = "the file commondir is missing or broken, so git does not see the worktree"
     seen = require_left(checkout, [("worktree-headless", str(opened), sentence)])
     assert seen.findings[0].cure == f"git ckpt resume {opened.name}"
     with make_store(checkout) as store:
@@ -115,7 +117,7 @@ def test_a_worktree_that_git_does_not_find(
     before = file.read_text()
     file.unlink() if said is None else file.write_text(said)
     seen = require_left(
-        checkout, [("worktree-unregistered", str(opened), "git knows no worktree there")]
+        checkout, [("worktree-unregistered", str(opened), "git has no record of this worktree")]
     )
     assert str(seen.findings[0].cure).startswith(f"git ckpt resume {opened.name}, if ")
     with make_store(checkout) as store:
@@ -145,7 +147,7 @@ def test_a_head_of_somebody_elses_worktree(main_checkout: Checkout, tmp_path: Pa
     main_checkout.git("worktree", "add", "--quiet", "--detach", str(tmp_path / "theirs"))
     head = main_checkout.path / ".git/worktrees/theirs/HEAD"
     head.write_text("")
-    sentence = "its HEAD is missing or broken: git does not see the worktree"
+    sentence = "the file HEAD is missing or broken, so git does not see the worktree"
     seen = require_left(main_checkout, [("worktree-headless", str(tmp_path / "theirs"), sentence)])
     assert str(seen.findings[0].cure).startswith("write ref: refs/heads/BRANCH into ")
 
@@ -158,7 +160,7 @@ def test_an_empty_head_beside_reftables(
     with make_store(checkout) as store:
         path = Path(store.resume(store.save("plan-complete")).path)
     (admin(checkout, path) / "HEAD").write_text("")
-    sentence = "its HEAD is missing or broken: git does not see the worktree"
+    sentence = "the file HEAD is missing or broken, so git does not see the worktree"
     require_left(checkout, [("worktree-headless", str(path), sentence)])
     with make_store(checkout) as store:
         store.resume(store.read(path.name))
@@ -167,11 +169,13 @@ def test_an_empty_head_beside_reftables(
 
 def test_a_worktree_that_is_gone(checkout: Checkout, opened: Path, make_store: MakeStore) -> None:
     shutil.rmtree(opened)
-    seen = require_left(checkout, [("worktree-missing", str(opened), "its directory is gone")])
+    seen = require_left(
+        checkout, [("worktree-missing", str(opened), "the directory of this worktree is gone")]
+    )
     rid = f"git worktree remove --force --force {opened}"
     assert (
         seen.findings[0].cure
-        == f"git ckpt resume {ONE}; or, to be rid of it, what is staged there, or committed and on no branch, with it: {rid}"
+        == f"git ckpt resume {ONE}; or, to delete all that is only staged there, or committed on no branch: {rid}"
     )
     with make_store(checkout) as store:
         store.resume(store.read(ONE))
@@ -197,13 +201,13 @@ def test_a_worktree_in_whose_place_is_something_else(checkout: Checkout, opened:
         (
             "worktree-moved",
             str(opened),
-            f"is not the worktree that git keeps {admin(checkout, opened)} for",
+            f"is not the worktree that {admin(checkout, opened)} belongs to",
         )
     ]
     seen = require_left(checkout, said)
     assert (
         seen.findings[0].cure
-        == "if it is, after all: git worktree repair; if not, move it elsewhere"
+        == "move the directory elsewhere; or, if it is that worktree: git worktree repair"
     )
     checkout.git("worktree", "repair")
     assert told(look(checkout)) == []
@@ -216,14 +220,14 @@ def test_a_worktree_that_git_has_forgotten(
     (opened.parent / "by a person").mkdir()
     (opened.parent / ".making-1234").mkdir()
     (opened.parent / "file").touch()
-    sentence = "git knows no worktree there"
+    sentence = "git has no record of this worktree"
     found = [
         ("worktree-unregistered", str(path), sentence)
         for path in (opened, opened.parent / "by a person")
     ]
     seen = require_left(checkout, found)
     assert [finding.cure for finding in seen.findings] == [
-        f"git ckpt resume {name}, if it is the worktree of that; if not, move it elsewhere"
+        f"if {name} is a checkpoint or run: git ckpt resume {name}; else move the directory elsewhere"
         for name in (ONE, "'by a person'")
     ]
     (opened.parent / "by a person").rmdir()
@@ -237,23 +241,33 @@ def test_a_worktree_of_nothing(checkout: Checkout, opened: Path, make_store: Mak
         store.remove([ONE])
     seen = require_left(
         checkout,
-        [("worktree-orphan", str(opened), f"its checkpoint {ONE} does not exist any more")],
+        [
+            (
+                "worktree-orphan",
+                str(opened),
+                f"the checkpoint {ONE} of this worktree no longer exists",
+            )
+        ],
     )
     assert (
         seen.findings[0].cure
-        == f"save what you need of it, then: git worktree remove --force --force {opened}"
+        == f"save what you need of the files, then: git worktree remove --force --force {opened}"
     )
     (admin(checkout, opened) / "ckpt-run").write_text(
         f'{{"checkpoint": "{ONE}", "run": "20270115-080000-gone"}}'
     )
     require_left(
         checkout,
-        [("worktree-orphan", str(opened), "its run 20270115-080000-gone does not exist any more")],
+        [
+            (
+                "worktree-orphan",
+                str(opened),
+                "the run 20270115-080000-gone of this worktree no longer exists",
+            )
+        ],
     )
     (admin(checkout, opened) / "ckpt-run").unlink()
-    require_left(
-        checkout, [("worktree-unclaimed", str(opened), "does not say what it was made for")]
-    )
+    require_left(checkout, [("worktree-unclaimed", str(opened), "names no run or checkpoint")])
     checkout.git("worktree", "remove", "--force", "--force", str(opened))
     assert told(look(checkout)) == []
 
@@ -346,12 +360,12 @@ def test_what_is_left_of_a_worktree_of_nothing_that_is_gone(
         do(main_checkout, opened)
         store.remove([ONE])
     shutil.rmtree(opened)
-    sentence = f"its directory is gone, and its checkpoint {ONE} does not exist any more"
+    sentence = f"the directory of this worktree is gone, and the checkpoint {ONE} of this worktree no longer exists"
     seen = require_left(main_checkout, [("worktree-orphan", str(opened), sentence)])
     command = f"git worktree remove --force --force {opened}"
     assert (
         seen.findings[0].cure
-        == f"{command}; what is staged there, or committed and on no branch, goes, too"
+        == f"to delete all that is only staged there, or committed on no branch: {command}"
     )
     main_checkout.git(*command.split()[1:])
     assert told(look(main_checkout)) == []
@@ -365,7 +379,7 @@ def test_a_worktree_of_nothing_that_is_gone_and_with_which_nothing_goes(
         store.remove([ONE])
     shutil.rmtree(opened)
     before = checkout.refs()
-    sentence = f"its directory is gone, and its checkpoint {ONE} does not exist any more"
+    sentence = f"the directory of this worktree is gone, and the checkpoint {ONE} of this worktree no longer exists"
     seen = look(checkout)
     assert told(seen) == [("worktree-orphan", str(opened), sentence)]
     assert seen.findings[0].cure == "git ckpt verify --repair"
@@ -386,7 +400,7 @@ def test_a_worktree_of_nothing_that_may_be_on_another_disk_is_left(
         opened = store.resume(store.save("plan-complete"), tmp_path / "disk/place").path
         store.remove([ONE])
     (tmp_path / "disk").rename(tmp_path / "taken out")
-    sentence = f"its directory is gone, and its checkpoint {ONE} does not exist any more"
+    sentence = f"the directory of this worktree is gone, and the checkpoint {ONE} of this worktree no longer exists"
     require_left(main_checkout, [("worktree-orphan", opened, sentence)])
 
 
@@ -401,7 +415,8 @@ def test_of_a_worktree_of_nothing_that_was_moved_the_old_path_is_no_cure(
     require_left(checkout, [("worktree-moved", str(opened), f"is at {new} now")])
     checkout.git("worktree", "repair", str(new))
     require_left(
-        checkout, [("worktree-orphan", str(new), f"its checkpoint {ONE} does not exist any more")]
+        checkout,
+        [("worktree-orphan", str(new), f"the checkpoint {ONE} of this worktree no longer exists")],
     )
 
 
@@ -415,7 +430,7 @@ def test_a_worktree_of_nobody_that_is_gone(checkout: Checkout, opened: Path) -> 
             (
                 "worktree-unclaimed",
                 str(opened),
-                "its directory is gone, and it does not say what it was made for",
+                "the directory of this worktree is gone, and the record of git names no run or checkpoint",
             )
         ],
     )
@@ -469,7 +484,7 @@ def collects(checkout: Checkout) -> bool:
 def test_a_worktree_that_was_never_finished(
     checkout: Checkout, unfinished: tuple[Path, Path]
 ) -> None:
-    sentence = "its creation was interrupted; git gc may fail as long as git keeps it"
+    sentence = "git worktree add was interrupted; until this is repaired, git gc may fail"
     assert not collects(checkout)
     assert told(look(checkout)) == [("worktree-unfinished", str(unfinished[0]), sentence)]
     assert [(one.code, one.repaired) for one in look(checkout, repair=True).findings] == [

@@ -198,7 +198,10 @@ class TestVerify:
         os.utime(main_checkout.path / ".git" / REF, (0, 0))
         assert codes(plain) == [("key-orphan", REF)]
         [finding] = plain.verify(repair=True).findings
-        assert (finding.sentence, finding.repaired) == (f"its run {GONE} does not exist", True)
+        assert (finding.sentence, finding.repaired) == (
+            f"the run {GONE} of this key does not exist",
+            True,
+        )
         assert REF not in main_checkout.refs()
 
     @pytest.mark.sampled(2)

@@ -382,13 +382,13 @@ def test_only_what_is_old_is_looked_at_and_nothing_else_would_go(
     [
         (
             "agent",
-            "git ckpt expire; if too many stay: shorter ages in [retention] of gitckpt.toml",
+            "git ckpt expire; if too many stay: lower ages in [retention] of gitckpt.toml",
         ),
         (
             "person",
             "git ckpt expire --all --older-than 90d --dry-run; then without --dry-run",
         ),
-        ("run", "see git ckpt runs; for each that is not needed: git ckpt remove RUN"),
+        ("run", "see git ckpt runs; remove each run that you do not need: git ckpt remove RUN"),
     ],
 )
 def test_the_doctor_says_what_many_cost(

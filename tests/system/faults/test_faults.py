@@ -342,7 +342,7 @@ def test_a_row_counts_what_is_lost_and_what_is_wrong_else() -> None:
 
 def test_the_page_names_every_fault_and_every_operation() -> None:
     page = (PROJECT / "docs/evidence.md").read_text()
-    table = page.partition("| fault | what is done |")[2].partition("\n\n")[0]
+    table = page.partition("| fault | action |")[2].partition("\n\n")[0]
     assert re.findall(r"^\| `([a-z-]+)` \|", table, re.MULTILINE) == [*FAULTS, prove.POWER]
     named = page.partition("## The operations")[2].partition("## The faults")[0]
     assert [name for name in OPERATIONS if f"`{name}`" not in named] == []

@@ -60,8 +60,8 @@ def test_verify_names_it_and_remove_clears_it(main_checkout: Checkout, name: str
     assert finding.object == "refs/checkpoints/" + BAD
     assert ODD[name][1] in finding.sentence
     assert (
-        finding.cure
-        == f"look at it: git ls-tree refs/ckpt/trees/{BAD}; remove it: git ckpt remove {BAD}"
+        finding.cure == f"inspect the tree: git ls-tree refs/ckpt/trees/{BAD}; "
+        f"remove the checkpoint: git ckpt remove {BAD}"
     )
     assert limited("remove", BAD, at=main_checkout).out == f"{BAD}\n"
     assert "snapshot-invalid" not in [code for code, *_ in told(look(main_checkout))]
