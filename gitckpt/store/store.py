@@ -403,7 +403,7 @@ class Store:
             hint = "compare two checkpoints: git ckpt diff ID ID"
             raise WorktreeError("there is no worktree here to compare with", hint=hint)
         sides = (first.tree, first.git_sha), files
-        trees = comparison.comparable(inside.repository, inside.objects, *sides)
+        trees = comparison.comparable_trees(inside.repository, inside.objects, *sides)
         self._require_matches(trees, paths, f"in checkpoint {first.id[: ids.SHORT]} or {place}")
         return self._compare(*trees, paths, options)
 

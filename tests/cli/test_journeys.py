@@ -312,7 +312,7 @@ def test_a_bare_repository(
     assert refused == Outcome(
         14,
         "",
-        "error: there is no worktree here whose files could be saved\nhint: leave them out: git ckpt save --no-worktree\n",
+        "error: this repository has no worktree to save files from\nhint: save without files: git ckpt save --no-worktree\n",
     )
     assert bare.refs("refs/checkpoints", "refs/ckpt") == {}
     saved = ckpt("save", "--no-worktree", "-m", "bare", at=bare)

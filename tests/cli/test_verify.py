@@ -133,7 +133,7 @@ def test_what_save_writes_again_is_a_warning(ckpt: Ckpt, checkout: Checkout, sav
     assert done.code == 0
     assert (
         normal(done.err)
-        == "warning: the object OID was missing or damaged, and was written again from new\n"
+        == "warning: the object OID was missing or damaged, and was rewritten from new\n"
     )
     assert ckpt("verify", "--contents", at=checkout).code == 0
 

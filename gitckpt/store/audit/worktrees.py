@@ -42,7 +42,8 @@ def audit(store: Checkpoints, evidence: Evidence) -> tuple[list[Flaw], int]:
             continue
         if os.path.isdir(path) and not _is_registered(repository, path):
             sentence = "git has no record of this worktree"
-            cure = f"if {name} is a checkpoint or run: git ckpt resume {shell_word(name)}; "
+            word = shell_word(name)
+            cure = f"if {word} is a checkpoint or run: git ckpt resume {word}; "
             cure += "else move the directory elsewhere"
             flaws.append(lasting("worktree-unregistered", path, sentence, cure))
     return flaws, count

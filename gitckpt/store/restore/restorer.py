@@ -247,7 +247,7 @@ class _Restore:
             replacement.list_files(index, self._captured)
             expected = self._prepare(index, plan)
             if self._objects.head()[0] != self._head:
-                raise capture.moved()
+                raise capture.moved_error()
             if not self._paths:
                 index.require_latest()
             if remarks := [*apart, *self._list_remarks(plan)]:
@@ -378,7 +378,7 @@ class _Restore:
         safety = store.record(label, state, worktree=files, trigger=SAFETY, message=message)
         failure = capture.repair(self._repository, store.objects, safety, store.announce)
         if failure is None and safety.git_sha != self._head:
-            failure = capture.moved()  # the staged content would be attributed to another commit
+            failure = capture.moved_error()  # the staged content would belong to another commit
         if failure is not None:
             store.remove([safety.id])
             raise failure
@@ -478,7 +478,7 @@ class _Restore:
             if self._has_index or change.status != "A" or planning.is_file(top, change.path)
         ]
         names = comparison.unexpected(self._repository, wrong, deleted, plan.exactness.raw)
-        return names + comparison.unshaped(self._repository, plan.directories, plan.modes)
+        return names + comparison.find_wrong_layout(self._repository, plan.directories, plan.modes)
 
     def _require_none(self, differing: Sequence[str]) -> None:
         if differing:

@@ -154,7 +154,7 @@ def _files(store: Checkpoints, checkpoint: Checkpoint, previous: Checkpoint | No
     old = (previous.tree, previous.git_sha) if previous is not None else head
     new = (checkpoint.tree, checkpoint.git_sha)
     try:
-        trees = comparison.comparable(store.repository, store.objects, old, new)
+        trees = comparison.comparable_trees(store.repository, store.objects, old, new)
         return [str(difference) for difference in diff.differences(store.repository, *trees)]
     except (WorktreeError, GitError) as error:
         return [f"unknown: {error.message}"]

@@ -1,4 +1,4 @@
-"""Capture the files of a worktree as a tree; check snapshots, and repair them."""
+"""Capture the files of a worktree as a tree; check and repair snapshots."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from gitckpt.git.repository import Repository
     from gitckpt.model.checkpoint import Checkpoint
 
-    # From a commit and the tree of all files: the objects that it adds, perhaps more, if known.
+    # From commit and tree of all files, return the objects that only the tree has; None: unknown.
     Parts = Callable[[str, str], Collection[str] | None]
 
 
@@ -43,19 +43,19 @@ _ATTRIBUTES = b".gitattributes"
 # From this many files on, their objects go into a pack: 1,000 loose ones take 20 ms and as many
 # flushes.
 _MANY = 1000
-# git compares each object that it streams into a pack with all that are in it (`already_written`
-# in bulk-checkin.c).
+# Files per `git add`: git compares each object that it streams into a pack with all objects in
+# that pack (`already_written` in bulk-checkin.c).
 _AT_ONCE = 20_000
-_WITHOUT = "leave them out: git ckpt save --no-worktree"
-_NESTED = "a repository of its own: its files stay in it"
+_WITHOUT = "save without files: git ckpt save --no-worktree"
+_NESTED = "an embedded repository: not captured"
 
 
 class Moved(WorktreeError):
-    """HEAD moved while the worktree was looked at."""
+    """HEAD moved during the capture of the worktree."""
 
 
-def moved() -> Moved:
-    return Moved("HEAD moved while the files were looked at", hint="run the command again")
+def moved_error() -> Moved:
+    return Moved("HEAD moved while the files were captured", hint="run the command again")
 
 
 class DamagedObject(WorktreeError):
@@ -68,23 +68,26 @@ class DamagedObject(WorktreeError):
 class Captured:
     # The table `[worktree]` of a checkpoint; no ref holds its tree yet.
     worktree: Worktree
-    files: str  # the tree of all files; "" if the time ran out
-    submodules: Collection[bytes] = ()  # checked out; `worktree` lists them as omitted
-    lossy: Collection[bytes] = ()  # files of which only what git makes of them is held
+    files: str  # the tree of all files; "" after a timeout
+    submodules: Collection[bytes] = ()  # checked-out ones; `worktree.omitted` lists them, too
+    lossy: Collection[bytes] = ()  # files stored only as git converts them, not byte for byte
     # The objects of `files` that the commit may lack; None if the capture does not know them.
     parts: Collection[str] | None = None
-    as_is: Mapping[bytes, str] = field(default_factory=dict)  # oids of files git cannot convert
-    # Tracked files whose content is not held, with the reason; `files` has the staged content.
+    as_is: Mapping[bytes, str] = field(default_factory=dict)  # raw oids of files git cannot convert
+    # Reasons, by path, why tracked files are not captured; `files` has their staged content.
     unheld: Mapping[bytes, str] = field(default_factory=dict)
-    apart: Collection[bytes] = ()  # directories of repositories: nothing in them is captured
+    apart: Collection[bytes] = ()  # embedded repositories: nothing in them is captured
     unlisted: Collection[bytes] = ()  # paths for which the private index is out of date
-    is_as_stored: bool = False  # whether git stores every file as it is
+    is_as_stored: bool = False  # whether git converts no file (line ends, filters)
 
 
 def capture(index: PrivateIndex, objects: Objects, commit: str, limits: Limits) -> Captured:
-    """Capture the worktree; degraded after a timeout. `commit` is "" if unborn."""
+    """Capture the worktree; after a timeout, without files (`Worktree.degraded`).
+
+    `commit` is HEAD, "" on an unborn branch.
+    """
     if index.repository.worktree is None:
-        raise WorktreeError("there is no worktree here whose files could be saved", hint=_WITHOUT)
+        raise WorktreeError("this repository has no worktree to save files from", hint=_WITHOUT)
     index.deadline = limits.deadline()
     try:
         with index:
@@ -103,7 +106,10 @@ def capture_in(
     *,
     keeps: Callable[[bytes], bool] = lambda _: False,
 ) -> Captured:
-    """Capture the worktree, and `also` untracked paths, in an open private index."""
+    """Capture the worktree, with the untracked paths `also`, in an open private index.
+
+    `keeps` says whether a file may be stored raw if its clean filter refuses it.
+    """
     top = index.repository.worktree or ""
     try:
         files = _Capture(index, objects, commit, limits, set(also), keeps, os.fsencode(top))
@@ -126,7 +132,7 @@ def capture_in(
 
 @dataclass(slots=True)
 class _Capture:
-    """One capture; afterwards the index lists all files except `Captured.unlisted`."""
+    """One capture; it adds all files to the index, except `Captured.unlisted`."""
 
     index: PrivateIndex
     objects: Objects
@@ -136,10 +142,10 @@ class _Capture:
     keeps: Callable[[bytes], bool]
     top: bytes
     survey: Survey = field(default_factory=Survey)
-    tracked: Collection[bytes] = ()  # those that differ from the index
+    tracked: Collection[bytes] = ()  # tracked paths whose file differs from the index
     included: Collection[bytes] = ()  # ignored or secret paths to capture
     read: list[bytes] = field(default_factory=list)  # files to read
-    unread: set[bytes] = field(default_factory=set)  # those that cannot be read
+    unread: set[bytes] = field(default_factory=set)  # files that cannot be read
     converted: list[str] = field(default_factory=list)
     omitted: list[Omitted] = field(default_factory=list)
     as_is: dict[bytes, str] = field(default_factory=dict)
@@ -178,7 +184,7 @@ class _Capture:
             worktree = self._write(content, under_way, dirty=dirty)
         else:
             worktree = Worktree(dirty=False)  # the commit has the files
-        by_path = {entry.path: entry for entry in self.omitted}  # the last reason is the best
+        by_path = {entry.path: entry for entry in self.omitted}  # the last reason is best
         omitted = tuple(entry for _, entry in sorted(by_path.items()))
         worktree = replace(worktree, omitted=omitted, converted=tuple(sorted(self.converted)))
         captured = Captured(worktree, files, survey.submodules.keys(), inexact.skipped)
@@ -209,18 +215,18 @@ class _Capture:
         return Worktree(dirty, tree, under_way, needed, suspects=suspects)
 
     def _survey(self) -> bytes | None:
-        """Survey the worktree; return the settings of a sparse checkout."""
+        """Survey the worktree; return the settings of a sparse checkout, or None."""
         try:
             self.survey, sparse = survey_worktree(self.index)
         except GitError as error:
             if isinstance(error, DeadlinePassed) or not is_corrupt(error):
                 raise
             self.index.rebuild(self.commit)
-            reason = "git cannot read it, so what was staged is not known"
+            reason = "git cannot read the index, so staged changes are not captured"
             self.omitted.append(Omitted(".git/index", reason))
             self.survey, sparse = survey_worktree(self.index)
         if self.survey.commit != self.commit:
-            raise moved()
+            raise moved_error()
         self.tracked = set(self.survey.changed)
         return sparse
 
@@ -236,11 +242,12 @@ class _Capture:
         modes |= exact_files.narrow_files(self.top, self.read)
         limit = exact_files.MOST
         if (excess := len(directories) - limit) > 0:
-            reason = f"without files, as are {excess - 1} more: {limit} are kept"
+            reason = f"an empty directory, as are {excess - 1} more: a snapshot keeps {limit}"
             self._omit(directories[limit], reason)
         if (excess := len(modes) - limit) > 0:
             first = sorted(modes)[limit]
-            self._omit(first, f"its mode, as those of {excess - 1} more: {limit} are kept")
+            reason = f"only its mode, and {excess - 1} more modes: a snapshot keeps {limit}"
+            self._omit(first, reason)
             modes = {path: mode for path, mode in modes.items() if path < first}
         return directories[:limit], modes
 
@@ -288,7 +295,7 @@ class _Capture:
         return index.write_tree()
 
     def _plain_tree(self, base: str, deleted: set[bytes]) -> str | None:
-        """Return the tree of all files if it can be built without git, else None."""
+        """Build the tree of all files without git; return None if that is impossible."""
         survey, repository = self.survey, self.index.repository
         is_special = survey.is_staged or survey.conflicts or survey.flags or not self.commit
         if is_special or self.index.is_rebuilt or len(self.read) >= _MANY:
@@ -334,12 +341,12 @@ class _Capture:
         sizes = {path: _file_size(os.path.join(self.top, path)) for path in limited}
         excess = set(self.limits.excess(sizes))
         limit = f"{size_text(total)} of untracked files"
-        reason = f"an automatic checkpoint takes {limit}, the smallest first"
+        reason = f"an automatic checkpoint captures at most {limit}, the smallest first"
         self.omitted += [Omitted(quoted(path), reason, sizes[path]) for path in sorted(excess)]
         return [path for path in untracked if path not in excess]
 
     def _is_misplaced(self, path: bytes) -> bool:
-        """Return whether a path is a directory or behind a link, where git sees no file."""
+        """Return whether a path is a directory, or below a symbolic link."""
         absolute = os.path.join(self.top, path)
         if os.path.isdir(absolute) and not os.path.islink(absolute):
             return True
@@ -357,17 +364,17 @@ class _Capture:
             else:
                 self._omit(path, "cannot be read: permission denied")
         if len(readable) < _MANY:
-            self._read_in(readable)
+            self._add_to_index(readable)
             return
         from gitckpt.git.contents.bounds import Quarantine
 
         with Quarantine(self.index.repository) as quarantine:
             options, environment = quarantine.options, quarantine.environment
             for start in range(0, len(readable), _AT_ONCE):
-                self._read_in(readable[start : start + _AT_ONCE], options, environment)
+                self._add_to_index(readable[start : start + _AT_ONCE], options, environment)
             quarantine.migrate(self.index.deadline)
 
-    def _read_in(
+    def _add_to_index(
         self, paths: list[bytes], settings: Sequence[str] = (), env: Mapping[str, str] | None = None
     ) -> None:
         from gitckpt.git.contents import refusal
@@ -380,7 +387,7 @@ class _Capture:
                 self._omit(refused.path, reason)
 
     def _explain_refusal(self, refused: Refused) -> tuple[str, bool]:
-        """Return why git refuses a file, and whether its bytes may be held instead."""
+        """Return why git refuses a file, and whether its raw bytes may be stored instead."""
         from gitckpt.git.contents import refusal
 
         path, driver = refused.path, refused.driver
@@ -430,7 +437,7 @@ def _file_size(path: bytes) -> int:
 
 
 def _our_entries(survey: Survey) -> dict[bytes, tuple[bytes, bytes]]:
-    """Return mode and oid of our side of each conflict; else theirs, else the base."""
+    """Map paths in conflict to mode and oid: of our side, else theirs, else the base."""
     sides = {}
     for stage in (1, 3, 2):
         for entry in survey.conflicts.get(stage, ()):
@@ -440,14 +447,14 @@ def _our_entries(survey: Survey) -> dict[bytes, tuple[bytes, bytes]]:
     return sides
 
 
-# Snapshots that are checked after they were recorded, and captured again if torn.
+# Check each snapshot after it was recorded; capture it again if objects were pruned meanwhile.
 
 _ATTEMPTS = 10
-_CAPTURES = 2  # while `git gc --prune=now` takes new objects: git's own commits fail then too
+_CAPTURES = 2  # with pruned objects: while `git gc --prune=now` runs, even `git commit` fails
 
 
 def is_whole(repository: Repository, checkpoint: Checkpoint, parts: Parts | None = None) -> bool:
-    """Return whether a snapshot's objects are intact: `gc` may have taken them."""
+    """Return whether all objects of a snapshot are readable; git gc may prune some."""
     for submodule in checkpoint.worktree.submodules if checkpoint.worktree is not None else ():
         ref = ref_names.CHECKPOINTS + submodule.checkpoint
         if not modules.is_ref_stored(repository, modules.unquote(submodule.path), ref):
@@ -461,7 +468,7 @@ def is_whole(repository: Repository, checkpoint: Checkpoint, parts: Parts | None
 def own_objects(
     repository: Repository, tree: str, commit: str, parts: Parts | None
 ) -> set[str] | None:
-    """Return the objects that the commit does not hold; None if unreadable."""
+    """Return a snapshot's objects that `commit` does not reach; None if unreadable."""
     base = manifest.base_tree(repository, commit)
     oids = {tree}
     try:
@@ -482,7 +489,7 @@ def own_objects(
 def _entries(repository: Repository, tree: str) -> encoding.Entries:
     stored = next(repository.cat_file.contents([tree]))
     if stored is None:
-        raise MalformedTree("it is missing")
+        raise MalformedTree("the object is missing")
     return decode_tree(stored[2], repository.object_format)
 
 
@@ -495,7 +502,7 @@ def record_whole(
     *,
     parts: Parts | None = None,
 ) -> Checkpoint:
-    """Record until the snapshot is whole; raise the last error after ten attempts."""
+    """Call `attempt` until its snapshot is readable; raise the error after 10 calls."""
     torn = 0
     unreadable: set[str] = set()
     reason: CkptError | None = None
@@ -514,7 +521,7 @@ def record_whole(
                 raise
             continue
         except DamagedObject as error:  # git reads link objects before it writes them
-            if error.oid in unreadable or not _make_way(repository, objects, error.oid):
+            if error.oid in unreadable or not _move_aside(repository, objects, error.oid):
                 raise
             unreadable.add(error.oid)
             say(_moved_aside(repository, error.oid))
@@ -536,7 +543,7 @@ def repair(
     say: Callable[[str], None],
     parts: Parts | None = None,
 ) -> CkptError | None:
-    """Repair a snapshot from files; return the error if it stays unreadable."""
+    """Rewrite a snapshot's damaged objects from files; return an error if some stay."""
     if is_whole(repository, checkpoint, parts):
         return None
     messages, reason = _write_again(repository, objects, checkpoint)
@@ -546,11 +553,11 @@ def repair(
 
 
 def _busy_error() -> BusyError:
-    message = "HEAD moves, or objects are pruned, as fast as they are written"
-    return BusyError(message, hint="wait for its end, then run it again")
+    message = "HEAD moves, or git gc prunes new objects, during each attempt"
+    return BusyError(message, hint="wait until git is done, then run the command again")
 
 
-# Damaged objects of a snapshot are written again while the worktree has the files.
+# Rewrite damaged objects of a snapshot while the worktree still has the files.
 
 _SNAPSHOT = re.compile(rb"^(files|raw|index/[0-3])/")  # prefixes of worktree paths in a snapshot
 
@@ -558,33 +565,33 @@ _SNAPSHOT = re.compile(rb"^(files|raw|index/[0-3])/")  # prefixes of worktree pa
 def _write_again(
     repository: Repository, objects: Objects, checkpoint: Checkpoint
 ) -> tuple[list[str], CkptError | None]:
-    """Write damaged blobs again from files; return messages and the last error."""
+    """Rewrite damaged blobs from files; return messages and the last error, if any."""
     messages = []
     error: CkptError | None = None
     damaged = _damaged_objects(repository, objects, checkpoint)
     for oid, (paths, is_committed) in sorted(damaged.items()):
         source = next((path for path in paths if _write_file(repository, objects, oid, path)), None)
         if source is not None:
-            origin = f"was written again from {quoted(source)}"
+            origin = f"was rewritten from {quoted(source)}"
             messages.append(f"the object {oid} was missing or damaged, and {origin}")
         elif not paths and not is_committed and graph.move_aside(repository, oid):
             messages.append(_moved_aside(repository, oid))
         else:
             names = ", ".join(quoted(path) for path in sorted(set(paths))[:3])
             name = f"{oid} of {names}" if names else oid
-            message = f"the object {name} is missing or damaged, and no file has its content"
-            how = "else fetch it from a clone, see how: git ckpt verify --contents"
-            error = WorktreeError(message, hint=f"if it was staged, stage it again: git add; {how}")
+            message = f"the object {name} is missing or damaged, and no file has that content"
+            hint = "stage the file again: git add; or see how to fetch the object: "
+            error = WorktreeError(message, hint=f"{hint}git ckpt verify --contents")
     return messages, error
 
 
 def _moved_aside(repository: Repository, oid: str) -> str:
-    place = f"{repository.private_dir}/damaged"
-    return f"the object {oid} was damaged, and is written again; its file is in {place}"
+    directory = f"{repository.private_dir}/damaged"
+    return f"the object {oid} was damaged and is rewritten; the damaged file is in {directory}"
 
 
-def _make_way(repository: Repository, objects: Objects, oid: str) -> bool:
-    """Move a damaged object aside for a capture to write, unless HEAD has it."""
+def _move_aside(repository: Repository, objects: Objects, oid: str) -> bool:
+    """Move a damaged object aside, to be rewritten, unless HEAD contains the object."""
     head = manifest.base_tree(repository, "HEAD")
     is_committed = oid in _list_objects(objects, head, repository.object_format, set())
     return not is_committed and graph.move_aside(repository, oid)
@@ -593,7 +600,7 @@ def _make_way(repository: Repository, objects: Objects, oid: str) -> bool:
 def _damaged_objects(
     repository: Repository, objects: Objects, checkpoint: Checkpoint
 ) -> dict[str, tuple[list[bytes], bool]]:
-    """Return unreadable objects: paths (none for a tree), and if the commit has them."""
+    """Map unreadable oids to paths ([] for trees) and whether the commit reaches them."""
     if checkpoint.tree is None:
         return {}
     broken: set[str] = set()
@@ -608,7 +615,7 @@ def _damaged_objects(
 def _list_objects(
     objects: Objects, root: str, object_format: str, broken: set[str]
 ) -> dict[str, list[bytes]]:
-    """Return objects of a tree, blobs with paths; add unreadable trees to `broken`."""
+    """Map the oids below a tree to paths ([] for trees); add bad trees to `broken`."""
     listed: dict[str, list[bytes]] = {}
     level: dict[str, bytes] = {root: b""}
     while level:
@@ -618,7 +625,7 @@ def _list_objects(
             entries: encoding.Entries = {}
             try:
                 if entry is None or entry[0] != "tree":
-                    raise MalformedTree("it is missing")
+                    raise MalformedTree("the object is missing")
                 entries = decode_tree(entry[1], object_format)
             except MalformedTree:
                 broken.add(oid)

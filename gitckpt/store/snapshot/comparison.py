@@ -32,7 +32,11 @@ def compare(
     deleted: Collection[bytes] | None = None,
     stays: Callable[[bytes], bool] = lambda _: False,
 ) -> list[str]:
-    """List differences from a snapshot; with `deleted`, other new files may stay."""
+    """List the differences between the worktree and a snapshot that was restored.
+
+    If `deleted` is not None, new files at other paths do not count. `stays` says which paths to
+    ignore; `commit` is the snapshot's linked commit.
+    """
     head = objects.head()[0]
     with PrivateIndex(repository) as index:
         index.start_status()
@@ -57,18 +61,18 @@ def compare(
     if with_operation and contents.operation != current.operation:
         files = sorted(contents.operation.keys() ^ current.operation.keys()) or ["content"]
         names.append(f"the operation in progress ({', '.join(files)})")
-    return names + unshaped(repository, contents.directories, contents.modes)
+    return names + find_wrong_layout(repository, contents.directories, contents.modes)
 
 
 def _is_displaced(repository: Repository, contents: Contents, change: Difference) -> bool:
-    # git takes the skip mark off where a directory is, such as one with ignored files.
+    # git clears skip-worktree if a directory, such as one with ignored files, is at the path.
     if contents.sparse is None or change.status != "D":
         return False
     absolute = os.path.join(os.fsencode(repository.worktree or ""), change.path)
     return change.path in contents.flags.get(SKIPPED, ()) and os.path.isdir(absolute)
 
 
-def unshaped(
+def find_wrong_layout(
     repository: Repository, directories: Collection[bytes], modes: Mapping[bytes, int]
 ) -> list[str]:
     unmet = exact_files.unrestored_paths(repository.worktree or "", directories, modes)
@@ -81,7 +85,7 @@ def unexpected(
     deleted: Collection[bytes] | None,
     raw: Mapping[bytes, str],
 ) -> list[str]:
-    """Describe wrong differences; `raw` has the oids of files to keep byte for byte."""
+    """Describe wrong differences; `raw` has oids of files restored byte for byte."""
     differing_raw = set(exact_files.differing_paths(repository, raw))
     same_raw = raw.keys() - differing_raw
     names = []
@@ -95,7 +99,7 @@ def unexpected(
 
 
 def _is_as_git_writes_it(repository: Repository, change: Difference) -> bool:
-    # The file may be right though git would store it otherwise: attributes came after it.
+    # The file may be right though git would store it differently, by newer attributes.
     if change.status != "M" or change.old_mode != change.new_mode or change.new_mode == LINK:
         return False
     with open(os.path.join(os.fsencode(repository.worktree or ""), change.path), "rb") as file:
@@ -105,13 +109,16 @@ def _is_as_git_writes_it(repository: Repository, change: Difference) -> bool:
     return checkout.code == 0 and checkout.out == content
 
 
-def comparable(
+def comparable_trees(
     repository: Repository,
     objects: Objects,
     old_side: tuple[str | None, str],
     new_side: tuple[str | None, str],
 ) -> tuple[str, str]:
-    """Return two trees of what git stores; they differ where two snapshots differ."""
+    """Return a tree per side, so that a diff shows all differences of two snapshots.
+
+    A side is a snapshot (or None) and its commit. Files kept byte for byte get raw blobs.
+    """
     sides = []
     for snapshot, commit in (old_side, new_side):
         files = manifest.tree_of_files(repository, snapshot, commit)
@@ -141,7 +148,7 @@ def comparable(
 
 
 def merged_tree(repository: Repository, contents: Contents, commit: str) -> str:
-    """Return the tree of a snapshot's index entries that are not in conflict."""
+    """Return the tree of a snapshot's index entries that have no conflict."""
     return contents.index.get(0) or manifest.base_tree(repository, commit)
 
 

@@ -602,6 +602,6 @@ def test_stashes_that_are_gone_are_dropped_as_is_told(
         place_of(main_checkout, stashes[number]).unlink()
     for _ in lost:
         (finding,) = look(main_checkout).findings
-        main_checkout.git(*shlex.split(str(finding.cure).partition("; or drop it: ")[2])[1:])
+        main_checkout.git(*shlex.split(str(finding.cure).partition("; or drop the stash: ")[2])[1:])
     assert told(look(main_checkout)) == []
     assert main_checkout.git("stash", "list", "--format=%H").split() == stashes[len(lost) :]

@@ -119,7 +119,7 @@ def test_a_worktree_that_git_does_not_find(
     seen = require_left(
         checkout, [("worktree-unregistered", str(opened), "git has no record of this worktree")]
     )
-    assert str(seen.findings[0].cure).startswith(f"git ckpt resume {opened.name}, if ")
+    assert str(seen.findings[0].cure).startswith(f"if {opened.name} is a checkpoint or run: ")
     with make_store(checkout) as store:
         assert store.resume(store.read(opened.name)).remarks == ()
     assert (file.read_text(), told(look(checkout))) == (before, [])

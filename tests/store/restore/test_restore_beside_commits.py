@@ -96,7 +96,7 @@ def test_commit_each_time_is_told_and_changes_nothing(
         main_checkout.git("commit", "--quiet", "--allow-empty", "--message", "since")
 
     at_captures(monkeypatch, commit, before=True)
-    with pytest.raises(Moved, match="HEAD moved while the files were looked at") as caught:
+    with pytest.raises(Moved, match="HEAD moved while the files were captured") as caught:
         plain.restore(made)
     assert caught.value.hint == "run the command again"
     assert (main_checkout.path / "README").read_text() == "before\n"

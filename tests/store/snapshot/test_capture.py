@@ -96,7 +96,7 @@ class TestAnIndex:
         broken = index.read_bytes()
         files = store.capture()
         assert left_out(files) == (
-            LeftOut(".git/index", "git cannot read it, so what was staged is not known"),
+            LeftOut(".git/index", "git cannot read the index, so staged changes are not captured"),
         )
         assert captured(checkout, files) == {"README": "changed", "staged": "s"}
         assert index.read_bytes() == broken
@@ -112,7 +112,7 @@ class TestAnIndex:
         files = plain.capture()
         assert files == Worktree(dirty=False, omitted=files.omitted)
         assert left_out(files) == (
-            LeftOut(".git/index", "git cannot read it, so what was staged is not known"),
+            LeftOut(".git/index", "git cannot read the index, so staged changes are not captured"),
         )
 
     def test_that_is_locked(self, store: Store, checkout: Checkout) -> None:

@@ -14,7 +14,7 @@ from tests.conftest import Checkout, allow
 from tests.store.conftest import Denied, MakeStore
 from tests.stores import LeftOut, left_out
 
-NESTED = "a repository of its own: its files stay in it"
+NESTED = "an embedded repository: not captured"
 SUBMODULE = "a submodule: its files stay in it"
 DIRTY = "a submodule with uncommitted changes: its files stay in it"
 DENIED = "cannot be read: permission denied"
@@ -71,7 +71,7 @@ class TestSize:
         for name, size in {"a": 400, "b": 500, "c": 300, "d": 400}.items():
             main_checkout.write(name, "x" * size)
         files = plain.capture(Limits(max_total_size=800))
-        reason = "an automatic checkpoint takes 800 bytes of untracked files, the smallest first"
+        reason = "an automatic checkpoint captures at most 800 bytes of untracked files, the smallest first"
         assert left_out(files) == (LeftOut("a", reason, size=400), LeftOut("b", reason, size=500))
         assert names(main_checkout, files) == ["README", "c", "d", "tracked"]
         assert plain.capture(Limits(max_total_size=1600)).omitted == ()

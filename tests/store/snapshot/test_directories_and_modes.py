@@ -212,7 +212,7 @@ def test_what_is_too_much_is_said(
     made = plain.save("a-complete", {})
     assert made.worktree is not None
     assert [(entry.path, entry.reason) for entry in made.worktree.omitted] == [
-        ("d3", "its mode, as those of 2 more: 3 are kept")
+        ("d3", "only its mode, and 2 more modes: a snapshot keeps 3")
     ]
     found = plain.extras(made)
     assert (found.directories, sorted(found.modes)) == (

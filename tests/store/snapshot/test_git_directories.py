@@ -13,7 +13,7 @@ from tests.conftest import Checkout
 from tests.store.conftest import MakeStore
 from tests.stores import LeftOut, left_out
 
-NESTED = "a repository of its own: its files stay in it"
+NESTED = "an embedded repository: not captured"
 
 
 @pytest.fixture

@@ -40,7 +40,7 @@ def told(store: Store) -> list[str]:
     """Returns what a store has said in the log of objects that were written anew."""
     path = Path(private_dir(store), "log")
     lines = path.read_text("utf-8").splitlines() if path.exists() else []
-    return [line.partition(" ")[2] for line in lines if "written again" in line]
+    return [line.partition(" ")[2] for line in lines if "rewritten" in line]
 
 
 @pytest.mark.long(but=some(PLACES, [*KINDS, "missing"]))
@@ -65,7 +65,7 @@ def test_it_is_written_again(
         if how == "empty" and path in ("index", ""):
             assert said == []  # an object that we write ourselves takes the place of an empty file
         elif how != "missing":
-            assert [oid in sentence and "written again" in sentence for sentence in said] == [True]
+            assert [oid in sentence and "rewritten" in sentence for sentence in said] == [True]
         assert set(require_whole(main_checkout)) == {ONE, made.id}
         assert main_checkout.git("fsck", "--no-dangling") == ""
         store.save("three-complete")
@@ -160,11 +160,11 @@ def test_what_was_staged_and_is_nowhere_is_named(
             store.save("one-complete")
         assert (
             caught.value.message
-            == f"the object {oid} of deep/staged is missing or damaged, and no file has its content"
+            == f"the object {oid} of deep/staged is missing or damaged, and no file has that content"
         )
         assert (
             caught.value.hint
-            == "if it was staged, stage it again: git add; else fetch it from a clone, see how: git ckpt verify --contents"
+            == "stage the file again: git add; or see how to fetch the object: git ckpt verify --contents"
         )
         assert {
             ref: oid

@@ -311,9 +311,7 @@ def test_a_nested_repository_without_commits_is_named(
     main_checkout.write("new", "x")
     files = plain.capture()
     assert files == Worktree(dirty=True, tree=files.tree, omitted=files.omitted)
-    assert left_out(files) == (
-        LeftOut("nested dir/", "a repository of its own: its files stay in it"),
-    )
+    assert left_out(files) == (LeftOut("nested dir/", "an embedded repository: not captured"),)
     assert main_checkout.git(
         "ls-tree", "-r", "--name-only", f"{files.tree}:files"
     ).splitlines() == ["README", "new"]
@@ -360,8 +358,8 @@ def test_where_there_is_no_worktree(
     store = make_store(tmp_path / "bare" if where == "bare" else main_checkout.path / ".git")
     with pytest.raises(WorktreeError) as caught:
         store.capture()
-    assert caught.value.message == "there is no worktree here whose files could be saved"
-    assert caught.value.hint == "leave them out: git ckpt save --no-worktree"
+    assert caught.value.message == "this repository has no worktree to save files from"
+    assert caught.value.hint == "save without files: git ckpt save --no-worktree"
 
 
 def test_from_a_subdirectory_the_whole_worktree_is_captured(

@@ -276,7 +276,7 @@ class TestCopied:
         assert (found.code, found.object, found.sentence) == (
             "worktree-moved",
             path,
-            f"is of {sentence}",
+            f"belongs to {sentence}",
         )
         assert str(found.cure).endswith(
             f"mv {copy / '.git/worktrees/ours'} {copy / '.git/ours.old'}"
