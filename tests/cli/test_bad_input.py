@@ -291,7 +291,7 @@ def test_a_missing_commit_is_14_where_it_stands_for_the_files(
         14,
         "",
         f"error: commit {gone} of checkpoint {made} is missing\n"
-        "hint: fetch it from where it still is, or see what is wrong: git ckpt verify\n",
+        "hint: fetch the commit from a clone that has it, or see what is wrong: git ckpt verify\n",
     )
     assert ckpt("resume", made, at=checkout) == expected
     assert not (checkout.path / ".ckpt").exists()

@@ -83,7 +83,7 @@ def test_a_worktree_is_not_called_clean_of_which_something_is_not_captured(
     first, last = normal(done.err).splitlines()
     assert (
         first
-        == f"warning: not captured: README: a {kind}, in the place of a tracked file, which the checkpoint has as the index does"
+        == f"warning: not captured: README: a {kind}; replaces a tracked file, of which the checkpoint has the content in the index"
     )
     assert (
         last == "saved manual-complete with the files as committed (1 not captured) on commit SHORT"

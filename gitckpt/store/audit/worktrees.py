@@ -110,10 +110,7 @@ def _check(
 def can_be_forgotten(
     repository: Repository, git_dir: str, path: str, linked: Iterable[str]
 ) -> bool:
-    """Return whether removing git's record of a deleted worktree loses no work.
-
-    `linked` are the commits that checkpoints are linked to.
-    """
+    """Return whether git can drop a deleted worktree; `linked` commits are safe."""
     if administration.main_worktree(repository) is None:
         return False
     # Only in the default directory beside the main worktree: elsewhere a disk may be unmounted.

@@ -179,7 +179,7 @@ class Planner:
         for side, entries in sides if paths else ():
             for tree in (side.files, entries):
                 existing |= present(self._repository, tree, paths)
-            conflicts = manifest.conflicts(self._repository, side)
+            conflicts = manifest.conflict_lines(self._repository, side)
             existing |= {line.partition(b"\t")[2] for line in conflicts}
             existing.update(side.flags.get(INTENT, ()), side.directories)
         if absent := [path for path in paths if not any(is_within(e, [path]) for e in existing)]:
@@ -226,7 +226,7 @@ class Planner:
         spared = self._find_unlisted(differing) - set(fileless) - set(undone)
         if self._target.sparse in (None, self._current.sparse):
             # Files that exist here but not in the snapshot, where their entries are skipped.
-            safe = filter(stays_within, self._target.away)
+            safe = filter(stays_within, self._target.absent_paths)
             paths = {path for path in safe if self._is_wanted(path) and self._is_file(path)}
             plan.absent = paths & present(self._repository, self._current.files, paths)
         zeros = "0" * len(self._current.files)
@@ -282,7 +282,7 @@ class Planner:
     def _find_skipped(self) -> set[bytes]:
         # Paths whose files stay away. With the same patterns, these are the ones of the snapshot.
         # Not a path whose file existed then and differed: its entry does not hold the content.
-        current, away = self._current, set(self._target.away)
+        current, away = self._current, set(self._target.absent_paths)
         if current.sparse in (None, self._target.sparse):
             return away
         skipped = set(current.flags.get(SKIPPED, ())) - away
@@ -328,7 +328,7 @@ class Planner:
 
     def _list_conflicts(self, contents: Contents) -> dict[bytes, list[bytes]]:
         conflicts: dict[bytes, list[bytes]] = defaultdict(list)
-        for line in manifest.conflicts(self._repository, contents):
+        for line in manifest.conflict_lines(self._repository, contents):
             path = line.partition(b"\t")[2]
             if self._is_wanted(path):
                 conflicts[path].append(line)

@@ -1,4 +1,4 @@
-"""Decide what a snapshot leaves out: the table `[snapshot]` of the settings."""
+"""Decide which files a snapshot omits: the table `[snapshot]` of `gitckpt.toml`."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 MB = 1000 * 1000
 
-_AUTOMATIC = 500 * MB  # all untracked files of a hook, an autosave or an agent's step
+_AUTOMATIC = 500 * MB  # of untracked files in a checkpoint by a hook, an autosave or an agent
 MORE_TIME = "to allow more time: git config ckpt.snapshotTimeout 5m"
 
 
@@ -35,7 +35,7 @@ def _split(text: str) -> tuple[str, ...]:
 # Names of untracked files that look like secrets; one with a slash includes directories. From the
 # manuals of the clients, the templates of github/gitignore, and the paths that gitleaks,
 # detect-secrets and gitrob look for. Names that end like source code or a document are never
-# secrets: work left out is lost, and a secret in a captured file is reported by its content.
+# secrets: an omitted file is lost, and a secret in a captured file is reported by its content.
 _FIRST_SECRETS = """
     # what coding agents log in with: their manuals, and what they write
     .claude/.credentials.json .claude.json .codex/auth.json .gemini/oauth_creds.json
@@ -46,7 +46,7 @@ _FIRST_SECRETS = """
     .env* *.env .flaskenv secret secrets *.secret *.secrets master.key *.tfstate *.tfstate.*
     *.tfvars *.tfvars.json .terraformrc terraform.rc .vault_pass* .vault-token *.agekey
 """
-# With each ending of data.
+# These names with each ending of `_DATA`.
 _NAMES = """
     secret secrets *-secret *-secrets *_secret *_secrets creds password passwords *-credentials
     *_credentials
@@ -89,29 +89,29 @@ _ENDINGS = """
 """
 _SOURCES = frozenset(_split(_ENDINGS))
 
-# Names among `SECRETS` that are made to be shown: forms to fill in, public keys.
-_FORMS = (".env*.example", ".env*.sample", ".env*.template", ".env*.dist", "*.pub")
+# Names that match `SECRETS` but are no secrets: templates to fill in, and public keys.
+_PUBLIC = (".env*.example", ".env*.sample", ".env*.template", ".env*.dist", "*.pub")
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What a snapshot leaves out. Tracked files are always captured."""
+    """Limits on untracked files, submodules and time; tracked files have no limit."""
 
-    # In bytes: a larger untracked file is left out. None sets no limit.
+    # In bytes: larger untracked files are omitted. None sets no limit.
     max_file_size: int | None = 50 * MB
-    # Shell patterns, regardless of case: an untracked file whose name matches one is left out. A
-    # pattern with slashes is compared with as many of the last parts of the path.
+    # Shell patterns, regardless of case: untracked files whose names match are omitted. A pattern
+    # with N slashes is compared with the last N + 1 parts of the path.
     secrets: tuple[str, ...] = SECRETS
     # Patterns as in `.gitignore`: untracked files that match are captured although they are
     # ignored or look like secrets.
     include: tuple[str, ...] = ()
     # Whether checked-out submodules are captured, each in its own repository.
     submodules: bool = True
-    # In seconds: a snapshot that takes longer is given up.
+    # In seconds: a capture that takes longer is aborted.
     timeout: float = 60.0
-    # In bytes: the largest untracked files beyond it are left out. None sets no limit.
+    # In bytes, of all untracked files: the largest are omitted until the rest fit. None: no limit.
     max_total_size: int | None = None
-    # What git's configuration says of conversions; None if it was not read yet.
+    # git's settings for line ends and filters; None if they were not read yet.
     configured: Configured | None = field(default=None, compare=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -145,14 +145,14 @@ class Limits:
         return None if self.timeout == float("inf") else time.monotonic() + self.timeout
 
     def reason_to_omit(self, path: bytes, *, included: bool) -> tuple[str, int | None] | None:
-        """Return why an untracked file is left out, and its size if that is why, or None."""
+        """Return why to omit an untracked file (and its size if too large), or None."""
         pattern = self.looks_secret(path) if not included else None
         if pattern is not None:
             return f"its name looks like a secret ({pattern})", None
         try:
             status = os.lstat(path)
         except (FileNotFoundError, NotADirectoryError):
-            return None  # it is gone, or a directory above it is a file by now
+            return None  # the file is gone, or a parent directory was replaced by a file
         limit = self.max_file_size
         if limit is not None and stat.S_ISREG(status.st_mode) and status.st_size > limit:
             return f"larger than {size_text(limit)}", status.st_size
@@ -164,8 +164,8 @@ class Limits:
         return Configured.of(config.read(repository, f"^({attributes.SETTINGS})"))
 
     def terms(self, included: Collection[bytes], regardless: Collection[bytes]) -> Terms:
-        """Return which raw bytes to keep: of `regardless`, and secret ones of `included`."""
-        from gitckpt.git.contents.conversion import Terms  # most worktrees do without
+        """Return rules for raw copies: always of `regardless`, of secrets if `included`."""
+        from gitckpt.git.contents.conversion import Terms  # needed only if git converts files
 
         return Terms(
             self.max_file_size,
@@ -175,7 +175,7 @@ class Limits:
         )
 
     def looks_secret(self, path: bytes) -> str | None:
-        """Return the pattern of `secrets` that the name of a file matches, or None."""
+        """Return the pattern of `secrets` that a file's path matches, or None."""
         parts = os.fsdecode(path).lower().split("/")
         name = parts[-1]
         _, dot, ending = name[1:].rpartition(".")
@@ -183,7 +183,7 @@ class Limits:
         if is_default and dot and ending in _SOURCES and not name.startswith(".env"):
             return None
         pattern = self._matching_pattern(parts)
-        if is_default and pattern and any(fnmatch.fnmatchcase(name, form) for form in _FORMS):
+        if is_default and pattern and any(fnmatch.fnmatchcase(name, form) for form in _PUBLIC):
             return None
         return pattern
 
@@ -197,7 +197,7 @@ class Limits:
             return endings[ending]
         for pattern, depth, first, last in wildcards:
             path = "/".join(parts[-depth - 1 :])
-            # First the ends: `fnmatch` compiles each pattern, which takes 4 ms for all of them.
+            # Compare start and end first: `fnmatch` would take 4 ms to compile all patterns.
             has_ends = path.startswith(first) and path.endswith(last)
             if has_ends and fnmatch.fnmatchcase(path, pattern.lower()):
                 return pattern
@@ -212,7 +212,7 @@ _ENDING = re.compile(r"\*\.[^*?[/.]*")
 def _group_patterns(
     patterns: tuple[str, ...],
 ) -> tuple[dict[str, list[tuple[str, int]]], dict[str, str], list[tuple[str, int, str, str]]]:
-    """Return patterns by name, by ending, and others; each with its number of slashes."""
+    """Return patterns by file name, by ending, and others with literal start and end."""
     names: dict[str, list[tuple[str, int]]] = {}
     endings: dict[str, str] = {}
     wildcards = []
@@ -235,17 +235,17 @@ def size_text(size: int) -> str:
     return f"{size} bytes"
 
 
-# Whether a snapshot would capture a file: for callers that read what other files name.
+# Predict whether a snapshot would capture a file, for paths that documents or settings name.
 
 IGNORED = "git ignores it"
 
 
 def reason_to_leave(repository: Repository, limits: Limits, path: str) -> str | None:
-    """Return why a snapshot would leave out an absolute path, or None."""
+    """Return why a snapshot would omit the file at an absolute path, or None."""
     top = os.path.realpath(repository.worktree or os.devnull)
     real = os.path.realpath(path)
     if not real.startswith(f"{top}/"):
-        return "it lies outside of the worktree"
+        return "the file lies outside of the worktree"
     tag = _list_files(repository, os.path.relpath(real, top)).get(real)
     if tag == b"H":
         return None
@@ -273,7 +273,7 @@ def below(repository: Repository, limits: Limits, directory: str) -> set[str] | 
 
 
 def _list_files(repository: Repository, relative: str) -> dict[str, bytes]:
-    """Return tracked files (`H`) and those that are neither tracked nor ignored (`?`)."""
+    """Map absolute paths to `H` (tracked) or `?` (untracked, not ignored)."""
     top = os.path.realpath(repository.worktree or "")
     words = ("ls-files", "-t", "-z", "--cached", "--others", "--exclude-standard", "--", relative)
     listing = repository.git.run("--literal-pathspecs", *words, ok=(0, 128)).out

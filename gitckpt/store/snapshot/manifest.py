@@ -1,4 +1,4 @@
-"""Read and write the tree of a snapshot (`docs/format.md`), which may be fetched."""
+"""Read and write the tree of a snapshot (`docs/format.md`); it may be fetched."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ RAW, CONVERSION = b"raw", b"conversion"  # entries of a snapshot's tree
 _STAGES = (b"0", b"1", b"2", b"3")
 _MODE = re.compile(rb"[0-7]{1,6}")
 
-# Flags of intent-to-add entries whose modes are not those of a plain file.
+# Flags of intent-to-add entries whose mode is not that of a regular file.
 INTENDED = {"executable": intent.EXECUTABLE, "link": intent.LINK, "repository": intent.REPOSITORY}
 
 VERIFY = "see what is wrong: git ckpt verify"
@@ -43,22 +43,22 @@ base_tree = bounds.base_tree
 @dataclass(slots=True)
 class Contents:
     files: str  # the tree of the whole worktree
-    # A tree for each stage that has entries; if empty, the index equals the linked commit.
+    # A tree for each stage with entries; if {}, the index equals the linked commit.
     index: Mapping[int, str] = field(default_factory=dict)
-    # Paths by flag: those of the index, and `ABSENT` for skipped entries without a file.
+    # Paths by flag: index flags, and `ABSENT` for skip-worktree entries without a file.
     flags: Mapping[str, list[bytes]] = field(default_factory=dict)
     operation: Mapping[str, bytes] = field(default_factory=dict)  # from `operation.collect`
     sparse: bytes | None = None  # from `sparse.read`
-    raw: str | None = None  # the tree of files, byte for byte, that git would write differently
+    raw: str | None = None  # a tree of raw copies: files that a checkout would write differently
     conversion: bytes = b""  # `attributes.settings` at the time of the capture
-    directories: list[bytes] = field(default_factory=list)  # without files; only the innermost ones
-    modes: Mapping[bytes, int] = field(default_factory=dict)  # those narrower than the umask allows
-    # Whether the linked commit stands for the files: untracked ones are not known.
+    directories: list[bytes] = field(default_factory=list)  # empty ones; only the innermost
+    modes: Mapping[bytes, int] = field(default_factory=dict)  # if narrower than the umask allows
+    # Whether no files were captured: `files` is the tree of the linked commit.
     is_of_commit: bool = False
 
     @property
-    def away(self) -> list[bytes]:
-        """Paths of skipped entries that had no file."""
+    def absent_paths(self) -> list[bytes]:
+        """Paths of skip-worktree entries that had no file when captured."""
         # In a sparse checkout git clears the flag if there is a file; elsewhere a file is usual.
         return self.flags.get(ABSENT if self.sparse is None else SKIPPED, [])
 
@@ -77,25 +77,25 @@ def _has_commit(repository: Repository, commit: str) -> bool:
 def require_commit(repository: Repository, checkpoint: Checkpoint) -> None:
     commit = checkpoint.git_sha
     if commit and not _has_commit(repository, commit):
-        hint = f"fetch it from where it still is, or {VERIFY}"
+        hint = f"fetch the commit from a clone that has it, or {VERIFY}"
         raise WorktreeError(f"commit {commit} of checkpoint {checkpoint.id} is missing", hint=hint)
 
 
 def with_commit(
     repository: Repository, checkpoint: Checkpoint, head: str | None
 ) -> tuple[Checkpoint, str | None]:
-    """Return a checkpoint to restore although its commit is gone, and a remark.
+    """Return a checkpoint with another linked commit if its own is gone, and a remark.
 
-    The commit that `git filter-repo` put in its place stands in, else `head`; the operation in
-    progress is left out. Without a `head`, as no person checks the result: WorktreeError.
+    The new commit is the one to which `git filter-repo` rewrote the old, else `head`, else
+    WorktreeError. An operation in progress is dropped. Without a change, there is no remark.
     """
     commit = checkpoint.git_sha
     if not commit or _has_commit(repository, commit):
         return checkpoint, None
     new = rewrites.filter_repo_commits(repository).get(commit, "")
     if _has_commit(repository, new):
-        remark = f"commit {commit[:10]} was rewritten: taken to be {new[:10]}"
-        remark += "" if checkpoint.tree is not None else ", whose files these are"
+        remark = f"commit {commit[:10]} was rewritten: using {new[:10]} instead"
+        remark += "" if checkpoint.tree is not None else ", with the files of that commit"
     else:
         if checkpoint.tree is None or head is None:
             require_commit(repository, checkpoint)
@@ -113,7 +113,7 @@ def files_of(repository: Repository, checkpoint: Checkpoint) -> str:
 
 
 def tree_of_files(repository: Repository, snapshot: str | None, commit: str) -> str:
-    """Return the tree of the files of a snapshot, or of a commit ("" for none)."""
+    """Return the tree of a snapshot's files, else of `commit`; "" has the empty tree."""
     if snapshot is None and not commit:
         return encoding.empty_tree(repository.object_format)
     name = f"{commit}^{{tree}}" if snapshot is None else f"{snapshot}:files"
@@ -124,7 +124,7 @@ def tree_of_files(repository: Repository, snapshot: str | None, commit: str) -> 
     return stored[0]
 
 
-class _Pending:
+class _PendingObjects:
     def __init__(self, repository: Repository, objects: Objects) -> None:
         self._format = repository.object_format
         self._objects = objects
@@ -140,7 +140,7 @@ class _Pending:
         return object_id("tree", data, self._format)
 
     def tree_of(self, files: Mapping[bytes, str]) -> str:
-        """Add the trees for files (oids by path); return the oid of the top."""
+        """Add trees for files, given as oids by path; return the oid of the top tree."""
         entries: Entries = {}
         below: dict[bytes, dict[bytes, str]] = {}
         for path, oid in files.items():
@@ -157,8 +157,8 @@ class _Pending:
 
 
 def write(repository: Repository, objects: Objects, content: Contents) -> str:
-    """Write the tree of a snapshot and return its oid; the caller flushes it."""
-    pending = _Pending(repository, objects)
+    """Write the tree of a snapshot and return its oid; the caller flushes the objects."""
+    pending = _PendingObjects(repository, objects)
     trees: dict[bytes, str | None] = {b"files": content.files, RAW: content.raw}
     if content.index:
         stages = {str(stage).encode(): (DIRECTORY, tree) for stage, tree in content.index.items()}
@@ -167,7 +167,7 @@ def write(repository: Repository, objects: Objects, content: Contents) -> str:
         files = {os.fsencode(name): pending.blob(data) for name, data in content.operation.items()}
         trees[b"operation"] = pending.tree_of(files)
         merged = content.operation.get("AUTO_MERGE", b"").decode("ascii", "replace").strip()
-        trees[b"auto-merge"] = merged  # a gc may take it: git does not protect it
+        trees[b"auto-merge"] = merged  # reachable from here, because git gc does not protect it
     flags = [(flag.encode(), path) for flag, paths in content.flags.items() for path in paths]
     modes = [(b"%03o" % mode, path) for path, mode in sorted(content.modes.items())]
     blobs = {
@@ -179,7 +179,7 @@ def write(repository: Repository, objects: Objects, content: Contents) -> str:
     entries = {name: (DIRECTORY, tree) for name, tree in trees.items() if tree}
     stored = {name: pending.blob(data) for name, data in blobs.items() if data}
     entries |= {name: (encoding.FILE, oid) for name, oid in stored.items()}
-    if content.sparse is not None:  # empty if its file is
+    if content.sparse is not None:  # also if b"": the sparse-checkout file is empty
         entries[b"sparse"] = (encoding.FILE, pending.blob(content.sparse))
     tree = pending.tree(entries)
     pending.write()
@@ -193,7 +193,7 @@ def contents_of(checkpoint: Checkpoint, repository: Repository, objects: Objects
 
 
 def read(repository: Repository, objects: Objects, tree: str | None, commit: str) -> Contents:
-    """Read the tree of a snapshot; if None, its contents are those of the commit."""
+    """Read the tree of a snapshot; if None, return the contents of the commit."""
     if tree is None:
         return Contents(base_tree(repository, commit))
     reader = _Reader(repository, objects)
@@ -228,22 +228,22 @@ def read(repository: Repository, objects: Objects, tree: str | None, commit: str
 def write_raw(repository: Repository, objects: Objects, raw: Mapping[bytes, str]) -> str | None:
     if not raw:
         return None
-    pending = _Pending(repository, objects)
+    pending = _PendingObjects(repository, objects)
     tree = pending.tree_of(raw)
     pending.write()
     return tree
 
 
 def raw_of(repository: Repository, contents: Contents) -> dict[bytes, str]:
-    """Return oids of the files to restore byte for byte; skips those not in `files`."""
+    """Return the oids of raw copies by path, but only of files in `contents.files`."""
     if contents.raw is None:
         return {}
     raw = {}
     files = regular_files(repository, contents.files)
     for path, mode, oid in _read_leaves(repository, contents.raw):
         if mode not in FILES:
-            message = f"the snapshot keeps {path!r} byte for byte, which is no file"
-            raise WorktreeError(message, hint="it was not made by gitckpt")
+            message = f"the snapshot has a raw copy of {path!r}, which is not a regular file"
+            raise WorktreeError(message, hint="gitckpt did not make this snapshot")
         if path in files:
             raw[path] = oid
     return raw
@@ -269,7 +269,7 @@ def differing_raw(repository: Repository, first: Contents, second: Contents) -> 
 
 
 def regular_files(repository: Repository, tree: str) -> dict[bytes, str]:
-    """Return the oids of files by path, without links and submodules."""
+    """Return oids by path of the regular files in a tree, recursively."""
     return {path: oid for path, mode, oid in _read_leaves(repository, tree) if mode in FILES}
 
 
@@ -307,7 +307,7 @@ class _Reader:
                 raise WorktreeError(f"the blob {oid} of the snapshot is missing", hint=VERIFY)
             size += len(blob[1])
             if blob[0] == encoding.OVERSIZED or size > limit:
-                message = f"the snapshot keeps more than {limit:,} bytes in lists: with {oid}"
+                message = f"the lists in the snapshot, with {oid}, exceed {limit:,} bytes"
                 raise UnsoundSnapshot(message, hint=bounds.HINT)
             contents.append(blob[1])
         return contents
@@ -333,15 +333,15 @@ class _Reader:
         return dict(zip(oids, self.blobs([*oids.values()], budget.OPERATION_SIZE), strict=True))
 
 
-_BESIDE = "run"  # entry of a snapshot for the files that a run keeps beside its worktree
+_BESIDE = "run"  # entry of a snapshot for files that a run keeps outside its worktree
 
 
 @dataclass(frozen=True, slots=True)
 class Extras:
-    """What a snapshot holds beyond git's trees; paths are relative to the top."""
+    """What a snapshot records beyond a git tree; paths are relative to the top."""
 
-    raw: Sequence[bytes]  # files kept byte for byte because git would write them differently
-    directories: Sequence[bytes]  # the deepest ones that hold no file of the snapshot
+    raw: Sequence[bytes]  # files with raw copies, because a checkout would write them differently
+    directories: Sequence[bytes]  # those without files and subdirectories in the snapshot
     modes: Mapping[bytes, int]  # permission bits narrower than the umask allows, by path
 
 
@@ -353,7 +353,7 @@ def extras(repository: Repository, objects: Objects, checkpoint: Checkpoint) -> 
 
 
 def content(repository: Repository, checkpoint: Checkpoint, path: bytes, *, beside: bool) -> bytes:
-    """Return the bytes of a file, or of one that the run keeps `beside` its worktree."""
+    """Return a file's content; `beside`: of a file that the run keeps elsewhere."""
     if beside:
         bounds.require(repository, checkpoint.tree, "")
         trees = [f"{checkpoint.tree}:{_BESIDE}"] if checkpoint.tree is not None else []
@@ -384,21 +384,21 @@ def _find_blob(repository: Repository, tree: str, path: bytes) -> str | None:
 def turn_into(
     index: PrivateIndex, contents: Contents, commit: str, listed: str | None = None
 ) -> None:
-    """Turn an index that lists the tree `listed` (None: unknown) into a snapshot's."""
+    """Make an index equal to a snapshot's; `listed` is its current tree, if known."""
     merged = contents.index.get(0) if contents.index else base_tree(index.repository, commit)
     if listed is None or merged is None:
         index.edit("read-tree", *(["--reset", merged] if merged else ["--empty"]))
-    else:  # half the time, as few entries differ
+    else:  # takes half the time, as few entries differ
         changes = diff.differences(index.repository, listed, merged)
         index.put(item.line for item in sorted(changes, key=lambda item: item.status != "D"))
-    index.put(conflicts(index.repository, contents))
+    index.put(conflict_lines(index.repository, contents))
     add_in_intent(index, contents, contents.flags.get(INTENT, ()))
     for flag in (ASSUMED, SKIPPED):
         change_flag(index, flag, contents.flags.get(flag, ()), ())
 
 
-def conflicts(repository: Repository, contents: Contents) -> list[bytes]:
-    """Return the entries in conflict, as lines for `PrivateIndex.put`."""
+def conflict_lines(repository: Repository, contents: Contents) -> list[bytes]:
+    """Return the conflict entries (stages 1 to 3) as lines for `PrivateIndex.put`."""
     return [
         b"%s %s %d\t%s" % (mode, oid.encode("ascii"), stage, path)
         for stage in (1, 2, 3)
@@ -414,11 +414,11 @@ def add_in_intent(index: PrivateIndex, contents: Contents, paths: Collection[byt
 
 
 def change_flag(
-    index: PrivateIndex, flag: str, gets: Collection[bytes], loses: Collection[bytes]
+    index: PrivateIndex, flag: str, to_set: Collection[bytes], to_clear: Collection[bytes]
 ) -> None:
-    """Set or clear a flag of entries; skip paths in conflict or not in the index."""
-    if not gets and not loses:
+    """Set or clear a flag of index entries; skip conflicts and paths without entry."""
+    if not to_set and not to_clear:
         return
     listed = {path for path, _, _, stage, _ in index.entries() if stage == 0}
-    for option, paths in ((f"--{flag}", gets), (f"--no-{flag}", loses)):
+    for option, paths in ((f"--{flag}", to_set), (f"--no-{flag}", to_clear)):
         index.update(option, sorted(set(paths).intersection(listed)))

@@ -1,4 +1,4 @@
-"""Survey a worktree: git status, index flags, and files that git passes over."""
+"""Survey a worktree: git status, index flags, and files that git skips."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from gitckpt.model.checkpoint import Omitted
 from gitckpt.model.values import dataclass, field
 from gitckpt.store.snapshot.manifest import ABSENT, ASSUMED, INTENT, SKIPPED, flags_of
 
-# What git passes over silently.
+# Special files, which git skips silently.
 _KINDS = {stat.S_IFSOCK: "a socket", stat.S_IFIFO: "a fifo"}
 _KINDS |= dict.fromkeys((stat.S_IFCHR, stat.S_IFBLK), "a device")
 
@@ -29,35 +29,35 @@ class Scan:
     top: bytes
     # Paths that cannot be captured, each with the reason.
     problems: list[tuple[bytes, str]] = field(default_factory=list)
-    visited: set[bytes] = field(default_factory=set)  # the directories that were looked into
-    modes: dict[bytes, int] = field(default_factory=dict)  # without the top, from lstat(2)
-    # Tops of other repositories; not all of those in ignored directories.
+    visited: set[bytes] = field(default_factory=set)  # directories that were listed
+    modes: dict[bytes, int] = field(default_factory=dict)  # of `visited`, without the top
+    # Top directories of embedded repositories; incomplete in ignored directories.
     repositories: list[bytes] = field(default_factory=list)
-    unknown: set[bytes] = field(default_factory=set)  # subdirectories to look into
-    special: list[tuple[bytes, str]] = field(default_factory=list)  # as `problems`; may be ignored
+    unknown: set[bytes] = field(default_factory=set)  # subdirectories to list
+    special: list[tuple[bytes, str]] = field(default_factory=list)  # path and kind; may be ignored
 
-    def look(self, directories: Iterable[bytes]) -> None:
-        """Look into directories that are not ignored, parents first."""
+    def scan(self, directories: Iterable[bytes]) -> None:
+        """List directories that are not ignored, parents first."""
         for directory in sorted(directories):
-            # Not behind a link.
+            # Do not follow symbolic links.
             is_inside = not directory or os.path.dirname(directory) in self.visited
             if is_inside and directory not in self.visited:
-                self._look(directory)
+                self._scan(directory)
 
-    def look_elsewhere(self, apart: Collection[bytes]) -> None:
-        """Look into subdirectories, unless they are ignored, `apart` or repositories."""
+    def scan_subdirectories(self, excluded: Collection[bytes]) -> None:
+        """List the `unknown` subdirectories, except ignored, `excluded` and repositories."""
         while self.unknown:
-            new = (self.unknown - self.visited).difference(apart)
+            new = (self.unknown - self.visited).difference(excluded)
             self.unknown.clear()
             dot_gits = {path: os.path.join(self.top, path, b".git") for path in sorted(new)}
             plain = [path for path, dot_git in dot_gits.items() if not os.path.lexists(dot_git)]
             self.repositories += sorted(new.difference(plain))
             ignored = self._ignored_in(plain)  # with a slash, a directory's own rules would decide
-            self.look(path for path in plain if path not in ignored)
+            self.scan(path for path in plain if path not in ignored)
         ignored = self._ignored_in([path for path, _ in self.special])
         self.problems += [(path, reason) for path, reason in self.special if path not in ignored]
 
-    def _look(self, directory: bytes) -> None:
+    def _scan(self, directory: bytes) -> None:
         prefix = directory + b"/" if directory else b""
         absolute = os.path.join(self.top, directory)
         try:
@@ -69,7 +69,7 @@ class Scan:
             self.problems.append((prefix, "cannot be read: permission denied"))
             return
         except (FileNotFoundError, NotADirectoryError):
-            return  # it is tracked, and no longer there
+            return  # a tracked directory that was deleted
         self.visited.add(directory)
         if directory:
             self.modes[directory] = status.st_mode
@@ -84,7 +84,7 @@ class Scan:
 
 
 def _list_directory(directory: bytes) -> tuple[list[bytes], list[tuple[bytes, str]]]:
-    """Return the subdirectories, and what is no file, link or directory with its kind."""
+    """Return the subdirectories, and the special files with their kind."""
     directories, special = [], []
     with os.scandir(directory) as entries:
         for entry in entries:
@@ -102,64 +102,67 @@ def _kind_of(entry: os.DirEntry[bytes]) -> str:
         mode = entry.stat(follow_symlinks=False).st_mode
     except (FileNotFoundError, NotADirectoryError):
         return "gone"
-    return _KINDS.get(stat.S_IFMT(mode), "no regular file")
+    return _KINDS.get(stat.S_IFMT(mode), "not a regular file")
 
 
 _FLAGS = {b"h": (ASSUMED,), b"s": (ASSUMED, SKIPPED), b"S": (SKIPPED,)}
-_PASSED_OVER = "files in the place of a submodule that is not checked out: git passes them over"
-_INSTEAD = ", in the place of a tracked file, which the checkpoint has as the index does"
+_PASSED_OVER = "files at the path of a submodule that is not checked out: git skips them"
+_INSTEAD = "; replaces a tracked file, of which the checkpoint has the content in the index"
 _GONE = b"000000"
 
 
 @dataclass(slots=True)
 class Survey:
-    """What a worktree holds. Paths are relative; directories end in a slash."""
+    """The state of a worktree. Paths are relative to the top."""
 
-    commit: str = ""  # what HEAD pointed to; "" on an unborn branch
+    commit: str = ""  # the commit of HEAD; "" on an unborn branch
     is_staged: bool = False  # whether the index differs from the commit
-    # Entries in conflict by stage, each mode, space, oid, tab and path.
+    # Conflict entries by stage, each as `<mode> <oid>\t<path>`.
     conflicts: dict[int, list[bytes]] = field(default_factory=dict)
-    unmerged: list[bytes] = field(default_factory=list)
-    # Tracked paths that are in conflict, or whose file differs from the index.
+    unmerged: list[bytes] = field(default_factory=list)  # paths in conflict
+    # Tracked paths in conflict, or whose file differs from the index or is missing.
     changed: list[bytes] = field(default_factory=list)
-    staged: dict[bytes, bytes] = field(default_factory=dict)  # their oids, unless in conflict
-    deleted: list[bytes] = field(default_factory=list)  # those of `changed` without a file
+    staged: dict[bytes, bytes] = field(default_factory=dict)  # oids in the index of changed paths
+    deleted: list[bytes] = field(default_factory=list)  # paths in `changed` without a file
     untracked: list[bytes] = field(default_factory=list)
-    nested: list[bytes] = field(default_factory=list)  # directories of other repositories
-    # Bare repositories and the repository's own directories, without a slash: left out.
+    nested: list[bytes] = field(default_factory=list)  # embedded repositories, ending in a slash
+    # Bare repositories and the git directories of this one, without a slash: not captured.
     apart: Collection[bytes] = ()
     vanished: dict[bytes, bytes] = field(default_factory=dict)  # oids of deleted entries, by path
-    submodules: dict[bytes, Omitted] = field(default_factory=dict)
+    submodules: dict[bytes, Omitted] = field(default_factory=dict)  # checked-out ones by path
     flags: dict[str, list[bytes]] = field(default_factory=dict)  # paths by flag, as in `Contents`
-    passed_over: list[Omitted] = field(default_factory=list)  # sockets, unreadable directories
-    directories: Collection[bytes] = ()  # those not ignored; the top is the empty path
-    leading: Collection[bytes] = ()  # those that lead to index entries, and the top
+    passed_over: list[Omitted] = field(default_factory=list)  # such as sockets
+    directories: Collection[bytes] = ()  # all that are not ignored; the top is the empty path
+    leading: Collection[bytes] = ()  # the parents of index entries at all levels, with the top
     modes: Mapping[bytes, int] = field(default_factory=dict)  # of directories, from lstat(2)
 
 
 def survey_worktree(index: PrivateIndex) -> tuple[Survey, bytes | None]:
-    """Survey a worktree, and read the sparse settings; clear flags of the index."""
+    """Survey a worktree; return sparse-checkout settings, too (None: not sparse).
+
+    Clears assume-unchanged and skip-worktree in the private index; `Survey.flags` has them.
+    """
     children = [index.status()]  # the last one is `git status`
     try:
         if not index.is_whole():
             raise GitError(["ls-files"], 128, "index file corrupt")
         children.insert(0, index.start("ls-files", "-v", "-z"))
-        settings = intent.read_sparse(index.repository)  # while git looks at the files
+        sparse = intent.read_sparse(index.repository)  # while git status runs
         survey = Survey()
         survey.leading = leading_to(_read_flags(index.finish(children[0]), survey))
-        if _look_again(index, survey, is_sparse=settings is not None):
+        if _clear_flags(index, survey, is_sparse=sparse is not None):
             children.append(index.status())
             children[1].kill_group()
         scan = Scan(index, os.fsencode(index.repository.worktree or ""))
         survey.apart = modules.git_dirs_inside(index.repository)
-        # While git looks at the files.
-        scan.look(path for path in survey.leading if not modules.is_below(path, survey.apart))
+        # While git status runs.
+        scan.scan(path for path in survey.leading if not modules.is_below(path, survey.apart))
         _read_status(_finish_status(index, children), survey)
     finally:
         for child in children:
             if not child.has_ended:
                 child.kill_group()
-    _set_apart(scan.top, survey)
+    _exclude_git_dirs(scan.top, survey)
     # `git status` shows an intent-to-add entry without a file like an empty file, and no modes.
     empty = intent.intent_oid(index.repository.object_format) if survey.vanished else b""
     vanished = [path for path, oid in survey.vanished.items() if oid == empty]
@@ -168,22 +171,22 @@ def survey_worktree(index: PrivateIndex) -> tuple[Survey, bytes | None]:
     intent.forget_trees(index, sorted(intended))
 
     above = leading_to(survey.untracked)
-    scan.look(above)
-    scan.look_elsewhere(survey.apart)
+    scan.scan(above)
+    scan.scan_subdirectories(survey.apart)
     survey.directories, survey.modes = scan.visited, scan.modes
     changed = set(survey.changed)
     for path, reason in scan.problems:
-        place = _INSTEAD if path in changed else ""
-        survey.passed_over.append(Omitted(quoted(path), reason + place))
-    # Directories next to tracked files that hold no untracked files.
+        suffix = _INSTEAD if path in changed else ""
+        survey.passed_over.append(Omitted(quoted(path), reason + suffix))
+    # Directories beside tracked files that contain neither tracked nor untracked files.
     scanned = scan.visited.difference(survey.leading, above)
     bare = {path for path in scanned if path.rpartition(b"/")[0] in survey.leading}
     _read_submodules(index, survey, scan, bare)
-    return survey, settings
+    return survey, sparse
 
 
 def _finish_status(index: PrivateIndex, children: list[Child]) -> bytes:
-    """Return the output of the last child; start it again if a file changed meanwhile."""
+    """Return the output of `git status`; run it again if a file changed meanwhile."""
     options: list[str] = []
     remaining = TRIES
     while True:
@@ -212,8 +215,8 @@ def _read_flags(listing: bytes, survey: Survey) -> list[bytes]:
     return [entry[2:] for entry in entries]
 
 
-def _look_again(index: PrivateIndex, survey: Survey, *, is_sparse: bool) -> bool:
-    """Clear flags so that git looks at these files; return if there are any."""
+def _clear_flags(index: PrivateIndex, survey: Survey, *, is_sparse: bool) -> bool:
+    """Clear index flags that hide files from git status; return whether any was set."""
     assumed, skipped = survey.flags.get(ASSUMED, []), survey.flags.get(SKIPPED, [])
     if is_sparse:
         skipped = []  # git itself clears the flag if there is a file
@@ -229,12 +232,12 @@ def _look_again(index: PrivateIndex, survey: Survey, *, is_sparse: bool) -> bool
 
 
 def leading_to(paths: Iterable[bytes]) -> set[bytes]:
-    """Return the directories that lead to paths; the top is the empty path."""
+    """Return the parents of paths at all levels, with the top (the empty path)."""
     return exact_files.with_parents({path.rpartition(b"/")[0] for path in paths}) | {b""}
 
 
 def _read_status(out: bytes, survey: Survey) -> None:
-    """Read `git status --porcelain=v2 -z` (git-status(1))."""
+    """Parse the output of `git status --porcelain=v2 -z` into `survey`."""
     for record in out.split(b"\0"):
         kind = record[:1]
         if kind == b"1":
@@ -260,7 +263,7 @@ def _read_status(out: bytes, survey: Survey) -> None:
             survey.commit = record[13:].decode("ascii")
 
 
-def _set_apart(top: bytes, survey: Survey) -> None:
+def _exclude_git_dirs(top: bytes, survey: Survey) -> None:
     git_dirs = survey.apart  # git's own directories; bare repositories without tracked files follow
 
     def without(paths: list[bytes], directories: Collection[bytes] = git_dirs) -> list[bytes]:
@@ -296,7 +299,7 @@ def _read_changed(survey: Survey, xy: bytes, submodule: bytes, mode: bytes, path
 def _read_submodules(
     index: PrivateIndex, survey: Survey, scan: Scan, bare: Collection[bytes]
 ) -> None:
-    """Note checked-out submodules, and files in place of others in `bare`."""
+    """Record checked-out submodules; list others with files in `survey.passed_over`."""
     changed, survey.submodules = survey.submodules, {}
     unlisted = {path + b"/" for path in scan.repositories}.difference(survey.nested)
     if not changed and not bare and not unlisted:

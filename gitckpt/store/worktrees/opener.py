@@ -334,11 +334,11 @@ def fill(
                 top = worktree.worktree or ""
                 exact_files.bring_back(top, contents.directories, contents.modes)
                 index.refresh()  # their ctime has changed
-            if contents.away:
+            if contents.absent_paths:
                 # Skipped entries without a file, whatever the patterns of the sparse checkout; but
                 # only paths that git has written: others are unsafe.
                 paths = {path for path, *_, tag in index.entries() if tag == b"H"}
-                for path in paths.intersection(contents.away):
+                for path in paths.intersection(contents.absent_paths):
                     absolute = os.path.join(os.fsencode(worktree.worktree or ""), path)
                     is_submodule = stat.S_ISDIR(os.lstat(absolute).st_mode)
                     (os.rmdir if is_submodule else os.unlink)(absolute)

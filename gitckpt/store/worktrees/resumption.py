@@ -202,7 +202,7 @@ def _add_submodules(store: Checkpoints, checkpoint: Checkpoint) -> Checkpoint:
         return checkpoint
     contents = manifest.contents_of(checkpoint, store.repository, store.objects)
     paths = {submodule.path for submodule in files.submodules}
-    paths.update(map(quoted, contents.away))  # a sparse checkout may leave out submodules
+    paths.update(map(quoted, contents.absent_paths))  # a sparse checkout may leave out submodules
     added = keeper.of_tree(store, contents.files, paths)
     files = replace(files, submodules=(*files.submodules, *added))
     return replace(checkpoint, worktree=files) if added else checkpoint

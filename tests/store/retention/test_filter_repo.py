@@ -59,7 +59,7 @@ def test_files_come_back_at_the_commit_that_was_rewritten(
     assert head != made.git_sha
     store = make_store(main_checkout)
     done = store.restore(made)
-    assert done.remarks == [f"commit {made.git_sha[:10]} was rewritten: taken to be {head[:10]}"]
+    assert done.remarks == [f"commit {made.git_sha[:10]} was rewritten: using {head[:10]} instead"]
     assert done.apart == []
     expected = "A  secret\nM  work\n?? new"  # that it was tracked is in the checkpoint as well
     assert main_checkout.git("status", "--porcelain") == expected

@@ -438,7 +438,7 @@ class TestNoFiles:
         checkout.write("new/file", "x\n")
         files = store.capture()
         instead = (
-            "a fifo, in the place of a tracked file, which the checkpoint has as the index does"
+            "a fifo; replaces a tracked file, of which the checkpoint has the content in the index"
         )
         others = [("deep/fifo", "a fifo"), ("new/er/fifo", "a fifo"), ("socket", "a socket")]
         assert omitted(files) == [*others, ("was a file", instead)]

@@ -477,7 +477,8 @@ class TestWhatIsMissing:
         error = refused(plain, made)
         assert error.message == f"commit {commit} of checkpoint {made.id} is missing"
         assert (
-            error.hint == "fetch it from where it still is, or see what is wrong: git ckpt verify"
+            error.hint
+            == "fetch the commit from a clone that has it, or see what is wrong: git ckpt verify"
         )
         assert not (main_checkout.path / ".ckpt").exists()
 

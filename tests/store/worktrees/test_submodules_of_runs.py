@@ -11,7 +11,7 @@ from tests.conftest import Checkout
 from tests.store.submodules import dirty, names, settled
 from tests.stores import LeftOut, begin_run, left_out
 
-PASSED_OVER = "files in the place of a submodule that is not checked out: git passes them over"
+PASSED_OVER = "files at the path of a submodule that is not checked out: git skips them"
 
 
 def begin(store: Store) -> tuple[Checkout, Checkout, Checkout]:
