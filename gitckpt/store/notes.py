@@ -183,14 +183,14 @@ def _is_stamp(text: str) -> bool:
 
 
 def _clear_queue(repository: Repository, size: int, instant: int) -> None:
-    place = repository.make_private_dir()
+    directory = repository.make_private_dir()
     with contextlib.suppress(OSError):
-        path = os.path.join(place, WAITING)
+        path = os.path.join(directory, WAITING)
         with open(path, "r+b", buffering=0, opener=private_dirs.create) as file:
             # If a line was queued meanwhile, keep all: writing a line twice changes nothing.
             if os.fstat(file.fileno()).st_size == size:
                 file.truncate(0)
-        path = os.path.join(place, WRITTEN)
+        path = os.path.join(directory, WRITTEN)
         for _ in range(2):
             try:
                 with open(path, "wb", opener=private_dirs.create) as file:

@@ -225,7 +225,7 @@ def find(data: bytes) -> list[Hit]:
     """Return likely secrets by offset; of overlapping hits, only the first."""
     # "\\nghp_…" in JSON: the "n" belongs to the line break, not to the token.
     text = _ESCAPED.sub(b"  ", data) if b"\\" in data else data
-    hits = [*_find_tokens(text), *(Hit(*place) for place in _find_by_context(data, text))]
+    hits = [*_find_tokens(text), *(Hit(*match) for match in _find_by_context(data, text))]
     first_hits: list[Hit] = []
     for hit in sorted(hits, key=lambda hit: (hit.start, -hit.end)):
         if not first_hits or hit.start >= first_hits[-1].end:
@@ -235,7 +235,7 @@ def find(data: bytes) -> list[Hit]:
 
 def _find_tokens(text: bytes) -> Iterator[Hit]:
     end = 0
-    for start, candidates in sorted(_find_starts(text), key=lambda place: place[0]):
+    for start, candidates in sorted(_find_starts(text), key=lambda candidate: candidate[0]):
         token = _match_token(text, start, candidates) if start >= end else None
         if token is not None:
             yield token
@@ -410,17 +410,17 @@ def find_suspects(
     suspects: list[Suspect] = []
     for path, content in contents:
         if len(content) <= LARGEST and (hits := lines(content)):
-            places = [(hit.rule, line, secret) for hit, line, secret in hits]
-            suspects += unsettled_suspects(index.repository, path, places)
+            hit_rows = [(hit.rule, line, secret) for hit, line, secret in hits]
+            suspects += unsettled_suspects(index.repository, path, hit_rows)
     return tuple(sorted(suspects, key=lambda suspect: (suspect.path, suspect.line))[:MOST])
 
 
 def unsettled_suspects(
-    repository: Repository, path: bytes, places: Sequence[tuple[str, int, bytes]]
+    repository: Repository, path: bytes, hit_rows: Sequence[tuple[str, int, bytes]]
 ) -> list[Suspect]:
-    """Return the unsettled hits of a file; `places` are rule, line, bytes of each hit."""
+    """Return the unsettled hits of a file; `hit_rows` are rule, line and bytes."""
     settled, name = Settled(repository), quoted(path)
-    hits = ((rule, line, settled.digest(secret)) for rule, line, secret in places[:MOST])
+    hits = ((rule, line, settled.digest(secret)) for rule, line, secret in hit_rows[:MOST])
     return [Suspect(name, *hit) for hit in hits if not settled.is_settled(name, hit[2])]
 
 

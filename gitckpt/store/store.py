@@ -74,10 +74,10 @@ class Store:
         require_path("path", path, as_text=True)
         require_text("adapter", adapter)
         require("listener", listener, (Listener, NoneType), "a Listener")
-        place = os.fspath(path)
+        name = os.fspath(path)
         # Otherwise a program started by a hook would open the repository of the hook.
-        is_current = not os.path.exists(place) or os.path.samefile(place, os.curdir)
-        repository = open_repository(place, by_variables=is_current)
+        is_current = not os.path.exists(name) or os.path.samefile(name, os.curdir)
+        repository = open_repository(name, by_variables=is_current)
         return cls(Checkpoints(repository, adapter=adapter, listener=listener))
 
     def __enter__(self) -> Self:
@@ -394,17 +394,17 @@ class Store:
         # First check for missing objects: a capture of the same files would write them again.
         manifest.files_of(inside.repository, first)
         if second is not None:
-            place = f"in checkpoint {second.id[: ids.SHORT]}"
+            where = f"in checkpoint {second.id[: ids.SHORT]}"
             files = second.tree, second.git_sha
         elif inside.repository.worktree is not None:
-            place = "among the captured files here"
+            where = "among the captured files here"
             files = inside.capture(recursive=False).tree, inside.objects.head()[0]
         else:
             hint = "compare two checkpoints: git ckpt diff ID ID"
             raise WorktreeError("there is no worktree here to compare with", hint=hint)
         sides = (first.tree, first.git_sha), files
         trees = comparison.comparable_trees(inside.repository, inside.objects, *sides)
-        self._require_matches(trees, paths, f"in checkpoint {first.id[: ids.SHORT]} or {place}")
+        self._require_matches(trees, paths, f"in checkpoint {first.id[: ids.SHORT]} or {where}")
         return self._compare(*trees, paths, options)
 
     def diff_commit(
@@ -423,11 +423,11 @@ class Store:
         return self._compare(base, files, arguments.paths_of(paths), options)
 
     def _require_matches(self, trees: Sequence[str], paths: Sequence[_Path], where: str) -> None:
-        nothing = object_id("tree", b"", self._checkpoints.repository.object_format)
+        empty_tree = object_id("tree", b"", self._checkpoints.repository.object_format)
         unmatched = [  # perhaps typos
             os.fsdecode(path)
             for path in paths
-            if not any(self._compare(nothing, tree, [path], ["--name-only"]) for tree in trees)
+            if not any(self._compare(empty_tree, tree, [path], ["--name-only"]) for tree in trees)
         ]
         if unmatched:
             hint = "paths are relative to the current directory; see: git ckpt diff ID --stat"
@@ -437,11 +437,11 @@ class Store:
     def _compare(self, old: str, new: str, paths: Sequence[_Path], options: Sequence[str]) -> bytes:
         repository = self._checkpoints.repository
         try:
-            place = ["-C", os.getcwd()] if repository.worktree else []
+            cwd = ["-C", os.getcwd()] if repository.worktree else []
         except FileNotFoundError:  # deleted: paths are relative to the top
-            place = []
+            cwd = []
         options = arguments.words("options", options)
-        command = [*place, "diff", "--no-color", *options, old, new, "--", *map(os.fsdecode, paths)]
+        command = [*cwd, "diff", "--no-color", *options, old, new, "--", *map(os.fsdecode, paths)]
         try:
             return repository.git.run(*command).out
         except GitError as error:

@@ -93,7 +93,7 @@ def capture(
     return replace(files, omitted=tuple(omitted), submodules=tuple(captured))
 
 
-def differ(store: AnyCheckpoints, old: Worktree | None, new: Worktree) -> bool:
+def have_changed(store: AnyCheckpoints, old: Worktree | None, new: Worktree) -> bool:
     entries = {entry.path: entry for entry in new.submodules}
     pairs = [(entry, entries.get(entry.path, entry)) for entry in old.submodules] if old else []
     return any(_differs(store, *pair) for pair in pairs)
@@ -111,19 +111,21 @@ def _differs(store: AnyCheckpoints, old_entry: Submodule, new_entry: Submodule) 
     with store.seen_from(repository, "plumbing") as inner:
         try:
             pair = inner.read_own(old_entry.checkpoint), inner.read_own(new_entry.checkpoint)
-            place = inner.repository, inner.objects
-            old, new = (manifest.contents_of(checkpoint, *place) for checkpoint in pair)
+            common = inner.repository, inner.objects
+            old, new = (manifest.contents_of(checkpoint, *common) for checkpoint in pair)
         except CkptError:
             return True  # gone or incomplete
         if (old.files, old.raw) != (new.files, new.raw):
             return True
-        return differ(inner, pair[0].worktree, pair[1].worktree or CLEAN)
+        return have_changed(inner, pair[0].worktree, pair[1].worktree or CLEAN)
 
 
-def of_tree(store: AnyCheckpoints, tree: str, but: Collection[str] = ()) -> tuple[Submodule, ...]:
+def capture_tree(
+    store: AnyCheckpoints, tree: str, skip: Collection[str] = ()
+) -> tuple[Submodule, ...]:
     """Return checkpoints of the clean submodules that `tree` names; log failures.
 
-    Finds or records a checkpoint of each submodule commit; skips the quoted paths in `but`.
+    Finds or records a checkpoint of each submodule commit; skips the quoted paths in `skip`.
     """
     repository = store.repository
     if not tree or repository.worktree is None or not modules.may_have_submodules(repository):
@@ -131,14 +133,14 @@ def of_tree(store: AnyCheckpoints, tree: str, but: Collection[str] = ()) -> tupl
     submodules = []
     for path, oid in modules.submodules_of(repository, tree):
         name = quoted(path)
-        submodule = modules.seen_from(repository, path) if name not in but else None
+        submodule = modules.seen_from(repository, path) if name not in skip else None
         if submodule is None:
             continue
         with store.seen_from(submodule, "plumbing") as inner:
             if inner.repository.cat_file.info(f"{oid}^{{commit}}") is None:
                 continue
             try:
-                worktree = replace(CLEAN, submodules=of_tree(inner, oid))
+                worktree = replace(CLEAN, submodules=capture_tree(inner, oid))
                 attempt = partial(_find_or_record, inner, (oid, None), worktree, name, oid)
                 checkpoint = _record_whole(inner, attempt)
                 submodules.append(Submodule(name, checkpoint.id, oid, dirty=False))
@@ -159,8 +161,8 @@ def _capture_one(inner: AnyCheckpoints, path: str, limits: Limits) -> Checkpoint
 
 
 def _record_whole(inner: AnyCheckpoints, attempt: Callable[[], Checkpoint]) -> Checkpoint:
-    place = inner.repository, inner.objects
-    return snapshot.record_whole(*place, attempt, inner.remove, inner.announce)
+    common = inner.repository, inner.objects
+    return snapshot.record_whole(*common, attempt, inner.remove, inner.announce)
 
 
 def _find_or_record(
@@ -273,7 +275,7 @@ def sweep(store: AnyCheckpoints) -> None:
             _apply_in_each(store, paths_by_id.values(), clear)
 
 
-def bring(store: AnyCheckpoints, source: Repository, to: Repository) -> None:
+def copy_checkpoints(store: AnyCheckpoints, source: Repository, to: Repository) -> None:
     """Copy the submodule checkpoints, with the refs they need, between repositories."""
     with store.seen_from(source, "plumbing") as source_store:
         listed = [entry.id for entry in source_store.list() if entry.trigger == SUBMODULE]
@@ -293,12 +295,12 @@ def bring(store: AnyCheckpoints, source: Repository, to: Repository) -> None:
         inner.link(inner.list(Query(ids=ids)))
 
 
-def bring_all(store: AnyCheckpoints, source: Repository, to: Repository) -> None:
-    bring(store, source, to)
+def copy_all_checkpoints(store: AnyCheckpoints, source: Repository, to: Repository) -> None:
+    copy_checkpoints(store, source, to)
     for _, inner_source, inner_target in modules.nested_pairs(source, to):
         with contextlib.closing(inner_source):
             if inner_target is not None:
-                bring(store, inner_source, inner_target)
+                copy_checkpoints(store, inner_source, inner_target)
 
 
 def _remove(inner: AnyCheckpoints, entries: Iterable[CheckpointInfo]) -> None:

@@ -85,7 +85,7 @@ def begin(
         settings.require_correct(store.repository, commit)
     worktree = CLEAN
     if run_settings.limits.submodules:
-        worktree = replace(CLEAN, submodules=submodules.of_tree(store, commit))
+        worktree = replace(CLEAN, submodules=submodules.capture_tree(store, commit))
     if files:
         worktree = run_files.with_inputs(store.repository, store.objects, worktree, commit, files)
     details: Any = {"worktree": worktree, "trigger": PHASE, "pipeline": pipeline}

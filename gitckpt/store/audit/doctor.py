@@ -73,10 +73,10 @@ def examine(store: Checkpoints, version: tuple[int, ...]) -> list[Finding]:
     refs: set[str] = set()
     _, complaint = inventory.list_refs(repository, lambda _oid, ref, _target: refs.add(ref))
     flaws = [
-        *inventory.broken_refs(repository, complaint),
-        *inventory.barring_refs(repository, refs),
-        *objects.replaced(repository, store.index.oids(), LocalCheckpoints.read(repository)),
-        *objects.lost_targets(repository),
+        *inventory.find_broken_refs(repository, complaint),
+        *inventory.find_blocking_refs(repository, refs),
+        *objects.find_replaced(repository, store.index.oids(), LocalCheckpoints.read(repository)),
+        *objects.find_lost_targets(repository),
     ]
     return [
         *installation.inspect(repository, version=version),
@@ -87,7 +87,7 @@ def examine(store: Checkpoints, version: tuple[int, ...]) -> list[Finding]:
         *_find_stale_locks(store),
         *_inspect_maintenance(repository),
         *_inspect_checkpoints(store),
-        *worktrees.headless(repository),
+        *worktrees.find_headless(repository),
         *map(_describe_invalid, store.problems()),
         *(flaw.finding for flaw in flaws),
     ]

@@ -87,11 +87,11 @@ class Flaw:
         return self.finding.code, self.finding.object, self.finding.sentence
 
     @property
-    def can_be_mended(self) -> bool:
+    def can_be_repaired(self) -> bool:
         return bool(self.updates or self.link or self.in_index or self.scaffold or self.worktree)
 
 
-def mendable(
+def repairable(
     code: str, name: str, sentence: str, *updates: Update, is_leftover: bool = False
 ) -> Flaw:
     return Flaw(Finding(code, name, sentence, REPAIR), updates, is_leftover=is_leftover)
@@ -110,7 +110,7 @@ class Evidence:
         self.digest = b""  # hash of git's listing of refs, to notice changes
         self.refs: dict[str, str] = {}  # oids by full name, without refs below `refs/checkpoints/`
         self.symbolic: dict[str, str] = {}  # targets of symbolic refs, by full name
-        self.unjudged: dict[str, str] = {}  # oids of documents that are invalid or too new, by id
+        self.invalid: dict[str, str] = {}  # oids of documents that are invalid or too new, by id
         self.flaws: list[Flaw] = []  # of single refs and documents
         self.odd: dict[str, str | None] = {}  # by oid: the actual type if wrong, None if missing
         self.listed: set[str] = set()  # ids of valid checkpoints in notes (by `audit_links`)
@@ -176,8 +176,8 @@ def gather(store: Checkpoints) -> Evidence:
             evidence.symbolic[ref] = target
 
     evidence.digest, complaint = list_refs(store.repository, take)
-    evidence.flaws += broken_refs(store.repository, complaint)
-    evidence.flaws += barring_refs(store.repository, evidence.refs)
+    evidence.flaws += find_broken_refs(store.repository, complaint)
+    evidence.flaws += find_blocking_refs(store.repository, evidence.refs)
     _read_documents(store, evidence)
     # Find referenced objects that are missing or of a wrong type, without fetching any.
     commits = evidence.commits()
@@ -195,7 +195,7 @@ def _read_documents(store: Checkpoints, evidence: Evidence) -> None:
         try:
             row = fenced(ref, partial(_make_row, ref, oid, content))
         except InvalidCheckpoint as error:
-            evidence.unjudged[id_] = oid
+            evidence.invalid[id_] = oid
             evidence.flaws.append(_describe_invalid(error, is_missing=content is None))
             continue
         evidence.rows[id_] = row
@@ -246,7 +246,7 @@ def cure_of_invalid(ref: str) -> str:
     return f"{inspect}; remove the checkpoint: git ckpt remove {name}"
 
 
-def broken_refs(repository: Repository, complaint: str) -> Iterator[Flaw]:
+def find_broken_refs(repository: Repository, complaint: str) -> Iterator[Flaw]:
     """Yield gitckpt's refs that git calls broken, such as empty files after a crash."""
     # Each part of git's message may name the ref.
     lines = [line for line in complaint.split("\n") if _BROKEN in line]
@@ -256,7 +256,7 @@ def broken_refs(repository: Repository, complaint: str) -> Iterator[Flaw]:
             yield lasting("broken-ref", ref, "git cannot read this ref", cure)
 
 
-def barring_refs(repository: Repository, refs: Collection[str]) -> list[Flaw]:
+def find_blocking_refs(repository: Repository, refs: Collection[str]) -> list[Flaw]:
     """Return refs such as `refs/ckpt`, whose existence prevents all refs below them."""
     names = [ref for ref in BARRING if ref in refs]
     names += [ref for ref in _SHARED if repository.cat_file.info(ref) is not None]

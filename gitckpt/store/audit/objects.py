@@ -20,7 +20,7 @@ from gitckpt.model import budget, ids
 from gitckpt.model.arguments import shell_word
 from gitckpt.model.errors import CkptError
 from gitckpt.store import submodules
-from gitckpt.store.audit.inventory import FETCH, KINDS, Evidence, Flaw, Row, lasting, mendable
+from gitckpt.store.audit.inventory import FETCH, KINDS, Evidence, Flaw, Row, lasting, repairable
 from gitckpt.store.checkpoints import Checkpoints
 from gitckpt.store.local_checkpoints import LocalCheckpoints
 from gitckpt.store.records import commit_refs, ref_names
@@ -111,7 +111,7 @@ def _describe_incomplete(row: Row, oids: list[str], *, lacks_commit: bool) -> Fl
     return lasting("objects-missing", row.ref, sentence, cure)
 
 
-def snapshots(store: Checkpoints, evidence: Evidence) -> Iterator[Flaw]:
+def audit_snapshots(store: Checkpoints, evidence: Evidence) -> Iterator[Flaw]:
     """Yield a flaw, the first problem, for each checkpoint with an invalid snapshot."""
     space = ref_names.TREES
     trees = {row.id: row.holds[space] for row in evidence.rich if space in row.holds}
@@ -168,17 +168,17 @@ def audit_refs(repository: Repository, evidence: Evidence) -> Iterator[Flaw]:
             if sentence and not commit_refs.is_young(repository, ref):
                 absent = [Update(ref_names.CHECKPOINTS + id_, "", "")] if ids.is_id(id_) else []
                 updates = [*(absent if row is None else ()), Update(ref, "", oid)]
-                yield mendable("ref-leftover", ref, sentence, *updates, is_leftover=True)
+                yield repairable("ref-leftover", ref, sentence, *updates, is_leftover=True)
     local = LocalCheckpoints.read(repository)
     oids = {id_: evidence.oids[id_] for id_ in local if id_ in evidence.oids}
-    yield from replaced(repository, oids, local)
+    yield from find_replaced(repository, oids, local)
     yield from _symbolic_flaws(evidence)
     yield from _submodule_flaws(repository, evidence)
     yield from _commit_flaws(repository, evidence)
-    yield from lost_targets(repository)
+    yield from find_lost_targets(repository)
 
 
-def replaced(
+def find_replaced(
     repository: Repository, oids: Mapping[str, str], local: LocalCheckpoints
 ) -> Iterator[Flaw]:
     for id_, original in sorted(local.replaced(oids).items()):
@@ -186,13 +186,13 @@ def replaced(
         sentence = f"points to {oids[id_]}; the document written in this clone is {original}"
         info = repository.cat_file.info(original)
         if info is not None and info[1] == "blob":
-            yield mendable("checkpoint-replaced", ref, sentence, Update(ref, original, oids[id_]))
+            yield repairable("checkpoint-replaced", ref, sentence, Update(ref, original, oids[id_]))
         else:
             cure = f"see the new document: git ckpt show {id_}; remove it: git ckpt remove {id_}"
             yield lasting("checkpoint-replaced", ref, f"{sentence}, which is gone", cure)
 
 
-def lost_targets(repository: Repository) -> Iterator[Flaw]:
+def find_lost_targets(repository: Repository) -> Iterator[Flaw]:
     """Yield branches, tags, stashes and detached HEADs that point to lost objects."""
     tips = _list_tips(repository)
     odd = graph.find_other_kinds(repository, sorted({oid for oid, _ in tips.values()}), "commit")
@@ -243,7 +243,7 @@ def _symbolic_flaws(evidence: Evidence) -> Iterator[Flaw]:
             yield lasting("ref-symbolic", ref, sentence, cure)
         elif not ref.startswith(ref_names.KEEP):
             oid = evidence.refs[ref]
-            yield mendable("ref-symbolic", ref, sentence, Update(ref, oid, oid, is_symbolic=True))
+            yield repairable("ref-symbolic", ref, sentence, Update(ref, oid, oid, is_symbolic=True))
 
 
 def _submodule_flaws(repository: Repository, evidence: Evidence) -> Iterator[Flaw]:
@@ -278,7 +278,7 @@ def _holder_flaws(row: Row, evidence: Evidence) -> Iterator[Flaw]:
             cure = f"{FETCH} {shell_word(f'+{ref}:{ref}')}"
             yield lasting(code, ref, f"{sentence}; the object is missing", cure)
         elif present != oid:
-            yield mendable(code, ref, sentence, row.check, Update(ref, oid, present or ""))
+            yield repairable(code, ref, sentence, row.check, Update(ref, oid, present or ""))
 
 
 def _commit_flaws(repository: Repository, evidence: Evidence) -> Iterator[Flaw]:
@@ -305,7 +305,7 @@ def _commit_flaws(repository: Repository, evidence: Evidence) -> Iterator[Flaw]:
             lost, useful = unreached, graph.above(repository.git, right - needed, linked)
     for commit in sorted(lost):
         yield _describe_unkept(owners[commit], evidence)
-    if evidence.unjudged:
+    if evidence.invalid:
         useful = right  # unreadable checkpoints may need them
     for name, ref, present in keeps:
         if name in lost or (name in right and (name in needed or name in useful)):
@@ -315,7 +315,7 @@ def _commit_flaws(repository: Repository, evidence: Evidence) -> Iterator[Flaw]:
             if name in right:
                 sentence = "keeps a commit that no checkpoint needs"
             update = Update(ref, "", present)
-            yield mendable("ref-leftover", ref, sentence, update, is_leftover=True)
+            yield repairable("ref-leftover", ref, sentence, update, is_leftover=True)
 
 
 def _describe_unkept(row: Row, evidence: Evidence) -> Flaw:
@@ -328,4 +328,4 @@ def _describe_unkept(row: Row, evidence: Evidence) -> Flaw:
         start = f"is a symbolic ref: if {target} moves, no ref keeps"
     sentence = f"{start} {commit}, the linked commit of checkpoint {row.id}"
     update = Update(ref, commit, present, is_symbolic=target is not None)
-    return mendable(code, ref, sentence, row.check, update)
+    return repairable(code, ref, sentence, row.check, update)

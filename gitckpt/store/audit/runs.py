@@ -9,7 +9,7 @@ from gitckpt.model import codec, phase
 from gitckpt.model.arguments import shell_word
 from gitckpt.model.checkpoint import PHASE, Checkpoint
 from gitckpt.model.errors import InvalidCheckpoint, NewerCheckpoint
-from gitckpt.store.audit.inventory import Evidence, Flaw, Row, lasting, mendable, problem_of
+from gitckpt.store.audit.inventory import Evidence, Flaw, Row, lasting, problem_of, repairable
 from gitckpt.store.checkpoints import Checkpoints
 from gitckpt.store.leases.leases import parse
 from gitckpt.store.records import commit_refs, keys, ref_names, remover
@@ -81,7 +81,7 @@ def _parent_flaws(row: Row, expected: Sequence[str], evidence: Evidence) -> Iter
 
 def _has_legal_gap(chain: Sequence[Row], position: int, evidence: Evidence) -> bool:
     """Return whether expiry or an invalid checkpoint explains the missing numbers."""
-    if chain[position].parent in evidence.unjudged:
+    if chain[position].parent in evidence.invalid:
         return True
     if _is_complete(chain) and all(row in (_newest_driven(chain), chain[-1]) for row in chain):
         return True  # an expiry was interrupted, which removes the newest checkpoints last
@@ -117,24 +117,24 @@ def _missing_references(run: str, chain: Sequence[Row], evidence: Evidence) -> I
 
 def _head_flaws(store: Checkpoints, evidence: Evidence) -> Iterator[Flaw]:
     heads = {run: oid for run, _, oid in evidence.below(ref_names.RUNS)}
-    unjudged = set(evidence.unjudged.values())
+    invalid_oids = set(evidence.invalid.values())
     for run in sorted(evidence.all_runs()):
         ref, head = ref_names.RUNS + run, heads.get(run)
         newest = evidence.runs[run][-1] if run in evidence.runs else None
         if newest is None:
-            if head is not None and head not in unjudged and not _may_start(store, ref, head):
+            if head is not None and head not in invalid_oids and not _may_start(store, ref, head):
                 sentence = "the run of this head has no checkpoints"
                 update = Update(ref, "", head)
-                yield mendable("run-head-orphan", ref, sentence, update, is_leftover=True)
+                yield repairable("run-head-orphan", ref, sentence, update, is_leftover=True)
             continue
-        if head in unjudged or head == newest.entry.oid:
+        if head in invalid_oids or head == newest.entry.oid:
             continue
         code, sentence = "run-head-missing", "the run has no head"
         if head is not None:
             code, sentence = _describe_wrong_head(store, evidence.runs[run], head)
         sentence += f"; the newest checkpoint of the run is {newest.id}"
         update = Update(ref, newest.entry.oid, head or "")
-        yield mendable(code, ref, sentence, newest.check, update)
+        yield repairable(code, ref, sentence, newest.check, update)
 
 
 def _may_start(store: Checkpoints, ref: str, head: str) -> bool:
@@ -177,7 +177,7 @@ def audit_keys(store: Checkpoints, evidence: Evidence) -> Iterator[Flaw]:
         if run not in runs and not commit_refs.is_young(store.repository, ref):
             updates = (Update(ref_names.RUNS + run, "", ""), Update(ref, "", oid))
             sentence = f"the run {run} of this key does not exist"
-            yield mendable("key-orphan", ref, sentence, *updates, is_leftover=True)
+            yield repairable("key-orphan", ref, sentence, *updates, is_leftover=True)
 
 
 def audit_leases(store: Checkpoints, evidence: Evidence) -> Iterator[Flaw]:
@@ -199,7 +199,7 @@ def audit_leases(store: Checkpoints, evidence: Evidence) -> Iterator[Flaw]:
             yield lasting("lease-endless", ref, sentence, take_over)
         if run not in runs and not store.leases.is_held(oid, lease):
             sentence = "the run of this lease does not exist"
-            yield mendable("lease-orphan", ref, sentence, Update(ref, "", oid))
+            yield repairable("lease-orphan", ref, sentence, Update(ref, "", oid))
 
 
 def _read_refs(

@@ -68,7 +68,7 @@ def verify(
     tried, refused = set[tuple[str, str, str]](), list[str]()
     # Replaced checkpoints first: foreign documents must not guide repairs.
     for is_last in (False, True) if repair else ():
-        due = [flaw for flaw in flaws if flaw.can_be_mended and flaw.key not in tried]
+        due = [flaw for flaw in flaws if flaw.can_be_repaired and flaw.key not in tried]
         due = [flaw for flaw in due if is_last or flaw.finding.code == "checkpoint-replaced"]
         if not due:
             continue
@@ -118,7 +118,7 @@ def _inspect(
         *evidence.flaws,
         *objects.audit_refs(store.repository, evidence),
         *objects.audit_objects(store, evidence, empty, damaged, checked_ids),
-        *objects.snapshots(store, evidence),
+        *objects.audit_snapshots(store, evidence),
         *runs.audit_runs(store, evidence),
         *in_links,
         *audit_index(store, evidence),
@@ -244,7 +244,7 @@ def _line_flaws(evidence: Evidence, commit: str, line: str) -> Iterator[Flaw]:
     (evidence.strays if row is None else evidence.listed).add(id_)
     if row is not None and line != new:
         sentence = f"the note of {commit} and the document of {id_} differ"
-    elif row is None and ids.is_id(id_) and id_ not in evidence.unjudged:
+    elif row is None and ids.is_id(id_) and id_ not in evidence.invalid:
         sentence = f"the note of {commit} lists {id_}, which does not exist"
     else:
         return
@@ -260,7 +260,7 @@ def audit_index(store: Checkpoints, evidence: Evidence) -> Iterator[Flaw]:
     listed = {info.id: _FIELDS(info) for info in store.index.select()}
     valid = {id_: _FIELDS(row.entry) for id_, row in evidence.rows.items()}
     # The index may list a document that is invalid here: indexing does not read the state.
-    names = (listed.keys() | valid.keys()) - evidence.unjudged.keys()
+    names = (listed.keys() | valid.keys()) - evidence.invalid.keys()
     if differing := sorted(id_ for id_ in names if listed.get(id_) != valid.get(id_)):
         count = f" and {len(differing) - 1} more" if len(differing) > 1 else ""
         path = os.path.join(store.repository.private_dir, index.FILE)

@@ -34,7 +34,7 @@ def audit(store: Checkpoints, evidence: Evidence) -> tuple[list[Flaw], int]:
         finding = Finding("worktree-unfinished", directory, sentence, REPAIR)
         flaws.append(Flaw(finding, scaffold=directory))
     paths = {flaw.finding.object for flaw in flaws}
-    flaws += [Flaw(finding) for finding in headless(repository) if finding.object not in paths]
+    flaws += [Flaw(finding) for finding in find_headless(repository) if finding.object not in paths]
     reported = {os.path.realpath(flaw.finding.object) for flaw in flaws}
     for name in names_in(root) if root is not None else ():
         path = os.path.join(root or "", name)
@@ -49,7 +49,7 @@ def audit(store: Checkpoints, evidence: Evidence) -> tuple[list[Flaw], int]:
     return flaws, count
 
 
-def headless(repository: Repository) -> Iterator[Finding]:
+def find_headless(repository: Repository) -> Iterator[Finding]:
     """Yield existing worktrees whose HEAD or commondir file is missing or broken."""
     for git_dir, path in administration.registered(repository):
         if not ownership.is_same(administration.git_dir_of(path), git_dir):

@@ -312,7 +312,7 @@ class Submodules:
             if dry_run:
                 self.changes.append(PathChange(CHANGE, path))
                 return False
-            submodules.bring_all(self._store, source, repository)
+            submodules.copy_all_checkpoints(self._store, source, repository)
         return True
 
     def _check_out(self, path: bytes, submodule: Submodule, *, dry_run: bool) -> Repository | None:

@@ -175,7 +175,7 @@ def _remove(
             continue
         for _, inner, counterpart in modules.pairs(store.repository, git_dir):
             if counterpart is not None:  # the submodule's main repository gets its checkpoints
-                submodules.bring(store, inner, counterpart)
+                submodules.copy_checkpoints(store, inner, counterpart)
         if os.path.lexists(path):  # ignored files go, as with `git worktree remove`
             _take_away(store.repository, git_dir, path)
         else:

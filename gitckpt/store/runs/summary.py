@@ -80,7 +80,7 @@ class Attempts:
         old, new = read(checkpoint.tree, commit), read(captured.tree, commit)
         if (old.files, old.raw) != (new.files, new.raw):
             return True
-        return submodules.differ(self._store, checkpoint.worktree, captured)
+        return submodules.have_changed(self._store, checkpoint.worktree, captured)
 
     def was_worked_on(self, phase: str, newest: str) -> bool:
         """Return whether the worktree differs from the driver's last record, or `newest`."""

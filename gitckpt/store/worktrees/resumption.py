@@ -203,7 +203,7 @@ def _add_submodules(store: Checkpoints, checkpoint: Checkpoint) -> Checkpoint:
     contents = manifest.contents_of(checkpoint, store.repository, store.objects)
     paths = {submodule.path for submodule in files.submodules}
     paths.update(map(quoted, contents.absent_paths))  # a sparse checkout may leave out submodules
-    added = keeper.of_tree(store, contents.files, paths)
+    added = keeper.capture_tree(store, contents.files, paths)
     files = replace(files, submodules=(*files.submodules, *added))
     return replace(checkpoint, worktree=files) if added else checkpoint
 
