@@ -9,7 +9,7 @@
     with Store.open() as store, Run.start(store, "add-login") as run:
         notes = run.phase("research", research, inputs={"question": "how?"})
 
-Names are loaded when they are first used: the hook imports this package and has no time for them.
+A name is imported at its first use: the hook imports this package and must start fast.
 """
 
 __version__ = "0.2.0"
@@ -160,21 +160,21 @@ _NAMES_BY_MODULE = {
     "store.usage": "Usage",
     "store.worktrees.opener": "OpenResult",
 }
-_HOMES = {
+_MODULES_BY_NAME = {
     name: f"gitckpt.{module}"
     for module, names in _NAMES_BY_MODULE.items()
     for name in names.split()
 }
-__all__ = tuple(_HOMES)
+__all__ = tuple(_MODULES_BY_NAME)
 
 
 def __getattr__(name: str) -> object:
-    """Load a public name at its first use."""
-    if name not in _HOMES:
+    """Import a public name from its module at its first use."""
+    if name not in _MODULES_BY_NAME:
         raise AttributeError(f"module 'gitckpt' has no attribute {name!r}")
     import importlib
 
-    return getattr(importlib.import_module(_HOMES[name]), name)
+    return getattr(importlib.import_module(_MODULES_BY_NAME[name]), name)
 
 
 def __dir__() -> list[str]:

@@ -10,34 +10,34 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     import signal
 else:
-    import _signal as signal  # the enumerations of `signal` take a tenth of a short command
+    import _signal as signal  # importing `signal` takes a tenth of a short command's time
 
 _INTERRUPTED = 130
 # Python's default of 700 costs a short command 2.5 % of its time in garbage collection.
-_OBJECTS = 100_000
+_GC_THRESHOLD = 100_000  # objects
 
 
 def main() -> None:
-    """Run the command line or a hook; a hook does not import the command line.
+    """Run a command, or a hook without importing the command line; then exit.
 
     The process exits without Python's clean-up: all files are closed by then. Ctrl-C during the
-    imports kills it at once, as it does git: nothing has to be cleaned up yet.
+    imports kills the process at once: nothing has to be cleaned up yet.
     """
-    # A shell that starts it in the background has SIGINT ignored.
-    is_ours = signal.getsignal(signal.SIGINT) is signal.default_int_handler
-    if is_ours:
+    # A shell that starts gitckpt in the background makes the process ignore SIGINT.
+    handles_sigint = signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    if handles_sigint:
         signal.signal(signal.SIGINT, signal.SIG_DFL)
     if sys.argv[1:2] == ["hook"] and sys.argv[2:] and not {"-h", "--help"} & set(sys.argv[2:]):
         from gitckpt import hook
 
-        if is_ours:
+        if handles_sigint:
             signal.signal(signal.SIGINT, signal.default_int_handler)
         hook.run(sys.argv[2:])
-    gc.set_threshold(_OBJECTS)
+    gc.set_threshold(_GC_THRESHOLD)
     from gitckpt.cli.main import run
 
     try:
-        if is_ours:
+        if handles_sigint:
             signal.signal(signal.SIGINT, signal.default_int_handler)
         code = run()
     except KeyboardInterrupt:  # before `run` began, or while it printed an error

@@ -15,7 +15,7 @@ from tests.house_rules import SOURCES, imports_of, module_name
 
 
 def test_every_public_name_is_there_and_is_what_it_says() -> None:
-    assert sorted(gitckpt.__all__) == sorted(gitckpt._HOMES) == dir(gitckpt)
+    assert sorted(gitckpt.__all__) == sorted(gitckpt._MODULES_BY_NAME) == dir(gitckpt)
     assert [getattr(gitckpt, name).__name__ for name in gitckpt.__all__] == list(gitckpt.__all__)
 
 
@@ -27,8 +27,10 @@ def test_every_public_name_is_loaded_from_where_it_is_said_to_stand() -> None:
         for each in imports_of(path, SOURCES[path])
         if each.type_checking
     }
-    assert typed == gitckpt._HOMES
-    assert {name: getattr(gitckpt, name).__module__ for name in gitckpt.__all__} == gitckpt._HOMES
+    assert typed == gitckpt._MODULES_BY_NAME
+    assert {
+        name: getattr(gitckpt, name).__module__ for name in gitckpt.__all__
+    } == gitckpt._MODULES_BY_NAME
 
 
 def test_every_error_that_somebody_can_meet_is_public() -> None:

@@ -1,1 +1,1 @@
-"""The command line. Only this package prints, and asks people."""
+"""The command line: the only package that prints, or asks the user a question."""

@@ -15,7 +15,7 @@ from gitckpt.durable.run.attempts import PhaseFailed
 from gitckpt.model.errors import UsageError
 
 _STDOUT, _STDERR = 1, 2
-_QUIET_SECONDS = 3.0  # without output, before the progress is shown
+_QUIET_SECONDS = 3.0  # time without output after which the progress is shown
 _ANSWERS = {"": CONTINUE, "c": CONTINUE, "r": REVISE, "s": RESTART, "e": EXIT}
 _ANSWERS |= {"continue": CONTINUE, "revise": REVISE, "restart": RESTART, "exit": EXIT}
 _QUESTION = "is complete. [c]ontinue, [r]evise, re[s]tart it, or [e]xit?"
@@ -24,14 +24,14 @@ _QUESTION = "is complete. [c]ontinue, [r]evise, re[s]tart it, or [e]xit?"
 def _print(write: Callable[..., object], *args: object, stream: int = _STDERR) -> None:
     try:
         write(*args)
-    except OSError:  # the reader is gone, such as `head`: the output is lost, but the run goes on
+    except OSError:  # a reader such as `head` has ended: drop the output, but continue the run
         null = os.open(os.devnull, os.O_WRONLY)
         os.dup2(null, stream)
         os.close(null)
 
 
 class Terminal(Observer):
-    """An observer that prints to the terminal, which may be closed meanwhile."""
+    """Print the progress of a run; the run continues if the terminal is closed."""
 
     def __init__(self) -> None:
         self.run: str | None = None  # None until the run is known
@@ -43,7 +43,7 @@ class Terminal(Observer):
         self._decoder = codecs.getincrementaldecoder("utf-8")("surrogateescape")
 
     def started(self, run: str) -> None:
-        """Print the id of the run at once: the caller may need it while the run goes on."""
+        """Print the id of the run before its first phase: the caller may need it then."""
         self.run = run
         _print(terminal.out_bytes, f"{run}\n".encode(), stream=_STDOUT)
 
@@ -67,15 +67,15 @@ class Terminal(Observer):
     def tick(self, seconds: float) -> None:
         if seconds >= _QUIET_SECONDS and self._at_line_start:
             self._shows_progress = True
-            _print(terminal.progress, f"… {self._phase}: {length(seconds)}")
+            _print(terminal.progress, f"… {self._phase}: {duration_text(seconds)}")
 
     def ended(self, phase: str, status: str, seconds: float | None) -> None:
         self._clear()
         _print(terminal.live, self._decoder.decode(b"", final=True))
         if self._printed and not self._at_line_start:
             self.remark("")
-        length_text = f" after {length(seconds)}" if seconds is not None else ""
-        self.remark(f"      {phase}: {status}{length_text}")
+        duration = f" after {duration_text(seconds)}" if seconds is not None else ""
+        self.remark(f"      {phase}: {status}{duration}")
 
     def _clear(self) -> None:
         if self._shows_progress:
@@ -87,14 +87,14 @@ class Terminal(Observer):
             reply = terminal.ask(f"{phase} {_QUESTION} ")
             answer = _ANSWERS.get(reply.lower()) if reply is not None else EXIT
             if answer == REVISE:
-                return answer, _lines("What shall be revised? An empty line ends it.")
+                return answer, _ask_for_lines("What shall be revised? An empty line ends it.")
             if answer is not None:
                 return answer, ""
         return EXIT, ""
 
 
-def length(seconds: float) -> str:
-    """Return a duration for people: 0.3s, 42s, 3m12s, 2h05m."""
+def duration_text(seconds: float) -> str:
+    """Return a duration as a short text: 0.3s, 42s, 3m12s, 2h05m."""
     if seconds < 9.95:
         return f"{seconds:.1f}s"
     minutes, seconds = divmod(round(seconds), 60)
@@ -104,14 +104,14 @@ def length(seconds: float) -> str:
     return f"{minutes}m{seconds:02d}s" if minutes else f"{seconds}s"
 
 
-def _lines(question: str) -> str:
+def _ask_for_lines(question: str) -> str:
     lines = [terminal.ask(question, above=True)]
     while lines[-1]:
         lines.append(terminal.ask(""))
     return "\n".join(filter(None, lines))
 
 
-def inputs(words: Sequence[str]) -> dict[str, str]:
+def parse_inputs(words: Sequence[str]) -> dict[str, str]:
     values = {}
     for argument in words:
         name, equals, value = argument.partition("=")
@@ -122,33 +122,35 @@ def inputs(words: Sequence[str]) -> dict[str, str]:
     return values
 
 
-def drive(go: Callable[[Terminal], Outcome]) -> int:
+def drive(run_pipeline: Callable[[Terminal], Outcome]) -> int:
+    """Run a pipeline with a terminal observer; print the end, return the exit code."""
+
     def interrupt(number: int, _: FrameType | None) -> None:
         raise KeyboardInterrupt(f"signal {number}")
 
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, interrupt)
-    person = Terminal()
+    observer = Terminal()
     try:
-        outcome = go(person)
+        outcome = run_pipeline(observer)
     except KeyboardInterrupt:
-        if person.run is not None:
-            person.remark(f"interrupted; to go on: git ckpt resume {person.run}")
+        if observer.run is not None:
+            observer.remark(f"interrupted; to go on: git ckpt resume {observer.run}")
         raise
     if outcome.was_complete:
         terminal.out(outcome.run)
     if outcome.status != COMPLETE:
         is_deferred = outcome.status == DEFERRED
-        place = f"after {outcome.after}"
+        pause = f"after {outcome.after}"
         if is_deferred:
-            place = f"at {outcome.after}, which asks to be tried again later"
-        person.remark(f"paused {place}. To go on: git ckpt resume {outcome.run}")
+            pause = f"at {outcome.after}, which asks to be tried again later"
+        observer.remark(f"paused {pause}. To go on: git ckpt resume {outcome.run}")
         return PhaseFailed.exit_code if is_deferred else 0
-    person.remark(f"run {outcome.run} is complete{' already' if outcome.was_complete else ''}")
+    observer.remark(f"run {outcome.run} is complete{' already' if outcome.was_complete else ''}")
     if outcome.removed:
-        person.remark("its worktree is removed: all of it was pushed")
+        observer.remark("its worktree is removed: all of it was pushed")
     elif outcome.stays:
-        person.remark(f"its worktree stays: {outcome.stays}")
+        observer.remark(f"its worktree stays: {outcome.stays}")
     elif outcome.path is not None:
-        person.remark(f"its worktree: {outcome.path}")
+        observer.remark(f"its worktree: {outcome.path}")
     return 0

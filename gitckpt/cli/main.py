@@ -14,8 +14,8 @@ from gitckpt.model.errors import CkptError
 
 BUG = 3
 
-# Errors that the system may raise in any program; others are bugs.
-_NOT_OURS = (
+# Errors that any program may get from the system; any other `OSError` is a bug.
+_SYSTEM_ERRORS = (
     *(errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM, errno.EIO),
     *(errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EISDIR, errno.ENOTDIR),
     *(errno.ENAMETOOLONG, errno.ELOOP),
@@ -62,7 +62,12 @@ def _run(argv: list[str]) -> int:
         sys.stdout.flush()
         return code
     except CkptError as error:
-        hint = _sandbox_cure(error.message) or error.hint or _cure(error.message) or _next(error)
+        hint = (
+            _sandbox_cure_of(error.message)
+            or error.hint
+            or _cure_of(error.message)
+            or _git_hint(error)
+        )
         return terminal.fail(error if hint == error.hint else error.but(hint=hint))
     except KeyboardInterrupt:
         terminal.explain("")
@@ -71,20 +76,20 @@ def _run(argv: list[str]) -> int:
         _discard_output()
         return 0
     except OSError as error:
-        if error.errno not in _NOT_OURS:
+        if error.errno not in _SYSTEM_ERRORS:
             return _bug(error, argv)
         _discard_output()
-        if _is_of_output(error):
+        if _is_output_error(error):
             message = f"cannot write the output: {error.strerror}"
             return terminal.fail(CkptError(message, hint=_DONE))
         message = f"{error.filename}: {error.strerror}" if error.filename else str(error.strerror)
-        hint = _sandbox_cure(message) or _cure(message) or _AGAIN
+        hint = _sandbox_cure_of(message) or _cure_of(message) or _AGAIN
         return terminal.fail(CkptError(message, hint=hint))
     except Exception as error:  # noqa: BLE001 - the last handler: a bug
         return _bug(error, argv)
 
 
-def _cure(message: str) -> str | None:
+def _cure_of(message: str) -> str | None:
     if "killed by signal" in message:
         return _KILLED
     for reasons, cure in _CURES.items():
@@ -93,7 +98,7 @@ def _cure(message: str) -> str | None:
     return None
 
 
-def _sandbox_cure(message: str) -> str | None:
+def _sandbox_cure_of(message: str) -> str | None:
     has_sandbox = any(name.startswith("CODEX_SANDBOX") for name in os.environ)
     if os.strerror(errno.EROFS) not in message or not has_sandbox:
         return None
@@ -101,14 +106,14 @@ def _sandbox_cure(message: str) -> str | None:
     from gitckpt.model.arguments import shell_word
 
     try:
-        place = discover().common_dir
+        git_dir = discover().common_dir
     except CkptError:
-        place = "/PATH/TO/.git"
-    option = shell_word(f'sandbox_workspace_write.writable_roots=["{place}"]')
+        git_dir = "/PATH/TO/.git"
+    option = shell_word(f'sandbox_workspace_write.writable_roots=["{git_dir}"]')
     return f"Codex's sandbox keeps it read-only: codex exec --sandbox workspace-write -c {option} …"
 
 
-def _next(error: CkptError) -> str | None:
+def _git_hint(error: CkptError) -> str | None:
     from gitckpt.git.process import GitError  # here: --version needs no git
 
     if not isinstance(error, GitError):
@@ -130,8 +135,8 @@ def _prepare_streams() -> None:
             stream.reconfigure(errors="backslashreplace")
 
 
-def _is_of_output(error: OSError) -> bool:
-    # By its origin: output is written when all else is done.
+def _is_output_error(error: OSError) -> bool:
+    # The module that raised the error decides: output is written when all else is done.
     trace = error.__traceback__
     while trace is not None and trace.tb_next is not None:
         trace = trace.tb_next

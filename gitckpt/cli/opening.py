@@ -1,4 +1,4 @@
-"""Open the store through git's own processes: importing libgit2 takes longer."""
+"""Open the store with git processes: importing libgit2 would take longer."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ _PATIENCE = 5.0  # seconds for the profile of the user's shell
 def login_shell_advice() -> str | None:
     """Return advice for Codex if a login shell does not find `git-ckpt`.
 
-    Codex runs commands in a login shell, whose profile may set PATH. None without Codex, with an
-    alias, or if the answer is unknown. Takes as long as the profile.
+    Codex runs commands in a login shell, whose profile may set PATH. None without Codex, with a git
+    alias `ckpt`, or if the shell gives no answer. Takes as long as the shell's profile.
     """
     import shutil
 
@@ -45,7 +45,8 @@ def login_shell_advice() -> str | None:
 def open_store(*, to_capture: bool = False, any_git: bool = False) -> Store:
     """Open the store of the repository around the current directory.
 
-    With `to_capture`, git scans the worktree while Python imports; `any_git` may be too old.
+    With `to_capture`, git scans the worktree while Python imports modules. `any_git` also accepts
+    a git that is too old.
     """
 
     def import_modules() -> None:
@@ -55,26 +56,28 @@ def open_store(*, to_capture: bool = False, any_git: bool = False) -> Store:
             import gitckpt.store.checkpoints  # noqa: F401
 
     repository = (discover if any_git else open_repository)(meanwhile=import_modules)
-    ahead = None
+    private_index = None
     if to_capture and repository.worktree is not None:
         from gitckpt.git.worktree.index import PrivateIndex
 
-        ahead = PrivateIndex(repository)
-        ahead.open()
-        ahead.start_status()
+        private_index = PrivateIndex(repository)
+        private_index.open()
+        private_index.start_status()
     from gitckpt.store.checkpoints import Checkpoints
     from gitckpt.store.error_log import Listener
     from gitckpt.store.store import Store
 
     warned: set[str] = set()
 
-    def tell(sentence: str) -> None:
+    def warn_once(sentence: str) -> None:
         if sentence not in warned:  # stores of other worktrees and threads may repeat it
             warned.add(sentence)
             terminal.warn(sentence)
 
-    listener = Listener(tell, terminal.progress)
-    checkpoints = Checkpoints(repository, adapter="plumbing", ahead=ahead, listener=listener)
-    if ahead is not None:
+    listener = Listener(warn_once, terminal.progress)
+    checkpoints = Checkpoints(
+        repository, adapter="plumbing", ahead=private_index, listener=listener
+    )
+    if private_index is not None:
         checkpoints.refs.warm_up()
     return Store(checkpoints)

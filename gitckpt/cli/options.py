@@ -1,4 +1,4 @@
-"""Command line parts that Typer and the quick parser share."""
+"""Declare and check options, for Typer and for the quick parser."""
 
 from __future__ import annotations
 
@@ -17,16 +17,17 @@ if TYPE_CHECKING:
     Command = TypeVar("Command", bound=Callable[..., int | None])
 
 VERSION = "--version"
-_NAMES = {"C": "directory", "json": "as_json", "from": "from_"}  # parameters with other names
+# Option -> parameter of the function, where their names differ.
+_PARAMETER_NAMES = {"C": "directory", "json": "as_json", "from": "from_"}
 
 
 class Parameter:
-    """An argument or option of a command, from a line of its help."""
+    """An argument or option of a command, parsed from one line of its help."""
 
     def __init__(self, line: str, argument: str, required: Container[str]) -> None:
         names, _, self.help = line.partition("  ")
         words = names.replace(",", "").split() if names.startswith("-") else []
-        self.spellings = [text for text in words if text.startswith("-")]  # none: an argument
+        self.spellings = [text for text in words if text.startswith("-")]  # [] for an argument
         metavars = [text for text in words if not text.startswith("-")] if words else [names]
         self.metavar = "".join(metavars) or None
         self.is_flag = self.metavar is None
@@ -35,20 +36,22 @@ class Parameter:
         self.is_list = is_many or "may be repeated" in self.help
         self.takes_paths = "[--" in names  # words after two dashes are the parameter `paths`
         option = words and self.spellings[-1].lstrip("-").replace("-", "_")
-        self.name = _NAMES.get(option, option) if option else argument
+        self.name = _PARAMETER_NAMES.get(option, option) if option else argument
         if option and hasattr(builtins, option):
             self.name += "_"
         self.is_required = self.name in required
 
 
-PARAMETERS: dict[Callable[..., int | None], list[Parameter]] = {}  # of a command, in order
+# Function of a command -> its parameters, in order.
+PARAMETERS: dict[Callable[..., int | None], list[Parameter]] = {}
 
 
 def usage(text: str) -> Callable[[Command], Command]:
-    """Declare the parameters of a command: a line each, as its help shows them.
+    """Declare the parameters of a command by its help, one line each.
 
-    Arguments have the names of the first parameters of the function, options those of their long
-    spellings. Typer's own declarations take seven lines an option, and import Typer.
+    Arguments are the first parameters of the function, in order. An option is the parameter with
+    the name of its long spelling. Typer's declarations would take seven lines per option, and
+    import Typer.
     """
     lines = text.strip("\n").replace("\n  ", " ").split("\n")
 
@@ -65,17 +68,18 @@ def usage(text: str) -> Callable[[Command], Command]:
     return declare
 
 
-def valued(function: Callable[..., int | None]) -> list[str]:
-    """Return the spellings of the options that take a value."""
+def options_with_value(function: Callable[..., int | None]) -> list[str]:
+    """Return all spellings of a command's options that take a value."""
     parameters = PARAMETERS[function]
     return [name for option in parameters if not option.is_flag for name in option.spellings]
 
 
-def command_of(words: Sequence[str], valued: Container[str]) -> int:
-    """Return the index of the command, or the length; `valued` options take a value."""
+def command_of(words: Sequence[str], options_with_value: Container[str]) -> int:
+    """Return the index of the command in `words`; or `len(words)` without one."""
+    # `options_with_value` has the spellings of the options that take a value.
     index = 0
     while index < len(words) and words[index].startswith("-"):
-        index += 2 if words[index] in valued else 1
+        index += 2 if words[index] in options_with_value else 1
     return min(index, len(words))
 
 
@@ -83,7 +87,7 @@ def command_of(words: Sequence[str], valued: Container[str]) -> int:
 -q, --quiet  Print only results and errors.
 -C DIR  Run as if started in DIR.
 """)
-def apply(quiet: bool = False, directory: str | None = None) -> None:
+def apply_global(quiet: bool = False, directory: str | None = None) -> None:
     terminal.Verbosity.quiet = quiet
     if directory is not None:
         try:
@@ -97,7 +101,7 @@ def print_version() -> None:
     terminal.out(f"gitckpt {__version__}")
 
 
-def count(text: str) -> int:
+def parse_count(text: str) -> int:
     problem = f"{text!r} is not a whole number"
     if text.startswith("-") and text[1:].isdigit():
         problem = f"a number must be 0 or more, not {text}"
@@ -107,7 +111,7 @@ def count(text: str) -> int:
 
 
 def refuse(is_wrong: object, problem: str, hint: str) -> None:
-    """Raise `UsageError` if a call is wrong."""
+    """Raise `UsageError` with the problem and the hint if `is_wrong`."""
     if is_wrong:
         raise UsageError(problem, hint=hint)
 

@@ -1,8 +1,8 @@
 """Print to the terminal: results on standard output, all else on standard error.
 
 Text may come from a fetched checkpoint, a file name or git. So each `str` is escaped just before it
-is written; only `Shown`, which this module alone makes, is written as it is. Patches, paths and
-documents are escaped for a person, and unchanged for a program.
+is written; only `Shown`, which no other module makes, is written unchanged. Patches, paths and
+documents are escaped on a terminal or in a pager, and written unchanged into a pipe or file.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ _YELLOW, _CYAN, _RESET = "\033[33m", "\033[36m", "\033[0m"
 _PATCH = dict.fromkeys(("diff ", "index ", "--- ", "+++ "), _BOLD)
 _PATCH |= {"@@": _CYAN, "+": _GREEN, "-": _RED}
 
-_GAP = "  "
-_NARROWEST = 8
-_TICK = 1.0
+_GAP = "  "  # between the columns of a table
+_NARROWEST = 8  # characters that remain of a cut column
+_TICK = 1.0  # seconds between two progress lines
 # A longer word is cut to `_BEGINNING` characters. A path, which a person may copy, has 4,096 bytes.
 _LONGEST_WORD, _BEGINNING = 5000, 200
 _LONGEST_LINE = 10_000
-# Characters without width, line breaks, and those that change the direction (Unicode Cf, Zl, Zp).
+# Invisible characters, line breaks, and those that change the text's direction (Cf, Zl, Zp).
 _UNSEEN = (
     "\u00ad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb"
     "\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e007f"
@@ -48,7 +48,7 @@ class Verbosity:
 
 
 class Shown:
-    """Shown text that may have a style, written as it is. Only this module makes it."""
+    """Escaped text, possibly with a style, that `out` writes unchanged."""
 
     __slots__ = ("text",)
 
@@ -60,7 +60,7 @@ class Shown:
 
 
 def harmless(text: str) -> str:
-    """Escape characters that a terminal takes for commands or that reverse text."""
+    """Escape characters that a terminal obeys, or that change the text's direction."""
     is_plain = text.isprintable()
     return text if is_plain else "".join(c if c.isprintable() else _escape(c) for c in text)
 
@@ -95,7 +95,7 @@ def out_text(text: str) -> None:
 
 
 def out_row(cells: Iterable[str | None]) -> None:
-    """Print a line of the result for programs: cells between tabs, "-" for empty ones."""
+    """Print a line for programs: cells separated by tabs, "-" for an empty cell."""
     sys.stdout.write("\t".join(harmless(cell or "-") for cell in cells) + "\n")
 
 
@@ -130,7 +130,7 @@ def out_json(document: object) -> None:
 
 
 def attributes(value: object, names: str) -> dict[str, object]:
-    """Return some attributes of a value, for a JSON document."""
+    """Return the named attributes of a value; `names` are separated by spaces."""
     return {name: getattr(value, name) for name in names.split()}
 
 
@@ -172,7 +172,7 @@ def fail(error: CkptError) -> int:
 
 
 def live(text: str) -> None:
-    """Pass on output of a command, decoded with surrogates, to standard error."""
+    """Write a command's output, decoded with surrogateescape, to standard error."""
     if not text.isascii():  # only invisible and direction-changing characters are escaped
         import re
 
@@ -183,7 +183,7 @@ def live(text: str) -> None:
 
 
 def progress(line: str) -> None:
-    """Show a line that the next one replaces; only on a terminal without `--quiet`."""
+    """Replace the progress line, only on a terminal without `--quiet`; "" clears it."""
     import shutil
     import time
 
@@ -229,7 +229,7 @@ def waiting(task: str) -> Iterator[None]:
 
 
 def replace_lines(height: int, lines: Sequence[str]) -> int:
-    """Replace the last `height` lines by new ones, cut to fit; return their number."""
+    """Replace the last `height` lines of the screen; return how many were printed."""
     import shutil
 
     size = shutil.get_terminal_size()
@@ -246,7 +246,7 @@ def may_ask() -> bool:
 
 
 def ask(question: str, *, above: bool = False, intro: Sequence[str] = ()) -> str | None:
-    """Return a person's answer, stripped; None at the end of input."""
+    """Ask the user; return the answer, stripped, or None at the end of input."""
     progress("")
     Verbosity.is_asking = True
     sys.stderr.write("\n".join(map(harmless, (*intro, question))) + ("\n" if above else ""))
@@ -288,14 +288,14 @@ def count(number: int, noun: str) -> str:
 
 
 def age(instant: int, current_time: int, timestamp: str | None = None) -> str:
-    """Return the age of an instant for people, its timestamp for programs."""
+    """Return the age of an instant on a terminal, else its timestamp."""
     if is_terminal():
         return times.age_text(max(current_time - instant, 0))
     return timestamp or times.to_text(instant)
 
 
 def short(name: str) -> str:
-    """Return the beginning of an id for people, the whole for programs."""
+    """Return the first 8 characters of an id on a terminal, else the whole id."""
     return name[: ids.SHORT] if is_terminal() else name
 
 
@@ -312,7 +312,7 @@ def out_finding(finding: Finding) -> None:
 
 
 def out_rows(columns: Sequence[str], rows: Sequence[Sequence[str | None]]) -> None:
-    """Print a table for people, none if it is empty; for programs, lines."""
+    """Print a table on a terminal, else tab-separated lines; nothing without rows."""
     if not is_terminal():
         for row in rows:
             out_row(row)
@@ -321,7 +321,7 @@ def out_rows(columns: Sequence[str], rows: Sequence[Sequence[str | None]]) -> No
 
 
 def table(columns: Sequence[str], rows: Iterable[Sequence[str | None]]) -> None:
-    """Print the columns that have content, aligned; on a terminal, cut to its width."""
+    """Print the non-empty columns, aligned; cut them to the width of a terminal."""
     import shutil
 
     cells = [[harmless(cell or "") for cell in row] for row in rows]
@@ -367,8 +367,8 @@ def _styled(text: str, style: str, stream: TextIO | None = None) -> str:
     return text if is_plain or not (stream or sys.stdout).isatty() else f"{style}{text}{_RESET}"
 
 
-def near(path: str | None) -> str:
-    """Return a path relative to the current directory if that is shorter; "" for None."""
+def shorter_path(path: str | None) -> str:
+    """Return a path, relative to the current directory if shorter; "" for None."""
     if path is None:
         return ""
     relative = os.path.relpath(path)
@@ -383,31 +383,31 @@ def warn_captured(checkpoint: Checkpoint) -> int:
     files = checkpoint.worktree
     if files is None:
         return 0
-    is_cut = False  # whether a path is not named
+    has_unnamed = False  # whether a warning leaves out paths
     # A clean submodule loses nothing: its commit has the files.
     omitted = [entry for entry in files.omitted if entry.dirty is not False]
-    for reason, paths in _grouped((entry.reason, entry.path) for entry in omitted).items():
+    for reason, paths in _group_by_key((entry.reason, entry.path) for entry in omitted).items():
         warn(f"not captured: {first_of(paths, _FEW)}: {reason}")
-        is_cut |= len(paths) > _FEW
+        has_unnamed |= len(paths) > _FEW
     if files.converted:
         warn(f"comes back as git writes it, not byte for byte: {first_of(files.converted, _FEW)}")
-        is_cut |= len(files.converted) > _FEW
+        has_unnamed |= len(files.converted) > _FEW
     if files.suspects:
         places = ((s.path, f"{s.path}:{s.line} ({s.rule})") for s in files.suspects)
-        groups = list(_grouped(places).values())
+        groups = list(_group_by_key(places).values())
         for group in groups[:_FEW]:
             warn(f"captured, and looks like a secret: {first_of(group, 1)}")
         if len(groups) > _FEW:
-            is_cut = True
+            has_unnamed = True
             warn(f"captured, and looks like a secret: {count(len(groups) - _FEW, 'more file')}")
         path = shell_word(files.suspects[0].path)
         remark(f"to declare it no secret: git ckpt allow --secret {path}")
-    if is_cut:
+    if has_unnamed:
         remark(f"each of them is named by: git ckpt show {checkpoint.id[: ids.SHORT]}")
     return len(omitted)
 
 
-def _grouped(pairs: Iterable[tuple[str, str]]) -> dict[str, list[str]]:
+def _group_by_key(pairs: Iterable[tuple[str, str]]) -> dict[str, list[str]]:
     groups: dict[str, list[str]] = {}
     for key, value in pairs:
         groups.setdefault(key, []).append(value)

@@ -203,7 +203,7 @@ def test_what_the_quick_door_understands_before_a_command_typer_understands_the_
 ) -> None:
     line = [*words, "save"]
     at = quick.command_of(line)
-    found = quick.parse(options.apply, line[:at])
+    found = quick.parse(options.apply_global, line[:at])
     if found is not None and at < len(line):
         context = typer_group().make_context("git ckpt", line)
         assert given_values(found) == given_values(context.params)

@@ -57,7 +57,7 @@ _PACKAGE_DIR = os.path.abspath(os.path.join(__file__, *[os.pardir] * 4))
 
 
 def run_demo(directory: str | None = None) -> bool:
-    """Run the demo in a new `directory`; return whether all came back as it was."""
+    """Run the demo in a new directory; return whether all of its checks passed."""
     demo = _Demo(_make_scratch(directory))
     demo.prepare()
     demo.start_and_kill_job()
@@ -86,7 +86,7 @@ class _Demo:
         self.scratch = scratch
         self.project = os.path.join(scratch, "project")
         self.cwd = scratch
-        self.env = _sealed_environment(scratch)
+        self.env = _isolated_environment(scratch)
         self.proofs: list[bool] = []
         self.files: dict[str, bytes] = {}  # expected in the resumed worktree
         self.status: list[str] = []  # its expected `git status`
@@ -237,25 +237,25 @@ class _Demo:
         return ["sh", "-c", 'cd "$1" && eval "$2"', "sh", self.cwd, text]
 
 
-def _sealed_environment(scratch: str) -> dict[str, str]:
-    # The user's git configuration does not apply, and `git ckpt` is this program.
-    inner = os.path.join(scratch, "environment")
-    os.makedirs(os.path.join(inner, "bin"))
-    program = os.path.join(inner, "bin", "git-ckpt")
+def _isolated_environment(scratch: str) -> dict[str, str]:
+    # Without the user's git configuration; `git ckpt` runs this Python package.
+    environment_dir = os.path.join(scratch, "environment")
+    os.makedirs(os.path.join(environment_dir, "bin"))
+    program = os.path.join(environment_dir, "bin", "git-ckpt")
     with open(program, "w", encoding="utf-8") as file:
         file.write(f'#!/bin/sh\nexec {shell_word(sys.executable)} -m gitckpt "$@"\n')
     os.chmod(program, 0o700)
-    with open(os.path.join(inner, "gitconfig"), "w", encoding="utf-8") as file:
+    with open(os.path.join(environment_dir, "gitconfig"), "w", encoding="utf-8") as file:
         file.write("[gc]\n\tauto = 0\n[advice]\n\tdetachedHead = false\n")
     env = environment()
     for name in list(env):
         if name == "GITCKPT_SKIP" or (name.startswith("GIT_") and name != "GIT_EXEC_PATH"):
             del env[name]
     return env | {
-        "PATH": os.path.join(inner, "bin") + os.pathsep + env.get("PATH", os.defpath),
+        "PATH": os.path.join(environment_dir, "bin") + os.pathsep + env.get("PATH", os.defpath),
         "PYTHONPATH": os.pathsep.join(filter(None, [_PACKAGE_DIR, env.get("PYTHONPATH")])),
-        "XDG_CONFIG_HOME": inner,
-        "GIT_CONFIG_GLOBAL": os.path.join(inner, "gitconfig"),
+        "XDG_CONFIG_HOME": environment_dir,
+        "GIT_CONFIG_GLOBAL": os.path.join(environment_dir, "gitconfig"),
         "GIT_CONFIG_NOSYSTEM": "1",
         "GIT_TEMPLATE_DIR": "",
         "GIT_PAGER": "cat",

@@ -54,18 +54,18 @@ def diff(
     hint = "--binary makes a patch, --stat only says how much has changed"
     options.refuse(binary and stat, "--stat and --binary exclude each other", hint)
     with open_store() as store:
-        checkpoints = [store.read(_find(store, text)) for text in ids]
+        checkpoints = [store.read(_find_checkpoint(store, text)) for text in ids]
         old, new = checkpoints[0], checkpoints[1] if len(ids) > 1 else None
         if not state:
-            style = _PATCH if binary else ["--stat"] if stat else []
+            diff_options = _PATCH if binary else ["--stat"] if stat else []
             with terminal.waiting("comparing files"):
-                patch = store.diff(old, new, paths=paths, options=style)
+                patch = store.diff(old, new, paths=paths, options=diff_options)
             terminal.out_patch(patch)
         if new is not None and not paths and not stat and not binary:
             _print_states(store, old, new)
 
 
-def _find(store: Store, text: str) -> str:
+def _find_checkpoint(store: Store, text: str) -> str:
     try:
         return store.find(text)
     except NotFoundError as error:
@@ -79,26 +79,26 @@ def _print_states(store: Store, old: Checkpoint, new: Checkpoint) -> None:
     if changes:
         terminal.out(terminal.heading(f"state {old.id[:8]}..{new.id[:8]}"))
     for change in changes:
-        place, values = change.pointer, (change.old, change.new)
+        pointer, values = change.pointer, (change.old, change.new)
         if change.is_added:
-            terminal.out(f"+ {place} = {_literal(change.new)}")
+            terminal.out(f"+ {pointer} = {_value_text(change.new)}")
         elif change.is_removed:
-            terminal.out(f"- {place} = {_literal(change.old)}")
+            terminal.out(f"- {pointer} = {_value_text(change.old)}")
         elif all(type(value) is str for value in values) and max(map(len, values)) > 60:
-            terminal.out(f"~ {place}:")
+            terminal.out(f"~ {pointer}:")
             texts = change.old.splitlines(), change.new.splitlines()
             for line in list(difflib.unified_diff(*texts, lineterm="", n=2))[2:]:
                 terminal.out(f"    {line}")
         else:
-            terminal.out(f"~ {place}: {_literal(change.old)} -> {_literal(change.new)}")
+            terminal.out(f"~ {pointer}: {_value_text(change.old)} -> {_value_text(change.new)}")
 
 
-def _literal(value: Any) -> str:
+def _value_text(value: Any) -> str:
     if isinstance(value, dict):
-        pairs = (f"{_literal(key)}: {_literal(item)}" for key, item in value.items())
+        pairs = (f"{_value_text(key)}: {_value_text(item)}" for key, item in value.items())
         return f"{{{', '.join(pairs)}}}"
     if isinstance(value, list):
-        return f"[{', '.join(map(_literal, value))}]"
+        return f"[{', '.join(map(_value_text, value))}]"
     if isinstance(value, bytes):
         return f"base64 {base64.b64encode(value).decode('ascii')}"
     if value is None or isinstance(value, (str, bool, int)):

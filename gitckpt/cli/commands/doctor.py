@@ -29,10 +29,10 @@ def doctor(as_json: bool = False) -> int:
     findings, facts = diagnosis.findings, dict(diagnosis.facts)
     if as_json:
         keys = "code object sentence cure"
-        listed = [terminal.attributes(finding, keys) for finding in findings]
-        terminal.out_json({"gitckpt": __version__, **facts, "findings": listed})
+        documents = [terminal.attributes(finding, keys) for finding in findings]
+        terminal.out_json({"gitckpt": __version__, **facts, "findings": documents})
     else:
-        for name, value in {"gitckpt": __version__, **_for_people(facts)}.items():
+        for name, value in {"gitckpt": __version__, **_facts_as_text(facts)}.items():
             label = f"{name.replace('_', ' ')}:"
             terminal.out(f"{label:<14} {value}")
         for finding in findings:
@@ -42,7 +42,7 @@ def doctor(as_json: bool = False) -> int:
     return 1 if findings else 0
 
 
-def _for_people(facts: Mapping[str, str | int | None]) -> dict[str, str | int | None]:
+def _facts_as_text(facts: Mapping[str, str | int | None]) -> dict[str, str | int | None]:
     texts = dict(facts)
     foreign, files, size = map(texts.pop, ("foreign_refs", "leftover_files", "leftover_bytes"))
     started, ended = map(texts.pop, ("maintenance_started", "maintenance_ended"))
@@ -60,7 +60,7 @@ def _for_people(facts: Mapping[str, str | int | None]) -> dict[str, str | int | 
     return texts
 
 
-_MAX_PRINTED = 20  # findings of one kind
+_MAX_PRINTED = 20  # findings of each kind that are printed
 
 
 @options.usage("""

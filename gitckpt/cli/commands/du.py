@@ -21,10 +21,9 @@ if TYPE_CHECKING:
     UsageRow = tuple[str, str, int | None, int | None, str]
 
 _COLUMNS = ("WHAT", "NUMBER", "ON DISK", "STATE")
-_MAX_WORKTREES = 5  # shown by default, the largest
-_MIN_ADVISED = (
-    1_000_000  # bytes from which on advice is given on freeing them, except for leftovers
-)
+_MAX_WORKTREES = 5  # by default, only the largest are shown
+# Bytes below which no advice is given on freeing space, except for leftovers.
+_MIN_ADVISED = 1_000_000
 _AMOUNTS = ("checkpoints", "files", "leases", "links", "refs")
 _FILES = ("run_files", "index", "private")
 _TEXTS = {
@@ -55,7 +54,7 @@ def du(runs: bool = False, as_json: bool = False) -> None:
     with open_store() as store:
         with terminal.waiting("measuring what checkpoints take"):
             usage = store.usage()
-        with contextlib.suppress(UsageError):  # `doctor` reports it
+        with contextlib.suppress(UsageError):  # `doctor` reports an invalid gitckpt.toml
             store.policy()  # warns, or asks, if gitckpt.toml weakens defaults
     if as_json:
         terminal.out_json(_as_json(usage))
@@ -63,8 +62,9 @@ def du(runs: bool = False, as_json: bool = False) -> None:
     limit = _MAX_WORKTREES if terminal.is_terminal() and not runs else len(usage.worktrees)
     rows = list(_rows(usage, limit))
     if terminal.is_terminal():
-        always = ("checkpoints", "worktree")
-        terminal.table(_COLUMNS, [_cells(row) for row in rows if row[2] != 0 or row[0] in always])
+        even_empty = ("checkpoints", "worktree")
+        shown = [row for row in rows if row[2] != 0 or row[0] in even_empty]
+        terminal.table(_COLUMNS, [_cells(row) for row in shown])
     else:
         for row in rows:
             terminal.out_row("" if cell is None else str(cell) for cell in row)
@@ -100,7 +100,8 @@ def _rows(usage: Usage, limit: int) -> Iterator[UsageRow]:
 
 def _cells(row: UsageRow) -> list[str]:
     kind, name, number, size, state = row
-    label = f"  {terminal.near(name) if name.startswith('/') else name}" if name else _TEXTS[kind]
+    indented = terminal.shorter_path(name) if name.startswith("/") else name
+    label = f"  {indented}" if name else _TEXTS[kind]
     amount = "" if number is None else str(number)
     if number is not None and kind in _UNITS:
         amount = terminal.count(number, _UNITS[kind])

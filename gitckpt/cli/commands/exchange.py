@@ -29,7 +29,7 @@ def import_(
     format_: str | None = None,
     dry_run: bool = False,
     as_json: bool = False,
-    **how: Any,
+    **importer_options: Any,
 ) -> int:
     """Import files of rlm-act, forge, quasar and superpowers as runs.
 
@@ -40,10 +40,12 @@ def import_(
     from gitckpt.formats import importer
 
     with open_store() as store:
-        how["progress"] = terminal.progress
-        work = importer.Importer(store, format=format_, dry_run=dry_run, **how)
+        importer_options["progress"] = terminal.progress
+        files_importer = importer.Importer(
+            store, format=format_, dry_run=dry_run, **importer_options
+        )
         with terminal.waiting("importing"):
-            imported = work.take(paths)
+            imported = files_importer.take(paths)
     statuses = {file.status for file in imported}
     has_imports = not statuses.isdisjoint((importer.IMPORTED, importer.KNOWN))
     code = 0 if has_imports and statuses.isdisjoint((importer.FAILED, importer.REFUSED)) else 1
@@ -54,9 +56,11 @@ def import_(
         return code
     for file in imported:
         _print_file(file, dry_run=dry_run)
-    if work.left:
-        count = terminal.count(len(work.left), "file")
-        terminal.remark(f"skipped, as no snapshot captures them: {count}, such as {work.left[0]}")
+    if files_importer.left:
+        count = terminal.count(len(files_importer.left), "file")
+        terminal.remark(
+            f"skipped, as no snapshot captures them: {count}, such as {files_importer.left[0]}"
+        )
     _print_summary(imported, dry_run=dry_run)
     return code
 
@@ -69,8 +73,8 @@ def _print_file(file: ImportedFile, *, dry_run: bool) -> None:
         terminal.warn(f"{file.path}: {file.status}: {clauses}")
     elif terminal.is_terminal():
         verb = "would be imported" if dry_run and file.status == importer.IMPORTED else file.status
-        place = f" as {file.label} of run {file.run}" if file.run is not None else ""
-        line = f"{file.path}: {file.format}, {verb}{place}"
+        target = f" as {file.label} of run {file.run}" if file.run is not None else ""
+        line = f"{file.path}: {file.format}, {verb}{target}"
         terminal.out(f"{line}; {clauses}" if clauses else line)
     else:
         names = ("path", "status", "format", "run", "checkpoint", "label", "timestamp")

@@ -85,9 +85,9 @@ def allow(
     a file or a text; git ckpt show prints both.
     """
     if secret is not None:
-        alone = "--secret settles that alone"
-        options.refuse(dry_run or forget or as_json, alone, "leave out the other option")
-        _settle(secret)
+        problem = "--secret settles that alone"
+        options.refuse(dry_run or forget or as_json, problem, "leave out the other option")
+        _declare_no_secret(secret)
         return
     options.refuse(
         forget and (dry_run or as_json), "--forget shows nothing", "leave out the other option"
@@ -121,7 +121,7 @@ def allow(
 
 
 def _difference(value: object, instead: object) -> str:
-    # In full: the person who allows it has to see all.
+    # In full: the user has to see all that the approval covers.
     if not isinstance(value, list) or not isinstance(instead, list):
         return f"{value}, not {instead}"
     added = ", ".join(pattern for pattern in value if pattern not in instead)
@@ -129,7 +129,7 @@ def _difference(value: object, instead: object) -> str:
     return "; ".join(filter(None, (added and f"with {added}", removed and f"without {removed}")))
 
 
-def _settle(secret: str) -> None:
+def _declare_no_secret(secret: str) -> None:
     from gitckpt.store.secrets import is_digest  # no other option needs it
 
     with open_store() as store:

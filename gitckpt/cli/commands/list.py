@@ -69,13 +69,13 @@ def list_(
             limit=None if maximum is None else maximum + 1,
         )
         with terminal.waiting("reading checkpoints"):
-            listed = store.list(query)
-            entries = listed[:maximum]
+            found = store.list(query)
+            entries = found[:maximum]
             problems = store.problems()
             changed = store.changed_files(entries)
             replaced = store.replaced(entries)
             store.write_notes(only_if_due=True)
-    has_more = len(listed) > len(entries)
+    has_more = len(found) > len(entries)
     if as_json:
         checkpoints = [_as_json(entry, changed, replaced) for entry in entries]
         invalid = [{"ref": problem.ref, "problem": problem.sentence} for problem in problems]
@@ -111,8 +111,8 @@ def _rows(
         age = terminal.age(entry.time, current_time, entry.timestamp)
         label = f"{entry.label} (replaced)" if is_marked else entry.label
         files = filter(None, (str(changed.get(entry.id, "")), entry.operation))
-        place = terminal.short(entry.git_sha), entry.branch, " ".join(files)
-        yield terminal.short(entry.id), age, entry.run, label, *place, entry.message
+        commit = terminal.short(entry.git_sha), entry.branch, " ".join(files)
+        yield terminal.short(entry.id), age, entry.run, label, *commit, entry.message
 
 
 def _as_json(

@@ -38,12 +38,12 @@ def remove(ids: list[str] | None = None, rewritten: bool = False, force: bool = 
     options.refuse(bool(ids) == rewritten, wrong, "see: git ckpt remove --help")
     with open_store() as store:
         if rewritten:
-            runs, checkpoints = _rewritten(store, force=force)
+            runs, checkpoints = _resolve_rewritten(store, force=force)
         else:
             runs, checkpoints = _resolve(store, ids or [])
             if not force:
                 _require_consent(store, [*runs, *checkpoints])
-        of_runs = {name for run in runs for name in _ids_of(store, run)}
+        ids_of_runs = {name for run in runs for name in _checkpoint_ids(store, run)}
         failures: list[CkptError] = []
         try:
             for run in runs:
@@ -51,7 +51,7 @@ def remove(ids: list[str] | None = None, rewritten: bool = False, force: bool = 
                     store.remove_run(run)
                     terminal.out(run)
                 except CkptError as error:
-                    failures.append(error)  # go on with the others
+                    failures.append(error)  # go on with the other runs
             if checkpoints:
                 store.remove(checkpoints)
         except KeyboardInterrupt:
@@ -59,7 +59,7 @@ def remove(ids: list[str] | None = None, rewritten: bool = False, force: bool = 
             raise
         for checkpoint_id in checkpoints:
             terminal.out(checkpoint_id)
-        print_kept_worktrees(store, of_runs | set(checkpoints))
+        print_kept_worktrees(store, ids_of_runs | set(checkpoints))
         for failure in failures[:-1]:
             terminal.fail(failure)
         if failures:
@@ -81,7 +81,7 @@ def _short(name: str) -> str:
     return f"run {name}" if is_run_id(name) else f"checkpoint {name[:SHORT]}"
 
 
-def _rewritten(store: Store, *, force: bool) -> tuple[list[str], list[str]]:
+def _resolve_rewritten(store: Store, *, force: bool) -> tuple[list[str], list[str]]:
     entries = store.rewritten()
     if not entries:
         terminal.remark("git filter-repo has rewritten no commit of a checkpoint")
@@ -96,14 +96,14 @@ def _rewritten(store: Store, *, force: bool) -> tuple[list[str], list[str]]:
             raise UsageError(problem, hint="git ckpt remove --rewritten --force")
         if not terminal.confirms(f"Remove {count}?", intro=lines):
             return [], []
-    # A run whose checkpoints all go is removed as a whole.
+    # If all checkpoints of a run are to be removed, the run is removed as a whole.
     names = {entry.id for entry in entries}
     candidates = {entry.run for entry in entries if entry.run is not None}
-    runs = {run for run in candidates if names.issuperset(_ids_of(store, run))}
+    runs = {run for run in candidates if names.issuperset(_checkpoint_ids(store, run))}
     return _in_order(store, runs), [entry.id for entry in entries if entry.run not in runs]
 
 
-def _ids_of(store: Store, run: str) -> list[str]:
+def _checkpoint_ids(store: Store, run: str) -> list[str]:
     return [entry.id for entry in store.list(Query(run=run))]
 
 
@@ -120,7 +120,7 @@ def print_kept_worktrees(store: Store, removed: Collection[str]) -> None:
 
 
 def _resolve(store: Store, texts: list[str]) -> tuple[list[str], list[str]]:
-    # All names are resolved before anything is removed: one that is unknown stops the command.
+    # Resolve all names before anything is removed: an unknown name stops the command.
     runs: set[str] = set()
     checkpoints: dict[str, None] = {}
     for text in texts:
@@ -144,7 +144,7 @@ def _in_order(store: Store, runs: Collection[str]) -> list[str]:
 -n, --dry-run  Print what would be removed, and why; remove nothing.
 """)
 def expire(
-    older_than: str | None = None, all_: bool = False, dry_run: bool = False, **how: Any
+    older_than: str | None = None, all_: bool = False, dry_run: bool = False, **changes: Any
 ) -> int:
     """Remove what the retention settings no longer keep.
 
@@ -158,10 +158,10 @@ def expire(
     lists all runs. If something cannot be deleted, the rest is removed and the exit code is 1.
     """
     with open_store() as store:
-        how |= {"everything": True} if all_ else {}
-        how |= {"older_than": times.parse_age(older_than)} if older_than is not None else {}
-        policy = replace(store.policy(), **how)
-        gc.disable()  # it takes 1 s for 100,000 checkpoints, which have no cycles
+        changes |= {"everything": True} if all_ else {}
+        changes |= {"older_than": times.parse_age(older_than)} if older_than is not None else {}
+        policy = replace(store.policy(), **changes)
+        gc.disable()  # garbage collection takes 1 s for 100,000 checkpoints, which have no cycles
         try:
             with terminal.waiting("deciding what expires"):
                 expired = store.expire(policy, dry_run=dry_run, progress=terminal.progress)
@@ -184,7 +184,7 @@ def expire(
 
 
 def _rows(result: ExpireResult, *, dry_run: bool) -> list[tuple[str, str, str, str]]:
-    # A dry run shows all runs, else only those that are due.
+    # A dry run lists all runs; otherwise only the runs that are due.
     verb = "expires" if dry_run else "expired"
     runs = {fate.run for fate in result.runs}
     rows = []

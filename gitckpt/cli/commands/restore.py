@@ -48,10 +48,10 @@ def restore(
     warn = _warn_once()
     with open_store(to_capture=True) as store:
         checkpoint = store.read(store.find(ids[0]))
-        inside = [_from_top(store, path) for path in (*ids[1:], *(paths or ()))] or None
+        only_paths = [_path_from_top(store, path) for path in (*ids[1:], *(paths or ()))] or None
         with terminal.waiting("restoring files"):
-            how: Any = {"index": index, "trust": trust, "dry_run": dry_run}
-            result = store.restore(checkpoint, inside, announce=warn, **how)
+            flags: Any = {"index": index, "trust": trust, "dry_run": dry_run}
+            result = store.restore(checkpoint, only_paths, announce=warn, **flags)
         _print(result, warn, "undo", dry_run=dry_run, as_json=as_json)
 
 
@@ -75,16 +75,16 @@ def undo(list_: bool = False, dry_run: bool = False, as_json: bool = False) -> N
                 result = store.undo(dry_run=dry_run, announce=warn)
             _print(result, warn, "redo", dry_run=dry_run, as_json=as_json)
             return
-        steps, cut_off = store.undo_steps(), store.is_cut_off()
+        steps, is_interrupted = store.undo_steps(), store.is_cut_off()
     if as_json:
         names = "id timestamp git_sha branch message"
         sides: dict[str, list[object]] = {"undo": [], "redo": []}
         for step in steps:
             sides[step.kind].append(terminal.attributes(step.checkpoint, names))
-        terminal.out_json({**sides, "cut_off": cut_off})
+        terminal.out_json({**sides, "cut_off": is_interrupted})
     else:
         _print_steps(steps)
-        if cut_off:
+        if is_interrupted:
             terminal.warn("the newest step was interrupted: repeat it, or undo it")
 
 
@@ -105,13 +105,13 @@ def redo(dry_run: bool = False, as_json: bool = False) -> None:
         _print(result, warn, "undo", dry_run=dry_run, as_json=as_json)
 
 
-def _from_top(store: Store, path: str) -> bytes:
+def _path_from_top(store: Store, path: str) -> bytes:
     if not path:  # an unset variable of a script; git refuses it as well
         hint = "name . for this directory, or no path to restore everything"
         raise UsageError("a path is empty", hint=hint)
     if store.worktree is None:
         return os.fsencode(path)
-    # Follow links that lead to the top; links inside of it are paths of their own.
+    # Resolve symbolic links on the way to the top; below the top, a link is a path to restore.
     top = os.path.realpath(store.worktree)
     *parts, last = os.path.normpath(os.path.join(os.path.realpath(os.getcwd()), path)).split(os.sep)
     for number in range(1, len(parts) + 1):
@@ -136,7 +136,7 @@ def _warn_once() -> Warn:
 
 
 def _print(
-    result: RestoreResult, warn: Warn, way_back: str, *, dry_run: bool, as_json: bool
+    result: RestoreResult, warn: Warn, reverse_command: str, *, dry_run: bool, as_json: bool
 ) -> None:
     if as_json:
         terminal.out_json(_as_json(result))
@@ -149,9 +149,9 @@ def _print(
     if dry_run:
         terminal.remark("nothing was changed")
     elif result.safety is not None:
-        direction = "back" if way_back == "undo" else "forward again"
+        direction = "back" if reverse_command == "undo" else "forward again"
         safety = f"what was here is in checkpoint {result.safety[:SHORT]}"
-        terminal.remark(f"{safety}; to go {direction}: git ckpt {way_back}")
+        terminal.remark(f"{safety}; to go {direction}: git ckpt {reverse_command}")
     elif not (result.changes or result.unfiltered or result.kept):
         terminal.remark("nothing to do: the worktree has these files")
     if result.kept:
@@ -190,8 +190,8 @@ def _print_steps(steps: Sequence[UndoStep]) -> None:
     rows: dict[str, list[tuple[str | None, ...]]] = {"redo": [], "undo": []}
     for step in steps:
         entry, side = step.checkpoint, rows[step.kind]
-        place = terminal.short(entry.git_sha), entry.branch, entry.message
+        commit = terminal.short(entry.git_sha), entry.branch, entry.message
         age = terminal.age(entry.time, current_time, entry.timestamp)
-        side.append((f"{step.kind} {len(side) + 1}", terminal.short(entry.id), age, *place))
-    # Newest first: what `redo` brings back, then what `undo` takes back.
+        side.append((f"{step.kind} {len(side) + 1}", terminal.short(entry.id), age, *commit))
+    # Newest first: the restores that `redo` repeats, then those that `undo` undoes.
     terminal.out_rows(_COLUMNS, [*reversed(rows["redo"]), *rows["undo"]])

@@ -60,21 +60,27 @@ def resume(
     worktree: cd "$(git ckpt resume --no-run ID)". An existing worktree keeps its unsaved changes.
     """
     path = os.path.abspath(into) if into else None
-    how: ResumeOptions = {"directory": path, "phase": from_, "accept_changes": accept_changes}
-    how |= {"trust": trust, "take_over": take_over, "holder": "git ckpt resume"}
+    resume_options: ResumeOptions = {
+        "directory": path,
+        "phase": from_,
+        "accept_changes": accept_changes,
+    }
+    resume_options |= {"trust": trust, "take_over": take_over, "holder": "git ckpt resume"}
     if inputs := [*(input_ or []), *(["force=yes"] if force else [])]:
-        from gitckpt.cli.driver import inputs as parse_inputs
+        from gitckpt.cli.driver import parse_inputs
 
-        how["inputs"] = parse_inputs(inputs)
+        resume_options["inputs"] = parse_inputs(inputs)
     if autonomy is not None:
         from gitckpt.durable.pipeline import definition
 
-        how["autonomy"] = definition.autonomy(autonomy)
+        resume_options["autonomy"] = definition.autonomy(autonomy)
     if timeout is not None:
-        how["timeout"] = times.parse_age(timeout)
+        resume_options["timeout"] = times.parse_age(timeout)
     with open_store() as store:
-        checkpoint = _choose(store, no_run=no_run) if id_ is None else store.read(store.find(id_))
-        _require_fitting(checkpoint, from_, fork=fork, rewind=rewind, no_run=no_run)
+        checkpoint = (
+            _choose_checkpoint(store, no_run=no_run) if id_ is None else store.read(store.find(id_))
+        )
+        _require_consistent(checkpoint, from_, fork=fork, rewind=rewind, no_run=no_run)
         if checkpoint.run is not None and (id_ is None or checkpoint.run.startswith(id_)):
             checkpoint = store.newest(checkpoint.run)  # a killed driver's hook may have added one
         elif not (no_run or fork or rewind):
@@ -91,7 +97,7 @@ def resume(
             if take_over and checkpoint.run is not None:
                 store.take_over(checkpoint.run, holder="git ckpt resume --take-over")
             if rewind or from_ is not None:
-                _take_back(store, checkpoint, path, rewind=rewind, phase=from_)
+                _rewind_or_repeat(store, checkpoint, path, rewind=rewind, phase=from_)
             else:
                 _open(store, checkpoint, path, catches_up=not no_run)
             return 0
@@ -100,20 +106,22 @@ def resume(
 
         run = checkpoint.run
         if rewind:
-            how["rewind"] = checkpoint
-        return driver.drive(lambda person: Pipelines(store, person).resume(run, **how))
+            resume_options["rewind"] = checkpoint
+        return driver.drive(
+            lambda observer: Pipelines(store, observer).resume(run, **resume_options)
+        )
 
 
-def _choose(store: Store, *, no_run: bool) -> Checkpoint:
-    """Return the checkpoint to resume without an id; announce what that starts."""
-    # An unfinished run of this worktree, one of a pipeline first; else the newest checkpoint here.
+def _choose_checkpoint(store: Store, *, no_run: bool) -> Checkpoint:
+    """Choose the checkpoint to resume if no id is given; print what will be started."""
+    # An unfinished run of this worktree, preferably of a pipeline; else the newest checkpoint.
     unfinished = [run for run in store.unfinished_runs() if store.is_ours(run.newest)]
     newest = [store.newest(run.run) for run in unfinished]
     candidates = [checkpoint for checkpoint in newest if _has_pipeline(checkpoint)] or newest
     if not candidates:
-        return _driven_here(store) or _latest(store)
+        return _newest_of_driven_run(store) or _find_latest(store)
     if len(candidates) > 1:
-        return _ask(store, candidates)
+        return _ask_which(store, candidates)
     (candidate,) = candidates
     line, agents = _outlook(store, candidate)
     if no_run:
@@ -131,7 +139,7 @@ def _has_pipeline(checkpoint: Checkpoint) -> bool:
 
 
 def _outlook(store: Store, newest: Checkpoint) -> tuple[str, list[str]]:
-    """Return a line on what resuming a run starts, and the agents that it calls."""
+    """Return a line that says what resuming a run starts, and the agents it calls."""
     from gitckpt.durable.driver.pipelines import outlook
 
     if not _has_pipeline(newest):
@@ -141,7 +149,7 @@ def _outlook(store: Store, newest: Checkpoint) -> tuple[str, list[str]]:
     return f"{newest.run} at {step}{calls}" if step else "", agents
 
 
-def _ask(store: Store, candidates: Sequence[Checkpoint]) -> Checkpoint:
+def _ask_which(store: Store, candidates: Sequence[Checkpoint]) -> Checkpoint:
     lines = [_outlook(store, checkpoint)[0] or str(checkpoint.run) for checkpoint in candidates]
     hint = "name one: git ckpt resume RUN"
     if not terminal.may_ask():
@@ -154,7 +162,7 @@ def _ask(store: Store, candidates: Sequence[Checkpoint]) -> Checkpoint:
     return candidates[int(answer) - 1]
 
 
-def _driven_here(store: Store) -> Checkpoint | None:
+def _newest_of_driven_run(store: Store) -> Checkpoint | None:
     for run in store.runs():
         if (
             run.status in DRIVEN
@@ -165,8 +173,8 @@ def _driven_here(store: Store) -> Checkpoint | None:
     return None
 
 
-def _latest(store: Store) -> Checkpoint:
-    """Return the newest checkpoint here if no other worktree has a run to resume."""
+def _find_latest(store: Store) -> Checkpoint:
+    """Return the latest checkpoint, unless another worktree has a run to resume."""
     from gitckpt.store.records import finder
     from gitckpt.store.runs.summary import RESUMABLE
 
@@ -193,7 +201,7 @@ def _latest(store: Store) -> Checkpoint:
 
 
 def _require_ours(store: Store, checkpoint: Checkpoint, *, trusted: bool, fork: bool) -> None:
-    # A fork starts a run of this repository: the old one is not adopted.
+    # A fork starts a new run in this repository, so it does not adopt the old run.
     checkpoints = [checkpoint]
     if not fork and checkpoint.run is not None:
         checkpoints.insert(0, store.newest(checkpoint.run))
@@ -209,7 +217,7 @@ def _require_ours(store: Store, checkpoint: Checkpoint, *, trusted: bool, fork: 
     Pipelines(store).require_ours(checkpoints, trust=trusted, show=show, adopt=not fork)
 
 
-def _require_fitting(
+def _require_consistent(
     checkpoint: Checkpoint, phase: str | None, *, fork: bool, rewind: bool, no_run: bool
 ) -> None:
     repeats, is_alone = phase is not None, checkpoint.run is None
@@ -232,25 +240,25 @@ def _require_newest(store: Store, checkpoint: Checkpoint) -> None:
 
 
 @contextlib.contextmanager
-def _paused(
+def _pausing(
     store: Store, checkpoint: Checkpoint, holder: str, directory: str | None
 ) -> Iterator[Run]:
     from gitckpt.durable.run.run import Run
 
-    how: OpenOptions = {"adapter": "plumbing", "again": True, "holder": holder}
-    how["directory"] = directory
-    with Run.resume(store, str(checkpoint.run), **how) as run:
+    open_options: OpenOptions = {"adapter": "plumbing", "again": True, "holder": holder}
+    open_options["directory"] = directory
+    with Run.resume(store, str(checkpoint.run), **open_options) as run:
         run.pause()
         yield run
 
 
 def _open(store: Store, checkpoint: Checkpoint, directory: str | None, *, catches_up: bool) -> None:
-    """Open the worktree, up to date with its run if `catches_up`; print its path."""
+    """Open a checkpoint's worktree; print the path. `catches_up` updates an old one."""
     opened = store.resume(checkpoint, directory)
     short = checkpoint.id[: ids.SHORT]
     is_updated = opened.behind is not None and catches_up
     if is_updated:
-        with _paused(store, checkpoint, "git ckpt resume", directory) as run:
+        with _pausing(store, checkpoint, "git ckpt resume", directory) as run:
             pass
         remarks = dict.fromkeys((*opened.remarks, *run.remarks))
         opened = replace(opened, remarks=tuple(remarks), behind=None)
@@ -283,25 +291,25 @@ def _open(store: Store, checkpoint: Checkpoint, directory: str | None, *, catche
 
 
 def _interrupted_target(store: Store, checkpoint: Checkpoint) -> str | None:
-    """Return the target of an interrupted rewind; None without one or with a driver."""
+    """Return the target of an interrupted rewind; None if none can be finished."""
     target = rewinding_to(checkpoint) if checkpoint.run is not None else None
     if target is None:
         return None
     history = store.history(str(checkpoint.run))
-    is_left = history.newest.id == checkpoint.id and history.summary.status not in DRIVEN
-    return target if is_left else None
+    is_abandoned = history.newest.id == checkpoint.id and history.summary.status not in DRIVEN
+    return target if is_abandoned else None
 
 
-def _take_back(
+def _rewind_or_repeat(
     store: Store, checkpoint: Checkpoint, directory: str | None, *, rewind: bool, phase: str | None
 ) -> None:
-    """Rewind a run without a pipeline, or mark `phase` to be done again."""
+    """Rewind a run without a pipeline, or mark `phase` as to be repeated."""
     has_phases = checkpoint.pipeline is not None and bool(checkpoint.pipeline.completed)
     if phase is not None and "loop_state" in checkpoint.state and not has_phases:
         hint = f"repeat a step: git ckpt step reset {shell_word(phase)} --run {checkpoint.run}"
         raise UsageError(f"run {checkpoint.run} has steps, and no phase {phase!r}", hint=hint)
     holder = f"git ckpt resume --{'rewind' if rewind else 'from'}"
-    with _paused(store, checkpoint, holder, directory) as run:
+    with _pausing(store, checkpoint, holder, directory) as run:
         for remark in run.remarks:
             terminal.warn(remark)
         if rewind:
@@ -316,6 +324,6 @@ def _take_back(
         terminal.remark(
             f"run {run.id} will repeat {phase!r} and later phases; complete: {complete}"
         )
-        if checkpoint.attempt is not None:  # else people or scripts do it
+        if checkpoint.attempt is not None:  # otherwise people or scripts repeat the phase
             terminal.remark("its program repeats it when it calls Run.resume(store, RUN)")
     terminal.out_path(run.path)

@@ -52,8 +52,8 @@ def run(
     from gitckpt.durable.phases.options import slug
     from gitckpt.durable.pipeline import definition as pipelines
 
-    inputs = driver.inputs(input_ or [])
-    limit = _limit(timeout)
+    inputs = driver.parse_inputs(input_ or [])
+    limit = _parse_limit(timeout)
     mode = pipelines.autonomy(autonomy) if autonomy is not None else None
     name, about = pipeline, pipeline
     if pipeline.endswith(".md") or (os.path.isfile(pipeline) and os.sep in pipeline):
@@ -62,39 +62,41 @@ def run(
         about = slug(inputs["plan"])
     if dry_run:
         with open_store() as store:
-            _print_plan(Pipelines(store).preview(name, inputs), mode)
+            _print_preview(Pipelines(store).preview(name, inputs), mode)
         return 0
-    how = {"about": about, "base": base, "key": key, "autonomy": mode, "timeout": limit}
-    return _start(name, inputs, f"run {pipeline}", **how)
+    start_options = {"about": about, "base": base, "key": key, "autonomy": mode, "timeout": limit}
+    return _start(name, inputs, f"run {pipeline}", **start_options)
 
 
-def _limit(age: str | None) -> int | None:
+def _parse_limit(age: str | None) -> int | None:
     return times.parse_age(age) if age is not None else None
 
 
-def _start(pipeline: str, inputs: Mapping[str, str], command: str, **how: Any) -> int:
+def _start(pipeline: str, inputs: Mapping[str, str], command: str, **start_options: Any) -> int:
     from gitckpt.cli import driver
     from gitckpt.durable.driver.pipelines import Pipelines
 
-    how["holder"] = f"git ckpt {terminal.harmless(command)}"
+    start_options["holder"] = f"git ckpt {terminal.harmless(command)}"
     with open_store() as store:
-        return driver.drive(lambda person: Pipelines(store, person).run(pipeline, inputs, **how))
+        return driver.drive(
+            lambda observer: Pipelines(store, observer).run(pipeline, inputs, **start_options)
+        )
 
 
-def _print_plan(plan: Preview, mode: str | None) -> None:
+def _print_preview(preview: Preview, mode: str | None) -> None:
     from gitckpt.durable.pipeline.definition import redefinition
 
-    definition = plan.definition
+    definition = preview.definition
     if (warning := redefinition(definition)) is not None:
         terminal.warn(warning)
     autonomy = mode or definition.autonomy
     terminal.out(f"pipeline {definition.name}, {autonomy}, from {definition.source}")
-    for name, value in plan.given.inputs.items():
+    for name, value in preview.given.inputs.items():
         terminal.out(f"input {name} = {value}")
     for number, phase in enumerate(definition.phases, 1):
         terminal.out(f"{number}. {phase.name}")
-        if phase.name in plan.skipped:
-            terminal.out(f"   skipped: {plan.skipped[phase.name]}")
+        if phase.name in preview.skipped:
+            terminal.out(f"   skipped: {preview.skipped[phase.name]}")
             continue
         for line in (phase.run or f"(gitckpt itself: {phase.use})").strip("\n").split("\n"):
             terminal.out(f"   | {line}".rstrip())
@@ -147,8 +149,8 @@ def loop(
     texts = {name: str(value) for name, value in inputs.items() if value} | {"plan": plan}
     texts |= {"issues": " ".join(issue)} if issue else {}
     texts |= {"until_tests_pass": "yes"} if until_tests_pass else {}
-    how = {"about": slug(plan), "base": base, "timeout": _limit(timeout)}
-    return _start("loop", texts, f"loop {plan}", **how)
+    start_options = {"about": slug(plan), "base": base, "timeout": _parse_limit(timeout)}
+    return _start("loop", texts, f"loop {plan}", **start_options)
 
 
 @options.usage("""
@@ -181,7 +183,7 @@ def review(
     Prints the id of the run. Each transition is a checkpoint. Kill it at any time: git ckpt resume
     ID continues it.
     """
-    text = _text(task)
+    text = _read_task(task)
     if refactor is not None:
         from gitckpt.durable.driver.pipelines import Pipelines
 
@@ -194,11 +196,11 @@ def review(
     texts = {key: str(value) for key, value in inputs.items() if value is not None}
     texts |= {"title": text, "task": about, "filters": "\n".join(filter_ or [])}
     texts = {key: value for key, value in texts.items() if value.strip()}
-    how = {"about": about, "base": base, "timeout": _limit(timeout)}
-    return _start("review", texts, f"review {about}", **how)
+    start_options = {"about": about, "base": base, "timeout": _parse_limit(timeout)}
+    return _start("review", texts, f"review {about}", **start_options)
 
 
-def _text(task: str) -> str:
+def _read_task(task: str) -> str:
     if not task.endswith(".md"):
         return task
     try:

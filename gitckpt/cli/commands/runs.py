@@ -48,7 +48,7 @@ def runs(status: str | None = None, limit: int | None = None, as_json: bool = Fa
         terminal.remark("no run has this status" if status else f"no runs yet; to {_TO_START}")
     rows = []
     for run in summaries:
-        path = terminal.near(run.path) if terminal.is_terminal() else run.path
+        path = terminal.shorter_path(run.path) if terminal.is_terminal() else run.path
         age = terminal.age(run.time, current_time)
         rows.append((run.run, run.status, run.label, age, run.branch, path))
     terminal.out_rows(_COLUMNS, rows)
@@ -115,16 +115,16 @@ def _next_command(history: History) -> str | None:
         return f"git ckpt resume {target} --rewind"
     has_pipeline = history.pipeline.name is not None
     if not has_pipeline and isinstance(history.newest.state.get("loop_state"), dict):
-        return _next_of_steps(history)
+        return _next_step_command(history)
     if has_pipeline and summary.status == runstate.BLOCKED:
         phase = next((event.phase for event in history.events if event.is_current), "")
         return f"git ckpt resume {name} --from {shell_word(phase)}"
-    # A live driver was handled above, so the rest was left by one.
+    # No driver is alive: the statuses of driven runs were handled above.
     is_open = not has_pipeline and summary.status == runstate.OPEN
     return f"git ckpt {'finish' if is_open else 'resume'} {name}"
 
 
-def _next_of_steps(history: History) -> str:
+def _next_step_command(history: History) -> str:
     name, loop = history.summary.run, history.newest.state["loop_state"]
     if history.summary.status == runstate.BLOCKED:
         step = shell_word(str(loop.get("current_step")))
@@ -141,7 +141,7 @@ def _facts(history: History) -> list[tuple[str, str]]:
     age = f", {times.age_text(max(times.now() - summary.time, times.MICRO))} ago"
     is_driven = summary.status in runstate.DRIVEN
     completed = f"{len(pipeline.completed)} of {len(pipeline.phases)} phases complete"
-    inputs = [f"{name} = {_brief(value)}" for name, value in pipeline.inputs.items() if value]
+    inputs = [f"{name} = {_first_line(value)}" for name, value in pipeline.inputs.items() if value]
     gauges = progress.gauges(history.newest.state, history.newest.progress)
     autonomy = f", {pipeline.autonomy}" if pipeline.autonomy else ""
     branch = f" on {summary.branch}" if summary.branch else ""
@@ -159,7 +159,7 @@ def _facts(history: History) -> list[tuple[str, str]]:
     return [(label, value) for label, value in facts if value]
 
 
-def _brief(value: str) -> str:
+def _first_line(value: str) -> str:
     # A task may be a whole page.
     line = value.strip().partition("\n")[0]
     return value if value == line and len(line) <= _MAX_INPUT else f"{line[:_MAX_INPUT]}…"
@@ -189,7 +189,7 @@ def _event_lines(history: History) -> list[str]:
 
 
 def _find_run(store: Store, text: str | None) -> str:
-    # By default the run that has this worktree, else the newest started in it, else the newest.
+    # By default the run of this worktree, else the newest run started in it, else the newest run.
     if text is not None:
         return store.find_run(text)
     if store.run is not None:
@@ -265,7 +265,7 @@ def finish(run: str | None = None, force: bool = False) -> None:
     from gitckpt.durable.run.run import Run
 
     with open_store() as store:
-        name = _run(store, run)
+        name = _require_run(store, run)
         summary = store.history(name).summary
         is_undone = summary.status in (runstate.FAILED, runstate.BLOCKED)
         hint = f"see why: git ckpt status {name}; to finish it anyway: --force"
@@ -293,14 +293,14 @@ def cancel(run: str) -> None:
     Ends its phase and records it as failed.
     """
     with open_store() as store:
-        name = _run(store, run)
+        name = _require_run(store, run)
         if not store.cancel(name):
             hint = f"see what became of it: git ckpt status {name}"
             raise CkptError(f"run {name} is not running", hint=hint)
         terminal.remark(f"run {name} has stopped; to go on: git ckpt resume {name}")
 
 
-def _run(store: Store, text: str | None) -> str:
+def _require_run(store: Store, text: str | None) -> str:
     run = store.find_run(text) if text is not None else store.run
     if run is None:
         raise UsageError("this is no run's worktree", hint="name the run: git ckpt runs lists them")

@@ -41,7 +41,7 @@ def save(
     from gitckpt.model import phase as phases
 
     label = phases.label(phase)
-    data = _state(state) if state is not None else None
+    data = _read_state(state) if state is not None else None
     line = message.strip() if message is not None else None
     if line and len(line.splitlines()) == 1:  # several lines are refused later
         line = " ".join(line.split())
@@ -53,21 +53,23 @@ def save(
         from gitckpt.store.store import inside
 
         record = store.record if no_worktree else store.save
-        place = _place(store, run, track)
+        run_arguments = _run_arguments(store, run, track)
         if track is not None and data is not None:
             data = {"track_id": track, **data}
         with terminal.waiting("capturing the files"):
-            checkpoint = record(label, data, message=line, agent=agent, errors=error, **place)
+            checkpoint = record(
+                label, data, message=line, agent=agent, errors=error, **run_arguments
+            )
         terminal.out(checkpoint.id)
         if data == {}:
             terminal.warn("the state is empty")
         terminal.remark(f"saved {label} with {_description(checkpoint)}")
         # Last, when the output is complete.
-        hook.keep_up(inside(store).repository, lambda: _settle(inside(store)))
+        hook.keep_up(inside(store).repository, lambda: _settle_removals(inside(store)))
 
 
 def _description(checkpoint: Checkpoint) -> str:
-    """Warn of files that were not captured; return what the checkpoint has."""
+    """Warn of files that were not captured; return a text on what was captured."""
     files = checkpoint.worktree
     contents = "no files"
     if files is not None:
@@ -81,7 +83,7 @@ def _description(checkpoint: Checkpoint) -> str:
     return f"{contents} on {commit}"
 
 
-def _settle(store: Checkpoints) -> None:
+def _settle_removals(store: Checkpoints) -> None:
     # Maintenance does the same later, and records the outcome.
     try:
         store.remover().settle()
@@ -89,7 +91,7 @@ def _settle(store: Checkpoints) -> None:
         store.announce(f"commits below a shallow boundary may not be kept yet: {error.message}")
 
 
-def _place(store: Store, run: str | None, track: str | None) -> dict[str, Any]:
+def _run_arguments(store: Store, run: str | None, track: str | None) -> dict[str, Any]:
     if run is not None or track is None:
         return {"run": store.find_run(run) if run is not None else store.run}
     from gitckpt.durable.steps.steps import Steps
@@ -98,7 +100,7 @@ def _place(store: Store, run: str | None, track: str | None) -> dict[str, Any]:
     return {"run": existing} if existing is not None else {"start": track}
 
 
-def _state(source: str) -> dict[str, Any]:
+def _read_state(source: str) -> dict[str, Any]:
     import json
 
     from gitckpt.model import toml

@@ -157,7 +157,7 @@ def _print_files(store: Store, checkpoint: Checkpoint) -> None:
 
 
 def _print_stat(store: Store, checkpoint: Checkpoint) -> bool:
-    """Print which files differ; False, with a warning, where they cannot be compared."""
+    """Print which files differ; warn and return False if git cannot compare them."""
     try:
         style = ["--stat=100", "--no-ext-diff", "--no-relative"]
         stat = store.diff_commit(checkpoint, options=style).decode("utf-8", "replace")

@@ -75,47 +75,47 @@ def step(
     tab, the first open task of the plan.
     """
     _require_step(action, name)
-    unfitting: dict[str, object] = {"history": history} if action != _SHOW else {}
+    wrong_options: dict[str, object] = {"history": history} if action != _SHOW else {}
     if action not in _REPORTS:
-        unfitting |= {"graph": graph, "files": files, "id": id_, **report}
-    unfitting |= {"plan": plan, "resume-from": resume_from} if action != _NEXT else {}
-    for key, value in unfitting.items():
+        wrong_options |= {"graph": graph, "files": files, "id": id_, **report}
+    wrong_options |= {"plan": plan, "resume-from": resume_from} if action != _NEXT else {}
+    for key, value in wrong_options.items():
         option = key.strip("_").replace("_", "-")
         is_given = value is not None and value is not False
         options.refuse(is_given, f"{action} takes no --{option}", "see: git ckpt step --help")
     options.refuse_both(run, track)
-    place = f"--run {shell_word(run)} " if run is not None else ""
+    run_option = f"--run {shell_word(run)} " if run is not None else ""
     if track is not None:
-        place = f"--track {shell_word(track)} "
-    with _advising(place), open_store(to_capture=files) as store:
+        run_option = f"--track {shell_word(track)} "
+    with _naming_run_in_hints(run_option), open_store(to_capture=files) as store:
         from gitckpt.durable.steps.steps import Steps
 
         steps = Steps(store, run=run, track=track)
         if action == _SHOW:
             _show(steps, history=history, as_json=as_json)
         elif action == _NEXT:
-            _next(steps, place, plan, resume_from, as_json=as_json)
+            _next(steps, run_option, plan, resume_from, as_json=as_json)
         else:
             from gitckpt.durable.steps.report import StepReport
 
-            outputs, values = report.pop("output", ()), _values(report.pop("set_", ()))
+            outputs, values = report.pop("output", ()), _parse_values(report.pop("set_", ()))
             report |= {"outputs": tuple(outputs), "values": values}
             step_report = StepReport(action=action, step=str(name), **report)
             result = steps.report(step_report, graph=graph, files=files, checkpoint_id=id_)
-            _print_report(result, step_report, place, as_json=as_json)
+            _print_report(result, step_report, run_option, as_json=as_json)
 
 
-def _advice(place: str, text: str) -> str:
+def _with_run(run_option: str, text: str) -> str:
     # Advised commands name the run as well: outside of its worktree, they would be refused.
-    return text if place.strip() in text else text.replace(_COMMAND, _COMMAND + place)
+    return text if run_option.strip() in text else text.replace(_COMMAND, _COMMAND + run_option)
 
 
 @contextlib.contextmanager
-def _advising(place: str) -> Iterator[None]:
+def _naming_run_in_hints(run_option: str) -> Iterator[None]:
     try:
         yield
     except CkptError as error:
-        raise error.but(hint=error.hint and _advice(place, error.hint)) from None
+        raise error.but(hint=error.hint and _with_run(run_option, error.hint)) from None
 
 
 def _require_step(action: str, name: str | None) -> None:
@@ -127,7 +127,9 @@ def _require_step(action: str, name: str | None) -> None:
     options.refuse(has_step, f"{action} takes no step", f"git ckpt step {action}")
 
 
-def _print_report(result: Reported, step_report: StepReport, place: str, *, as_json: bool) -> None:
+def _print_report(
+    result: Reported, step_report: StepReport, run_option: str, *, as_json: bool
+) -> None:
     from gitckpt.durable.steps import machine, report
 
     checkpoint, graph = result.checkpoint, result.graph
@@ -152,9 +154,9 @@ def _print_report(result: Reported, step_report: StepReport, place: str, *, as_j
             terminal.warn(f"{name} passed with {completed} of {progress.tasks_total} tasks")
     if position.status == report.BLOCKED:
         error = machine.blocked_error(position)
-        terminal.warn(f"{error.message}; {_advice(place, str(error.hint))}")
+        terminal.warn(f"{error.message}; {_with_run(run_option, str(error.hint))}")
     else:
-        terminal.remark(f"{name} is {status}{_advice(place, _following(name, position))}")
+        terminal.remark(f"{name} is {status}{_with_run(run_option, _following(name, position))}")
 
 
 # The end of a sentence: what to do after a report.
@@ -181,7 +183,7 @@ def _warn_of_files(checkpoint: Checkpoint) -> None:
 
 
 def _next(
-    steps: Steps, place: str, plan: str | None, resume_from: str | None, *, as_json: bool
+    steps: Steps, run_option: str, plan: str | None, resume_from: str | None, *, as_json: bool
 ) -> None:
     from gitckpt.durable.steps.graph import COMPLETE
 
@@ -192,7 +194,7 @@ def _next(
     else:
         terminal.out_row(filter(None, (next_step.step, next_step.task)))
     for remark in next_step.remarks:
-        terminal.warn(_advice(place, remark))
+        terminal.warn(_with_run(run_option, remark))
     if next_step.step != COMPLETE:
         title = f", at {next_step.title}" if next_step.title else ""
         terminal.remark(f"{next_step.step} is {next_step.status}{title}")
@@ -284,7 +286,7 @@ def _print_json(document: dict[str, Any]) -> None:
     terminal.out_json(jsonable.plain(document))
 
 
-def _values(words: Sequence[str]) -> dict[str, Any]:
+def _parse_values(words: Sequence[str]) -> dict[str, Any]:
     import json
 
     values = {}

@@ -1,7 +1,7 @@
-"""Turn a command line into the call of a command.
+"""Parse a command line, and call the function of its command.
 
 Doors:
-    quick: plain calls, without Typer.
-    app: all others.
-    commands: the list of commands.
+    quick: parse plain command lines without Typer.
+    app: parse all other command lines with Typer, and print help.
+    commands: the commands, and the functions that load them.
 """

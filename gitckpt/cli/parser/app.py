@@ -1,4 +1,4 @@
-"""The Typer application: help, completion, and calls that `quick` refuses."""
+"""The Typer application: help, and command lines that `quick` does not parse."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ _SYNONYMS = {"ls": "list", "log": "list", "rm": "remove", "delete": "remove", "g
 _SYNONYMS |= {"prune": "expire", "checkout": "resume", "recover": "restore", "revert": "undo"}
 _SYNONYMS |= {"status": "list", "create": "save"}
 
-_EXTRA = re.compile(r"^Got unexpected extra argument(s|\(s\))? \(")
+_EXTRA_ARGUMENT = re.compile(r"^Got unexpected extra argument(s|\(s\))? \(")
 
 
 class PlainCommand(TyperCommand):
-    """A command whose arguments are shown by their metavars, verbatim: `[ID]`, `ID…`."""
+    """A command whose help shows each argument by its metavar, such as `[ID]`."""
 
     def collect_usage_pieces(self, ctx: Any) -> list[str]:
         arguments = filter(_is_argument, self.get_params(ctx))
@@ -58,8 +58,8 @@ def require_command(words: Sequence[str]) -> None:
         raise UsageError(f"there is no command {unknown!r}", hint=hint)
 
 
-def wrong_usage(error: Any, words: Sequence[str]) -> UsageError:
-    command, parameters = _parameters(words)
+def usage_error(error: Any, words: Sequence[str]) -> UsageError:
+    command, parameters = _command_and_parameters(words)
     see = f"see: git ckpt {command} --help" if command else "see: git ckpt --help"
     message = str(getattr(error, "message", "") or error).rstrip(".")
     option = getattr(error, "option_name", "")
@@ -70,15 +70,15 @@ def wrong_usage(error: Any, words: Sequence[str]) -> UsageError:
         name = _metavar(parameter).split("…")[0].split(" ")[0]
         return UsageError(f"{name} is missing", hint=see)
     if message.startswith("Got unexpected extra argument"):
-        extra = _EXTRA.sub("", message).rstrip(")")
+        extra = _EXTRA_ARGUMENT.sub("", message).rstrip(")")
         if command == "save":
             see = f"a message is given by -m: git ckpt save -m {shell_word(extra)}"
         return UsageError(f"too many arguments: {extra}", hint=see)
     return UsageError(message[:1].lower() + message[1:], hint=see)
 
 
-def _parameters(words: Sequence[str]) -> tuple[str, Sequence[options.Parameter]]:
-    """Return the command of a call and its parameters."""
+def _command_and_parameters(words: Sequence[str]) -> tuple[str, Sequence[options.Parameter]]:
+    """Return the name of the command, "" for none, and its parameters."""
     name = next(iter(words[quick.command_of(words) :]), "")
     return name, options.PARAMETERS.get(COMMANDS[name](), []) if name in COMMANDS else []
 
@@ -86,7 +86,7 @@ def _parameters(words: Sequence[str]) -> tuple[str, Sequence[options.Parameter]]
 def _unknown_option(
     option: str, command: str, parameters: Sequence[options.Parameter], see: str
 ) -> UsageError:
-    for parameter in options.PARAMETERS[options.apply]:
+    for parameter in options.PARAMETERS[options.apply_global]:
         if command and option in parameter.spellings:
             value = "" if parameter.is_flag else f"{parameter.metavar} "
             hint = f"git ckpt {option} {value}{command}"
@@ -112,7 +112,7 @@ def perform(words: Sequence[str]) -> int:
     require_command(words)
     words, paths = _split_paths(words)
     try:
-        with build(_needed(words), paths).make_context("git ckpt", list(words)) as context:
+        with build(_needed_commands(words), paths).make_context("git ckpt", list(words)) as context:
             return context.command.invoke(context) or 0
     except typer.Exit as end:
         return end.exit_code
@@ -122,12 +122,12 @@ def perform(words: Sequence[str]) -> int:
         if context is not None and is_missing:
             terminal.explain(context.get_help())
             return UsageError.exit_code
-        raise wrong_usage(error, words) from None
+        raise usage_error(error, words) from None
 
 
 def build(names: Iterable[str] = COMMANDS, paths: Sequence[str] = ()) -> Any:
-    """Return the Typer application with some or all commands; others are not imported."""
-    # `paths` are words behind two dashes, which Typer would take for arguments.
+    """Return the Typer application with the named commands; import no other command."""
+    # `paths` are the words after `--`, which Typer would take for other arguments.
     app = typer.Typer(
         name="git ckpt",
         help="Checkpoints in a git repository: the state, files and commit of every step.",
@@ -139,11 +139,11 @@ def build(names: Iterable[str] = COMMANDS, paths: Sequence[str] = ()) -> Any:
     version = typer.Option(
         options.VERSION, callback=_leave_with_version, is_eager=True, help="Print the version."
     )
-    app.callback()(_typed(options.apply, version=Annotated[bool, version]))
+    app.callback()(_typer_function(options.apply_global, version=Annotated[bool, version]))
     for name in names:
         function = COMMANDS[name]()
         summary = str(function.__doc__).partition("\n")[0]  # Typer's may end within a sentence
-        app.command(name, cls=PlainCommand, short_help=summary)(_typed(function, paths))
+        app.command(name, cls=PlainCommand, short_help=summary)(_typer_function(function, paths))
     return typer.main.get_command(app)
 
 
@@ -153,8 +153,8 @@ def _leave_with_version(is_given: bool) -> None:
         raise typer.Exit
 
 
-def _typed(function: Function, paths: Sequence[str] = (), **extra: Any) -> Function:
-    """Return a function that Typer can inspect, with the declared parameters."""
+def _typer_function(function: Function, paths: Sequence[str] = (), **extra: Any) -> Function:
+    """Wrap a command in a function whose signature Typer can inspect."""
 
     def call(**values: Any) -> int | None:
         arguments = {name: value for name, value in values.items() if value is not None}
@@ -163,7 +163,7 @@ def _typed(function: Function, paths: Sequence[str] = (), **extra: Any) -> Funct
         return function(**arguments, **({"paths": list(paths)} if paths else {}))
 
     parameters = options.PARAMETERS.get(function, [])
-    kinds = {parameter.name: _kind(parameter) for parameter in parameters} | extra
+    kinds = {parameter.name: _annotation(parameter) for parameter in parameters} | extra
     signature = []
     for name, kind in kinds.items():
         default = False if get_args(kind)[0] is bool else None
@@ -177,30 +177,30 @@ def _typed(function: Function, paths: Sequence[str] = (), **extra: Any) -> Funct
     return call
 
 
-def _kind(parameter: options.Parameter) -> Any:
+def _annotation(parameter: options.Parameter) -> Any:
     kind: Any = list[str] | None if parameter.is_list else str | None
     texts: dict[str, Any] = {"metavar": parameter.metavar, "help": parameter.help}
     if not parameter.spellings:
         return Annotated[kind, typer.Argument(**texts)]
     if parameter.is_number:
-        texts["parser"] = options.count
+        texts["parser"] = options.parse_count
         kind = int | None
     option = typer.Option(*parameter.spellings, **texts)
     return Annotated[bool, option] if parameter.is_flag else Annotated[kind, option]
 
 
-def _needed(words: Sequence[str]) -> Iterable[str]:
+def _needed_commands(words: Sequence[str]) -> Iterable[str]:
     index = quick.command_of(words)
-    # Help may be about all commands.
-    if index == len(words) or quick.parse(options.apply, words[:index]) is None:
+    # Without a command, help lists all commands.
+    if index == len(words) or quick.parse(options.apply_global, words[:index]) is None:
         return COMMANDS
     return [words[index]]
 
 
 def _split_paths(words: Sequence[str]) -> tuple[Sequence[str], Sequence[str]]:
     index = quick.command_of(words)
-    takes_paths = any(parameter.takes_paths for parameter in _parameters(words)[1])
+    takes_paths = any(parameter.takes_paths for parameter in _command_and_parameters(words)[1])
     if not takes_paths or "--" not in words[index:]:
         return words, []
-    dashes = words.index("--", index)  # the parser would drop the dashes, and their meaning
+    dashes = words.index("--", index)  # Typer would drop `--`, and take paths for ids
     return words[:dashes], words[dashes + 1 :]

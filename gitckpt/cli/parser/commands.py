@@ -1,11 +1,11 @@
-"""The list of commands, and the function of each. Importing it loads none of them."""
+"""Map the name of each command to a loader of its function; import no command."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from importlib import import_module
 
-# Each imports a module, and returns the function of its command; the exit code None is 0.
+# A loader imports a module, and returns the command's function, whose exit code None means 0.
 COMMANDS: dict[str, Callable[[], Callable[..., int | None]]] = {
     "init": lambda: import_module("gitckpt.cli.commands.init").init,
     "save": lambda: import_module("gitckpt.cli.commands.save").save,

@@ -15,12 +15,14 @@ _MAX_IDS = 200  # newest ids that are offered
 
 
 def complete(words: Sequence[str]) -> None:
-    """Print what could stand in place of the last of the words."""
+    """Print the completions of the last word, one per line."""
     *complete_words, last = words or [""]
-    valued = options.valued(options.apply)
-    if "--" in complete_words or (complete_words and complete_words[-1] in valued):
-        return  # a directory, or paths: the shell knows them
-    name = next(iter(complete_words[options.command_of(complete_words, valued) :]), None)
+    options_with_value = options.options_with_value(options.apply_global)
+    if "--" in complete_words or (complete_words and complete_words[-1] in options_with_value):
+        return  # the shell itself completes directories and paths
+    name = next(
+        iter(complete_words[options.command_of(complete_words, options_with_value) :]), None
+    )
     for candidate in _candidates(name, last):
         if candidate.startswith(last):
             terminal.out(candidate)
@@ -31,7 +33,7 @@ def _candidates(name: str | None, last: str) -> list[str]:
         return list(COMMANDS)
     if name is not None and name not in COMMANDS:
         return []
-    function = options.apply if name is None else COMMANDS[name]()
+    function = options.apply_global if name is None else COMMANDS[name]()
     parameters = options.PARAMETERS.get(function, [])
     if last.startswith("-"):
         spellings = [spelling for parameter in parameters for spelling in parameter.spellings]
@@ -41,7 +43,7 @@ def _candidates(name: str | None, last: str) -> list[str]:
         return list(SCRIPTS)
     if not any("ID" in str(parameter.metavar) for parameter in parameters[:1]):
         return []
-    try:  # outside of a repository, there are none
+    try:  # outside of a repository, there are no ids to complete
         with open_store() as store:
             return [
                 "latest",

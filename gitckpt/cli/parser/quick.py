@@ -1,7 +1,7 @@
 """Parse plain calls without Typer, for commands that agents and scripts use often.
 
-Typer takes longer to import and set up than most of them take to run. It parses all that this
-module does not fully understand, and prints help and errors. A test compares both parsers.
+Importing Typer takes longer than running most of these commands. Typer parses each call that this
+module does not fully understand, and prints help and usage errors. A test compares both parsers.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ TYPER_ONLY = ("hook",)  # git's arguments may look like options
 
 
 def command_of(words: Sequence[str]) -> int:
-    """Return the index of the command in a command line."""
-    return options.command_of(words, options.valued(options.apply))
+    """Return the index of the command in `words`, or `len(words)` without one."""
+    return options.command_of(words, options.options_with_value(options.apply_global))
 
 
 def call_of(words: Sequence[str]) -> Callable[[], int | None] | None:
-    """Return the call for a command line, or None if Typer must parse it."""
+    """Return a function that runs the command; None if Typer must parse `words`."""
     if list(words) == [options.VERSION]:
         return options.print_version
     index = command_of(words)
     name = next(iter(words[index:]), "")
-    global_options, arguments = parse(options.apply, words[:index]), words[index + 1 :]
+    global_options, arguments = parse(options.apply_global, words[:index]), words[index + 1 :]
     if name == "complete":  # what completion scripts call
         from gitckpt.cli.parser import completion
 
@@ -45,14 +45,14 @@ def call_of(words: Sequence[str]) -> Callable[[], int | None] | None:
         return None
 
     def call() -> int | None:
-        options.apply(**global_options)
+        options.apply_global(**global_options)
         return function(**values)
 
     return call
 
 
 def parse(function: Callable[..., int | None], words: Sequence[str]) -> dict[str, Any] | None:
-    """Return parameters and their values; None for words that Typer must parse."""
+    """Return each given parameter's value by name; None if Typer must parse `words`."""
     parameters = options.PARAMETERS.get(function, [])
     arguments = [parameter for parameter in parameters if not parameter.spellings]
     by_spelling = {name: option for option in parameters for name in option.spellings}
@@ -83,6 +83,8 @@ def parse(function: Callable[..., int | None], words: Sequence[str]) -> dict[str
         return None
     try:
         numbers = [option.name for option in parameters if option.is_number]
-        return values | {name: options.count(values[name]) for name in numbers if name in values}
+        return values | {
+            name: options.parse_count(values[name]) for name in numbers if name in values
+        }
     except UsageError:
-        return None  # Typer reports errors in order
+        return None  # Typer parses again, and reports the first error of the line
