@@ -23,7 +23,7 @@ def folded(name: str) -> str:
 
 
 def closest(text: str, words: Iterable[str], *, likeness: float = 0.6) -> str | None:
-    """Return the word that a mistyped one resembles most; None without any."""
+    """Return the word most similar to `text`; None if no word is similar enough."""
     import difflib
 
     return next(iter(difflib.get_close_matches(text, list(words), n=1, cutoff=likeness)), None)
@@ -44,11 +44,11 @@ def quoted(path: bytes) -> str:
 
 
 def shell_word(text: str) -> str:
-    r"""Quote a word for any POSIX shell, so that a terminal shows it as it is.
+    r"""Quote a word for any POSIX shell, with its control characters in octal.
 
-    Not by `$'…'`: dash does not know it and takes `\'` for the end of the quotes, so that it
-    executes the rest of a branch's name. Control characters are printed by printf, in octal. The
-    shell cuts line breaks off the end of that, so such a word is only good for display.
+    `$'…'` is not used: dash does not know this syntax, takes `\'` for the end of the quotes, and
+    would execute the rest of a branch's name. So `$(printf …)` prints control characters. It drops
+    line breaks at the end, so a word that ends with a line break is quoted plainly.
     """
     if text.isprintable() or text.endswith("\n"):
         import shlex
@@ -93,7 +93,7 @@ def require_seconds(name: str, value: object) -> None:
 
 
 def strings(name: str, value: Iterable[str] | None) -> tuple[str, ...]:
-    """Return the strings of an argument; none for None. A single string is refused."""
+    """Return an iterable of strings as a tuple, () for None; refuse a single string."""
     return _items(name, value, "a list of strings", require_text)
 
 
@@ -154,7 +154,7 @@ def refused(name: str, value: object, expected: str) -> UsageError:
 
 
 def paths_of(paths: Iterable[T]) -> tuple[T, ...]:
-    """Return the paths of a call. A single path is refused."""
+    """Return an iterable of paths as a tuple; refuse a single path, and None."""
     if paths is None:
         raise refused("paths", paths, "a list of paths")
     return _items("paths", paths, "a list of paths", require_path)

@@ -1,10 +1,10 @@
 """Limits on documents, checked before they are parsed and while they are written.
 
 Documents may have been fetched, and `tomllib` is slow on hostile ones: a dotted key costs the
-square of its parts, an integer the square of its digits, and a million keys take 15 s. So one pass
-over the text, which knows only strings, comments and brackets of TOML, counts the parser's work
-first. On valid TOML it sees what the parser sees. At an error the parser stops, and no count up to
-there is too low.
+square of its parts, an integer the square of its digits, and a million keys take 15 s. So before
+`tomllib` runs, one pass over the text, which knows only strings, comments and brackets of TOML,
+counts the work. The counts are exact for valid TOML. For invalid TOML they are not too low up to
+the error, where `tomllib` stops.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 MAX_LEVELS = 256  # keys and array indexes from the top to a value
 MAX_DIGITS = 128  # digits of a number in a row; TOML requires readers to take 66 at most
 
-# Characters of an integer written as a string: reading decimal ones, and printing any, takes the
-# square of that.
+# Characters of an integer written as a string: the time to read a decimal integer, or to print any
+# integer, grows with the square of their number.
 MAX_DECIMAL, MAX_HEXADECIMAL = 4300, 65_536
 MAX_LONG = 262_144  # characters of all integers of a state that have more than `MAX_DECIMAL`
 MAX_INTEGER, MIN_INTEGER = 2**63 - 1, -(2**63)
@@ -35,13 +35,13 @@ class Budget:
 
     @property
     def steps(self) -> int:
-        """Depths of all keys added up: each is looked up from the top."""
+        """The sum of the depths of all keys: `tomllib` looks up each key from the top."""
         return 32 * self.names
 
 
-HEADER = Budget(4 << 20, 50_000, 100_000)  # a document before its state; first listings read it
-STATE = Budget(28 << 20, 150_000, 900_000)  # as it is written, so that any header fits before it
-DOCUMENT = Budget(32 << 20, 200_000, 1_000_000)  # of both together
+HEADER = Budget(4 << 20, 50_000, 100_000)  # all of a document before its state
+STATE = Budget(28 << 20, 150_000, 900_000)  # a written state: with any header it fits `DOCUMENT`
+DOCUMENT = Budget(32 << 20, 200_000, 1_000_000)  # header and state together
 RECORD = Budget(64 << 10, 1000, 1000)  # a lease or a key
 FILE = Budget(1 << 20, 20_000, 20_000)  # a file that people write, such as `gitckpt.toml`
 
@@ -61,12 +61,12 @@ SNAPSHOT = Paths(10_000_000, 500)
 # of a rebase are directories; a rebase by patches has one file per commit.
 OPERATION, OPERATION_SIZE = Paths(20_000, 20), 64 << 20
 
-# Bytes of a list in a snapshot: the flags of a sparse checkout of two million files take this.
+# Bytes of a list in a snapshot: enough for the sparse-checkout flags of two million files.
 LIST = 128 << 20
 
 
 class Excess(ValueError):
-    """A document exceeds a limit; the text says which."""
+    """A document exceeds a limit, which the message names."""
 
 
 def require_size(size: int, limits: Budget) -> None:
@@ -75,9 +75,9 @@ def require_size(size: int, limits: Budget) -> None:
 
 
 def require(text: str, limits: Budget) -> None:
-    """Raise `Excess` if a document exceeds limits, in time linear in its length."""
+    """Raise `Excess` if TOML text exceeds limits; the time grows only linearly."""
     require_size(len(text), limits)
-    opaque, marks, run = _patterns()
+    opaque, marks, long_number = _patterns()
     bare = opaque.sub("", text)
     keys, dots, opened = bare.count("="), bare.count("."), bare.count("[") + bare.count("{")
     if (
@@ -85,28 +85,28 @@ def require(text: str, limits: Budget) -> None:
         and keys + dots + opened <= limits.names
         and keys * (dots + opened + 2) <= limits.steps
         and bare.count(",") <= limits.values
-        and run.search(bare) is None
+        and long_number.search(bare) is None
     ):
         return
-    _Count(limits).read(bare, marks)
+    _Counter(limits).read(bare, marks)
 
 
-class _Count:
+class _Counter:
     def __init__(self, limits: Budget) -> None:
         self._limits = limits
         self._names = self._steps = self._values = 0
-        self._header = 0  # how deep the table lies that lines belong to
+        self._header = 0  # depth of the table that the current line belongs to
         self._level = 0  # depth of the current value
-        self._parts = 1  # of the current key
+        self._parts = 1  # parts of the current dotted key
         self._in_key, self._in_header = True, False
-        # Of each open bracket: its depth, and whether it is a table.
-        self._around: list[tuple[int, bool]] = []
+        # For each open bracket: its depth, and whether it opened a table (`{`).
+        self._brackets: list[tuple[int, bool]] = []
 
     def read(self, bare: str, marks: re.Pattern[str]) -> None:
         for mark in marks.findall(bare):
             if mark == ".":
                 self._parts += self._in_key
-                self._deeper(0, self._parts)
+                self._descend(0, self._parts)
             elif mark in "[{":
                 self._open(mark)
             elif mark in "]}":
@@ -118,37 +118,37 @@ class _Count:
 
     def _separate(self, mark: str) -> None:
         if mark == "=":
-            level = self._around[-1][0] if self._around else self._header
-            self._level = self._deeper(level, self._parts)
-            self._name(self._parts, self._level)
+            level = self._brackets[-1][0] if self._brackets else self._header
+            self._level = self._descend(level, self._parts)
+            self._count_key(self._parts, self._level)
             self._in_key, self._parts = False, 1
-        elif mark == "\n" and not self._around:
+        elif mark == "\n" and not self._brackets:
             self._in_key, self._in_header, self._parts = True, False, 1
-        elif mark == "," and self._around:
-            self._level, self._in_key = self._around[-1]
+        elif mark == "," and self._brackets:
+            self._level, self._in_key = self._brackets[-1]
             self._parts = 1
             self._values += not self._in_key
             if self._values > self._limits.values:
                 raise Excess(f"more than {self._limits.values:,} values in arrays")
 
     def _open(self, mark: str) -> None:
-        if mark == "[" and not self._around and self._in_key:
+        if mark == "[" and not self._brackets and self._in_key:
             self._in_header = True
             return
-        self._level = self._deeper(self._level, mark == "[")
+        self._level = self._descend(self._level, mark == "[")
         self._in_key, self._parts = mark == "{", 1
-        self._around.append((self._level, self._in_key))
+        self._brackets.append((self._level, self._in_key))
 
     def _close(self) -> None:
         if self._in_header:
-            self._header = self._deeper(0, self._parts)
-            self._name(self._parts, self._parts)
+            self._header = self._descend(0, self._parts)
+            self._count_key(self._parts, self._parts)
             self._in_header = False
-        elif self._around:
-            self._around.pop()
+        elif self._brackets:
+            self._brackets.pop()
         self._in_key = False
 
-    def _name(self, parts: int, level: int) -> None:
+    def _count_key(self, parts: int, level: int) -> None:
         self._names += parts
         self._steps += level
         names, steps = self._limits.names, self._limits.steps
@@ -159,7 +159,7 @@ class _Count:
             raise Excess(f"keys too deep and too many: {excess}")
 
     @staticmethod
-    def _deeper(level: int, parts: int) -> int:
+    def _descend(level: int, parts: int) -> int:
         if level + parts > MAX_LEVELS:
             limit = f"{MAX_LEVELS:,} levels, the parts of dotted keys counted"
             raise Excess(f"nests deeper than {limit}")
@@ -167,7 +167,7 @@ class _Count:
 
 
 def _patterns() -> tuple[re.Pattern[str], re.Pattern[str], re.Pattern[str]]:
-    """Return patterns for strings and comments, for marks, and for long numbers."""
+    """Return patterns of strings and comments, of counted marks, and of long numbers."""
     import re  # writers do not need it
 
     opaque = re.compile(
@@ -178,5 +178,5 @@ def _patterns() -> tuple[re.Pattern[str], re.Pattern[str], re.Pattern[str]]:
         r"|#[^\n]*+",
         re.DOTALL,
     )
-    run = f"[0-9A-Za-z_+-]{{{MAX_DIGITS + 1},}}+"
-    return opaque, re.compile(rf"[=.,\[\]{{}}\n]|{run}"), re.compile(run)
+    long_number = f"[0-9A-Za-z_+-]{{{MAX_DIGITS + 1},}}+"
+    return opaque, re.compile(rf"[=.,\[\]{{}}\n]|{long_number}"), re.compile(long_number)

@@ -32,7 +32,7 @@ IMPORT = "import:"  # prefix of the trigger of imported checkpoints; the format'
 # Checkpoints made by hooks; the default policy expires them.
 HOOK_TRIGGERS = (POST_COMMIT, POST_MERGE)
 
-# Triggers within a phase. These checkpoints do not give the status of their run.
+# Triggers within a phase. These checkpoints do not determine the status of their run.
 WITHIN = (*HOOK_TRIGGERS, SAFETY, RESCUE, LOOP, REVIEW, SUBMODULE)
 
 
@@ -40,7 +40,7 @@ WITHIN = (*HOOK_TRIGGERS, SAFETY, RESCUE, LOOP, REVIEW, SUBMODULE)
 class Omitted:
     # Relative to the top of the worktree; C-quoted like git's output where it is not UTF-8.
     path: str
-    reason: str  # in words for people
+    reason: str  # why the path was not captured, in words for people
     size: int | None = None  # in bytes; None where it was not determined
     oid: str | None = None  # the commit checked out in a submodule or nested repository
     dirty: bool | None = None  # whether a submodule has uncommitted changes; None for other paths
@@ -50,7 +50,7 @@ class Omitted:
 
 @dataclass(frozen=True, slots=True)
 class Submodule:
-    """A captured submodule; its own repository has a checkpoint of it."""
+    """A captured submodule: its files are in a checkpoint of its own repository."""
 
     path: str  # as in `Omitted`
     checkpoint: str  # an id in the submodule's repository
@@ -61,7 +61,7 @@ class Submodule:
 
 @dataclass(frozen=True, slots=True)
 class Suspect:
-    """A place in a captured file that looks like a secret; the text is not kept."""
+    """A line of a captured file with a possible secret; its text is not stored."""
 
     path: str  # as in `Omitted`
     rule: str  # name of the rule that matched
@@ -75,7 +75,7 @@ class Worktree:
     """The files of a checkpoint: the table `[worktree]`."""
 
     dirty: bool  # whether files, index or an operation in progress differed from the linked commit
-    # The oid of `refs/ckpt/trees/<id>`; None when clean, unless there is more to keep.
+    # The oid of `refs/ckpt/trees/<id>`; None if clean, and nothing else has to be stored.
     tree: str | None = None
     operation: str | None = None  # in progress: merge, cherry-pick, revert, rebase, am or bisect
     # The oid of `refs/keep/ckpt-operations/<id>`; it reaches every commit that the operation needs
@@ -83,11 +83,11 @@ class Worktree:
     operation_commit: str | None = None
     omitted: tuple[Omitted, ...] = ()
     submodules: tuple[Submodule, ...] = ()
-    # Captured paths that may come back as git writes them, not byte for byte.
+    # Captured paths that a restore may not reproduce byte for byte, because git converts them.
     converted: tuple[str, ...] = ()
-    # Only in captured files that differ from the commit, less the settled ones.
+    # Only in captured files that differ from the commit; without those the user declared no secret.
     suspects: tuple[Suspect, ...] = ()
-    degraded: str | None = None  # why files are missing that should be here, for people
+    degraded: str | None = None  # why files that should be captured are missing, for people
     unknown: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -136,13 +136,13 @@ class Attempt:
 
     phase: str
     number: int = 1  # counted over the whole life of the run
-    # Status at its end; None while it runs, and where the end was not observed.
+    # Status at the attempt's end; None while it runs, or if the end was not observed.
     ended: str | None = None
-    # Checkpoint at which the phase began; None for the first attempt since.
+    # Checkpoint whose files and state the next attempt begins with; None in the first attempt.
     began: str | None = None
     failures: int = 0  # failed attempts, counted against `retries`
     recoveries: int = 0  # attempts whose end was not recorded, such as after a power cut
-    retry_at: str | None = None  # timestamp of the next attempt; None where none follows by itself
+    retry_at: str | None = None  # timestamp of the next attempt; None without an automatic one
     exit_code: int | None = None  # negative for a signal
     seconds: float | None = None
     output: str | None = None  # the end of the command's output
@@ -181,7 +181,7 @@ class Checkpoint:
     message: str | None = None
     agent: str | None = None
     errors: tuple[str, ...] = ()
-    # None where files were not captured (`save --no-worktree`, a hook): the commit stands for them.
+    # None if files were not captured (`save --no-worktree`, a hook): only the commit is recorded.
     worktree: Worktree | None = None
     progress: Progress | None = None
     pipeline: Pipeline | None = None
@@ -206,15 +206,15 @@ class Checkpoint:
 
     @property
     def tree(self) -> str | None:
-        """The snapshot, or None if the files were not captured."""
+        """The oid of the snapshot; None if the files are clean or were not captured."""
         return self.worktree.tree if self.worktree is not None else None
 
     @property
     def phase_name(self) -> str:
-        """The phase without its status."""
+        """The name of the phase: the label without its status."""
         return phases.split(self.label)[0]
 
     @property
     def status(self) -> str:
-        """The status at the end of the label; "" where it has none."""
+        """The status at the end of the label; "" if the label has none."""
         return phases.split(self.label)[1]

@@ -30,43 +30,45 @@ _RUN = "a run id such as 20261121-201500-add-login"
 def _checked(
     is_valid: Callable[[str], object], expected: str, *, is_optional: bool = False
 ) -> Reader:
-    def read(take: TableReader, key: str) -> str | None:
-        text = take.optional(key, str) if is_optional else take.required(key, str)
+    def read(reader: TableReader, key: str) -> str | None:
+        text = reader.optional(key, str) if is_optional else reader.required(key, str)
         if text is not None and not is_valid(text):
-            raise take.invalid(key, f"must be {expected}, not {shown(text)}")
+            raise reader.invalid(key, f"must be {expected}, not {shown(text)}")
         return text
 
     return read
 
 
-def _line(take: TableReader, key: str) -> str:
-    text = take.required(key, str)
+def _line(reader: TableReader, key: str) -> str:
+    text = reader.required(key, str)
     if text.strip():
         return text
-    raise take.invalid(key, "empty")
+    raise reader.invalid(key, "empty")
 
 
-def _count(take: TableReader, key: str, least: int = 0) -> int | None:
-    value = take.optional(key, int)
+def _count(reader: TableReader, key: str, least: int = 0) -> int | None:
+    value = reader.optional(key, int)
     if value is not None and value < least:
-        raise take.invalid(key, f"must be {least} or more, not {shown(value)}")
+        raise reader.invalid(key, f"must be {least} or more, not {shown(value)}")
     return value
 
 
-def _completed(take: TableReader, key: str) -> dict[str, str]:
-    completed = take.map(key)
+def _completed(reader: TableReader, key: str) -> dict[str, str]:
+    completed = reader.map(key)
     for phase, checkpoint in completed.items():
         if not ids.is_id(checkpoint):
-            raise take.invalid(f"{key}.{phase}", f"must be {_ID}, not {shown(checkpoint)}")
+            raise reader.invalid(f"{key}.{phase}", f"must be {_ID}, not {shown(checkpoint)}")
     return completed
 
 
-def _tables(kind: type, take: TableReader, key: str) -> tuple[Any, ...]:
+def _tables(kind: type, reader: TableReader, key: str) -> tuple[Any, ...]:
     records = []
-    for i, entry in enumerate(take.optional(key, list) or []):
+    for i, entry in enumerate(reader.optional(key, list) or []):
         if type(entry) is not dict:
-            raise take.invalid(f"{key}[{i}]", f"must be a table, not {shown(entry)}")
-        records.append(_read_table(kind, TableReader(entry, take.source, f"worktree.{key}[{i}].")))
+            raise reader.invalid(f"{key}[{i}]", f"must be a table, not {shown(entry)}")
+        records.append(
+            _read_table(kind, TableReader(entry, reader.source, f"worktree.{key}[{i}]."))
+        )
     return tuple(records)
 
 
@@ -74,11 +76,11 @@ def _tables(kind: type, take: TableReader, key: str) -> tuple[Any, ...]:
 
 
 def put_back(state: dict[str, Any], types: Mapping[str, Any], ref: str) -> dict[str, Any]:
-    """Convert the strings that stand for other types back, in place; return the state."""
-    long = 0
+    """Convert strings to null, bytes and integers as `types` says, in place."""
+    long_characters = 0
     for pointer, kind in types.items():
         field = f"types.{pointer}"
-        holder: Any = None
+        container: Any = None
         value: Any = state
         step: Any = None
         try:
@@ -86,19 +88,23 @@ def put_back(state: dict[str, Any], types: Mapping[str, Any], ref: str) -> dict[
             if root:
                 raise KeyError(root)
             for part in parts:
-                holder, step = value, part.replace("~1", "/").replace("~0", "~")
-                step = _index(step) if type(holder) is list else step
-                value = holder[step]
+                container, step = value, part.replace("~1", "/").replace("~0", "~")
+                step = _index(step) if type(container) is list else step
+                value = container[step]
         except (KeyError, IndexError, ValueError, TypeError):
             raise InvalidCheckpoint(ref, field, "points to nothing in the state") from None
-        if type(value) is not str or holder is None:
+        if type(value) is not str or container is None:
             raise InvalidCheckpoint(ref, field, "must point to a string in the state")
         if kind == "integer" and len(value) > budget.MAX_DECIMAL:
-            long += len(value)
-            if len(value) > budget.MAX_HEXADECIMAL or "x" not in value or long > budget.MAX_LONG:
+            long_characters += len(value)
+            if (
+                len(value) > budget.MAX_HEXADECIMAL
+                or "x" not in value
+                or long_characters > budget.MAX_LONG
+            ):
                 raise InvalidCheckpoint(ref, field, "an integer of more digits than are allowed")
         try:
-            holder[step] = _converted(kind, value)
+            container[step] = _converted(kind, value)
         except ValueError:  # as binascii.Error is
             raise InvalidCheckpoint(ref, field, f"the string there is no {shown(kind)}") from None
     return state
@@ -127,9 +133,9 @@ def _converted(kind: Any, text: str) -> Any:
 
 # Checkpoint <-> document, version 1.
 
-_STATE = b"\n[state]\n"
+_STATE_HEADER = b"\n[state]\n"
 _OTHER_TABLE = re.compile(rb"\n[ \t]*\[(?!state[\].])")
-_DRIVES = re.compile(rb"\n\[(?:attempt|pipeline)\]\n")
+_RUN_TABLE = re.compile(rb"\n\[(?:attempt|pipeline)\]\n")
 _EARLIER_TABLE = re.compile(rb"\n[ \t]*\[(?!(?:attempt|pipeline|state)[\].])")
 _TRIGGER = re.compile(r"[a-z][a-z0-9-]*(:[a-z0-9][a-z0-9._-]*)?")
 
@@ -139,7 +145,7 @@ def encode(checkpoint: Checkpoint) -> bytes:
 
 
 def fields(checkpoint: Checkpoint) -> dict[str, Any]:
-    """Return the document's keys less `types` and `state`; None for absent ones."""
+    """Return the document's keys except `types` and `state`; absent keys are None."""
     values: dict[str, Any] = {"version": VERSION}
     for key in document.KEYS:
         value = getattr(checkpoint, key.attribute)
@@ -156,12 +162,12 @@ def decode(data: bytes, ref: str) -> Checkpoint:
 
 
 def decode_header(data: bytes, ref: str) -> Checkpoint:
-    """Decode all but the state; it is empty, and not even parsed where it stands last."""
+    """Decode a document without its state, which is not parsed if it stands last."""
     return _guarded(_decode_header, data, ref)
 
 
 def decode_summary(data: bytes, ref: str) -> Checkpoint:
-    """Decode without state, `[pipeline]` and `[attempt]`; ignore their faults."""
+    """Decode all but state, pipeline and attempt; ignore errors in these tables."""
     return _guarded(_decode_summary, data, ref)
 
 
@@ -192,7 +198,7 @@ def _decode_header(data: bytes, ref: str) -> Checkpoint:
 
 
 def _decode_summary(data: bytes, ref: str) -> Checkpoint:
-    match = _DRIVES.search(data)
+    match = _RUN_TABLE.search(data)
     is_last = match is not None and not _EARLIER_TABLE.search(data, match.start() + 1)
     summary = _decode_beginning(data[: match.start() + 1], ref) if match and is_last else None
     return summary if summary is not None else _decode_header(data, ref)
@@ -204,13 +210,13 @@ def _decode_beginning(data: bytes, ref: str) -> Checkpoint | None:
     except NewerCheckpoint:
         raise
     except (InvalidCheckpoint, budget.Excess):
-        return None  # it ends inside of a string
+        return None  # `data` ends inside of a string
     head.setdefault("state", {})
     return _checkpoint(head, ref, with_state=False)
 
 
 def check(values: Mapping[str, Any], ref: str) -> None:
-    """Raise what `decode` would for a document with these keys and an empty state."""
+    """Raise the error of `decode` for a document with these keys and no state."""
     present = {key: value for key, value in values.items() if value is not None}
     _checkpoint(present | {"state": {}}, ref, with_state=False)
 
@@ -224,8 +230,8 @@ def tables(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _end_of_header(data: bytes) -> int | None:
-    """Return the offset of `[state]`; None where other tables follow it."""
-    offset = data.find(_STATE)
+    """Return the offset of `[state]`; None without it, or if another table follows."""
+    offset = data.find(_STATE_HEADER)
     return offset + 1 if offset >= 0 and not _OTHER_TABLE.search(data, offset + 1) else None
 
 
@@ -253,34 +259,34 @@ def _parse(data: bytes, ref: str, limits: budget.Budget = budget.HEADER) -> dict
 
 
 def _checkpoint(table: dict[str, Any], ref: str, *, with_state: bool) -> Checkpoint:
-    take = TableReader(table, ref)
-    version = take.required("version", int)
+    reader = TableReader(table, ref)
+    version = reader.required("version", int)
     if version != VERSION:
-        raise take.invalid("version", f"must be {VERSION}, not {shown(version)}")
-    state, types = take.required("state", dict), take.optional("types", dict) or {}
+        raise reader.invalid("version", f"must be {VERSION}, not {shown(version)}")
+    state, types = reader.required("state", dict), reader.optional("types", dict) or {}
     values: dict[str, Any] = {}
     for key in document.KEYS:
         if key.kind not in _TABLES:
-            values[key.attribute] = _VALUES[key.kind](take, key.name)
-        elif (inner := take.optional(key.name, dict)) is not None:
-            reader = TableReader(inner, ref, f"{key.name}.")
-            values[key.attribute] = _read_table(_TABLES[key.kind], reader)
+            values[key.attribute] = _VALUES[key.kind](reader, key.name)
+        elif (table_values := reader.optional(key.name, dict)) is not None:
+            table_reader = TableReader(table_values, ref, f"{key.name}.")
+            values[key.attribute] = _read_table(_TABLES[key.kind], table_reader)
     values["state"] = put_back(state, types, ref) if with_state else {}
-    checkpoint = Checkpoint(**values, unknown=take.unknown)
+    checkpoint = Checkpoint(**values, unknown=reader.unknown)
     if ref.startswith("refs/checkpoints/") and checkpoint.id != ref.rpartition("/")[2]:
-        raise take.invalid("id", f"{checkpoint.id} is not the ref's name")
+        raise reader.invalid("id", f"{checkpoint.id} is not the ref's name")
     if (checkpoint.run is None) != (checkpoint.sequence is None):
-        raise take.invalid("sequence", "belongs to a run: both keys or neither")
+        raise reader.invalid("sequence", "belongs to a run: both keys or neither")
     if checkpoint.parent is not None and checkpoint.run is None:
-        raise take.invalid("parent", "belongs to a run, and there is no run")
+        raise reader.invalid("parent", "belongs to a run, and there is no run")
     return checkpoint
 
 
-def _read_table(kind: type, take: TableReader) -> Any:
-    values = {name: read(take, name) for name, read in _readers(kind)}
+def _read_table(kind: type, reader: TableReader) -> Any:
+    values = {name: read(reader, name) for name, read in _readers(kind)}
     # An absent key has the default of the class.
     present = {name: value for name, value in values.items() if value is not None}
-    return kind(**present, unknown=take.unknown)
+    return kind(**present, unknown=reader.unknown)
 
 
 @functools.cache
@@ -289,50 +295,50 @@ def _readers(kind: type) -> Sequence[tuple[str, Reader]]:
     return [(name, _VALUES[_KINDS.get(name) or str(text)]) for name, text in annotations.items()]
 
 
-def _timestamp(take: TableReader, key: str) -> str:
-    text = take.required(key, str)
-    take.instant(key)
+def _timestamp(reader: TableReader, key: str) -> str:
+    text = reader.required(key, str)
+    reader.instant(key)
     return text
 
 
-def _required_texts(take: TableReader, key: str) -> tuple[str, ...]:
-    take.required(key, list)
-    return take.texts(key)
+def _required_texts(reader: TableReader, key: str) -> tuple[str, ...]:
+    reader.required(key, list)
+    return reader.texts(key)
 
 
-# Readers by kind of a document key, by `_KINDS` or by the annotation of a field.
+# Readers by the kind of a document key, by the kind in `_KINDS`, or by a field's annotation.
 _VALUES: dict[str, Reader] = {
     "id": _checked(ids.is_id, _ID),
     "optional id": _checked(ids.is_id, _ID, is_optional=True),
     "run": _checked(ids.is_run_id, _RUN, is_optional=True),
-    "sequence": lambda take, key: _count(take, key, 1),
-    "ordinal": lambda take, key: _count(take, key, 1) or 1,
+    "sequence": lambda reader, key: _count(reader, key, 1),
+    "ordinal": lambda reader, key: _count(reader, key, 1) or 1,
     "line": _line,
     "timestamp": _timestamp,
-    "instant": lambda take, key: take.instant(key),
+    "instant": lambda reader, key: reader.instant(key),
     "commit": _checked(lambda text: not text or ids.is_oid(text), f"{_OID} or empty"),
     "oid": _checked(ids.is_oid, _OID),
     "optional oid": _checked(ids.is_oid, _OID, is_optional=True),
-    "text": lambda take, key: take.optional(key, str),
+    "text": lambda reader, key: reader.optional(key, str),
     "trigger": _checked(_TRIGGER.fullmatch, "a word such as manual or import:forge"),
     "required texts": _required_texts,
-    "integer": lambda take, key: take.optional(key, int),
+    "integer": lambda reader, key: reader.optional(key, int),
     "completed": _completed,
-    "str": lambda take, key: take.required(key, str),
-    "str | None": lambda take, key: take.optional(key, str),
-    "bool": lambda take, key: take.required(key, bool),
-    "bool | None": lambda take, key: take.optional(key, bool),
+    "str": lambda reader, key: reader.required(key, str),
+    "str | None": lambda reader, key: reader.optional(key, str),
+    "bool": lambda reader, key: reader.required(key, bool),
+    "bool | None": lambda reader, key: reader.optional(key, bool),
     "int": _count,
     "int | None": _count,
-    "float | None": lambda take, key: take.optional(key, float),
-    "tuple[str, ...]": lambda take, key: take.texts(key),
-    "Mapping[str, str]": lambda take, key: take.map(key),
+    "float | None": lambda reader, key: reader.optional(key, float),
+    "tuple[str, ...]": lambda reader, key: reader.texts(key),
+    "Mapping[str, str]": lambda reader, key: reader.map(key),
     "tuple[Omitted, ...]": functools.partial(_tables, kinds.Omitted),
     "tuple[Submodule, ...]": functools.partial(_tables, kinds.Submodule),
     "tuple[Suspect, ...]": functools.partial(_tables, kinds.Suspect),
 }
 
-# Fields of tables whose annotation does not say everything.
+# Fields of tables that need a stricter reader than their annotation.
 _KINDS = {"tree": "optional oid", "operation_commit": "optional oid", "oid": "optional oid"}
 _KINDS |= {"original": "oid", "checkpoint": "id", "git_sha": "commit", "began": "optional id"}
 _KINDS |= {"number": "ordinal", "line": "ordinal", "exit_code": "integer", "phase": "line"}

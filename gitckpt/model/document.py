@@ -11,21 +11,21 @@ if TYPE_CHECKING:
 
 
 VERSION = 1  # the version that is written, and the highest that is read
-MESSAGE = 1000  # longest message, in characters
+MAX_MESSAGE = 1000  # characters
 
 
 @dataclass(frozen=True, slots=True)
 class DocumentKey:
-    """A key of the document, as the codec and `git ckpt show` need it."""
+    """A key of the document, declared for the codec and `git ckpt show`."""
 
     name: str
     kind: str  # the name of its reader in `codec`, or the class of its table
     is_given: bool = False  # whether a caller of `Store.record` may set it
-    label: str = ""  # its name in `git ckpt show`; "" for none
+    label: str = ""  # its name in `git ckpt show`; "" if that does not show the key
 
     @property
     def attribute(self) -> str:
-        """Its name in `Checkpoint`."""
+        """The name of the key's field in `Checkpoint`."""
         return "label" if self.name == "phase" else self.name
 
 
@@ -59,12 +59,12 @@ ORDER = ("version", *(key.name for key in KEYS if key.kind[0].islower()))
 
 def message_of(text: str) -> str:
     line = text if text.splitlines() == [text] else " ".join(text.split())
-    return line if len(line) <= MESSAGE else f"{line[: MESSAGE - 1]}…"
+    return line if len(line) <= MAX_MESSAGE else f"{line[: MAX_MESSAGE - 1]}…"
 
 
 def render(fields: dict[str, Any], state: dict[str, Any]) -> bytes:
-    """Return a document without the fields that are None, and `[state]` last."""
-    # A reader that does not need the state can stop there.
+    """Return a document as TOML: the fields that are not None, and `[state]` last."""
+    # A reader that does not need the state can stop at `[state]`.
     types: dict[str, str] = {}
     body = toml.dump_state(state, types)
     in_order = {key: fields[key] for key in ORDER if key in fields} | fields

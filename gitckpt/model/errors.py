@@ -1,4 +1,4 @@
-"""Errors for people, each with an exit code and a hint.
+"""Errors that the user sees, each with an exit code and possibly a hint.
 
 The hook imports this module: keep it free of imports.
 """
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class CkptError(Exception):
-    """An error for people.
+    """An error with a message for the user.
 
     Args:
         message: what failed, on which object, and why; one sentence without a final period.
@@ -43,7 +43,7 @@ def _recreate(kind: type[CkptError], args: tuple[object, ...]) -> CkptError:
 
 
 class UsageError(CkptError):
-    """The call itself is wrong: an option, an empty id, a phase without a name."""
+    """The call itself is wrong, such as an unknown option, an empty id or phase name."""
 
     exit_code = 2
 
@@ -67,7 +67,7 @@ class NotFoundError(CkptError):
 
 
 class AmbiguousError(NotFoundError):
-    """Several things have that name: `candidates`, one line each."""
+    """Several checkpoints or runs match; `candidates` has a line for each of them."""
 
     def __init__(self, message: str, candidates: Sequence[str], *, hint: str | None = None) -> None:
         super().__init__(message, hint=hint)
@@ -83,7 +83,7 @@ class RunExists(CkptError):
 
 
 class RunComplete(UsageError):
-    """The run to resume is complete; `results` by phase, in order of completion."""
+    """The run to resume is complete; `results` maps each phase to its result."""
 
     def __init__(self, run: str, results: Mapping[str, Any]) -> None:
         hint = f"to do a phase again: git ckpt resume {run} --from PHASE; or fork it: --fork"
@@ -97,7 +97,7 @@ def _shortened(text: str) -> str:
 
 
 class InvalidCheckpoint(CkptError):
-    """A ref holds no valid document; `field` is a dotted key, "" for the whole."""
+    """A ref holds no valid document; `field` is the wrong key, "" for all of them."""
 
     exit_code = 13
 
@@ -109,11 +109,11 @@ class InvalidCheckpoint(CkptError):
 
 
 class NewerCheckpoint(InvalidCheckpoint):
-    """A document of a version that this program does not know."""
+    """A newer gitckpt wrote the document, in a version that this one cannot read."""
 
 
 class StateError(CkptError):
-    """A value, at the JSON pointer `path`, that a document cannot hold losslessly."""
+    """A value of a state cannot be stored losslessly; `path` is its JSON pointer."""
 
     exit_code = 13
 
@@ -123,17 +123,17 @@ class StateError(CkptError):
 
 
 class WorktreeError(CkptError):
-    """A directory is in the way, or a worktree cannot be made or trusted."""
+    """A worktree cannot be created or trusted, or a directory is in its way."""
 
     exit_code = 14
 
 
-# Results of inspections.
+# Results of `git ckpt doctor` and `verify`.
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One problem that an inspection reports.
+    """One problem that `git ckpt doctor` or `verify` reports.
 
     Attributes:
         code: stable name of the kind of finding, such as "hook-missing".

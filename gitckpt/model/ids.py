@@ -13,13 +13,13 @@ _HEX = frozenset("0123456789abcdef")
 _HYPHENS = (8, 13, 18, 23)
 _SLUG = frozenset("abcdefghijklmnopqrstuvwxyz0123456789-")
 SHORT = 8  # characters of an id that are shown to people
-MIN_PREFIX = 4  # shortest prefix of an id that is looked up
+MIN_PREFIX = 4  # characters of the shortest prefix of an id that is looked up
 _MAX_RUN_ID = 200  # a file name has at most 255 bytes, and git appends ".lock"
 
 
 def of_commit(oid: str) -> str:
-    """Return a UUID version 4 made of a full oid, as `hooks/hook.sh` does."""
-    # Two hooks that record one commit thus make one checkpoint.
+    """Return the checkpoint id that a hook derives from a commit's full oid."""
+    # As `hooks/hook.sh` does: two hooks that record one commit thus make one checkpoint.
     return f"{oid[:8]}-{oid[8:12]}-4{oid[13:16]}-8{oid[17:20]}-{oid[20:32]}"
 
 
@@ -63,7 +63,7 @@ def is_oid(text: str) -> bool:
 
 
 def slug(name: str) -> str:
-    """Return a name as the last part of a run id; "run" if nothing is left of it."""
+    """Return a name as lowercase words joined by "-", for a run id; "run" without any."""
     words = "".join(c if c.isascii() and c.isalnum() else " " for c in name.lower()).split()
     return "-".join(words)[:50].rstrip("-") or "run"
 
@@ -75,7 +75,7 @@ def run_id(stamp: str, name: str, attempt: int = 1) -> str:
 
 
 def is_run_id(text: str) -> bool:
-    """Return whether a text is a run id, and so safe in a ref and as a directory name."""
+    """Return whether a text is a run id: safe in a ref and as a directory name."""
     return (
         16 < len(text) <= _MAX_RUN_ID
         and (text[:8] + text[9:15]).isdigit()

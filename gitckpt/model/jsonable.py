@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def document(checkpoint: Checkpoint) -> dict[str, Any]:
-    """Return the whole document; `types` lists the values that became strings."""
+    """Return the document as JSON values; its `types` lists those made strings."""
     types: dict[str, str] = {}
     present = {key: value for key, value in fields(checkpoint).items() if value is not None}
     converted = _plain(dict(checkpoint.state), None, types)
@@ -75,7 +75,7 @@ class StateChange:
 
 
 def compare(old: Any, new: Any) -> list[StateChange]:
-    """Return the differing values in the order of the new state; removed ones follow."""
+    """Return the changes in the order of the new state; removed values come last."""
     changes: list[StateChange] = []
     _compare(old, new, None, changes)
     return changes

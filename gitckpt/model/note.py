@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable
 
 from gitckpt.model import ids
 
-# Checkpoints that a note lists: notes of thousands of lines, rewritten often, would fill the disk.
+# Checkpoints that a note lists at most: long notes, rewritten often, would fill the disk.
 MOST = 20
 MORE = "and older ones: git ckpt list --commit"  # last line of a note whose commit has more
 
@@ -23,12 +23,12 @@ def link_id(line: str) -> str:
 
 
 def is_full(lines: Iterable[str]) -> bool:
-    """Return whether a note may lack checkpoints of its commit."""
+    """Return whether a note says that its commit has more checkpoints than listed."""
     return MORE in lines
 
 
 def changed(lines: Iterable[str], new: Iterable[str], removed: Collection[str]) -> list[str]:
-    """Return a note with lines added and `removed` ids deleted; lines by people stay."""
+    """Add `new` lines to a note, delete those of `removed` ids; keep people's lines."""
     lines = list(lines)
     # git's merge of notes may leave a line twice.
     links = {link_id(line): line for line in lines if ids.is_id(link_id(line))}

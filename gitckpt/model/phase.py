@@ -9,11 +9,11 @@ if TYPE_CHECKING:
     from collections.abc import Collection
     from typing import Any
 
-# The two that end a phase, then those of a phase or step in progress.
+# First the two statuses that end a phase, then those of a phase or step in progress.
 STATUSES = ("complete", "failed", "started", "progress", "blocked", "skipped", "partial")
 
-# Typos of "failed": such a name would otherwise count as complete.
-_SLIPS = ("fail", "fails", "failure", "failing")
+# Typos of "failed": a phase with such an ending would otherwise count as complete.
+_TYPOS = ("fail", "fails", "failure", "failing")
 
 
 def split(label: str) -> tuple[str, str]:
@@ -23,26 +23,26 @@ def split(label: str) -> tuple[str, str]:
 
 
 def label(text: str) -> str:
-    """Return the label for `phase-status`, or for a phase alone, which is complete."""
-    # A slip ("-fail", ".failed", capitals) is refused: a failed phase must not count as complete.
+    """Return NAME-STATUS unchanged; add "-complete" to a NAME without a status."""
+    # A typo ("-fail", ".failed", capitals) is refused: a failed phase must not count as complete.
     name, status = split(text)
     complete = text
     if status not in STATUSES:
         name, complete = text, f"{text}-complete"
-    is_slip = name.endswith("-") or (complete != text and _is_slip(name))
-    if not name.strip() or not text.isprintable() or text != text.strip() or is_slip:
+    is_typo = name.endswith("-") or (complete != text and _is_typo(name))
+    if not name.strip() or not text.isprintable() or text != text.strip() or is_typo:
         hint = f"write NAME or NAME-STATUS on one line; a status is one of {', '.join(STATUSES)}"
         raise UsageError(f"{text!r} is not a phase", hint=hint)
     return complete
 
 
-def _is_slip(text: str) -> bool:
+def _is_typo(text: str) -> bool:
     tail = text.lower().rpartition("-")[2]
-    if tail in (*STATUSES, *_SLIPS):
+    if tail in (*STATUSES, *_TYPOS):
         return True
     for separator in " _.:/":  # typos of the hyphen
         tail = tail.rpartition(separator)[2]
-    return tail in ("failed", *_SLIPS)
+    return tail in ("failed", *_TYPOS)
 
 
 REWOUND = "rewind-complete"  # of a checkpoint that rewinds a run; it lists the complete phases
@@ -52,7 +52,7 @@ NOT_PHASES = ("run", "commit", "manual", "safety", "rewind")  # names in labels 
 def completed_after(
     completed: dict[str, str], label: str, checkpoint_id: str, names: Collection[str] | None = None
 ) -> dict[str, str]:
-    """Return the completed phases (phase -> checkpoint) of a run after a checkpoint."""
+    """Update a run's completed phases (phase -> checkpoint) by its new checkpoint."""
     # A phase that starts again is removed, with all that were completed after it.
     if label == REWOUND and names is not None:
         return {name: id_ for name, id_ in completed.items() if name in names}
@@ -67,11 +67,11 @@ def completed_after(
 
 
 def carry(fields: dict[str, Any], previous: dict[str, Any]) -> None:
-    """Copy pipeline and attempt from the last checkpoint; update completed phases."""
+    """Add the `previous` checkpoint's pipeline and attempt to a new one's `fields`."""
     new, carried = fields.get("pipeline"), previous.get("pipeline")
     pipeline = new or carried
     if pipeline is not None:
-        is_imported = fields.get("imported") is not None  # then the file lists what is complete
+        is_imported = fields.get("imported") is not None  # the file lists the complete phases
         # Steps are no phases of the pipeline.
         label = fields["phase"] if fields["trigger"] != "step" and not is_imported else ""
         is_fresh = carried is None or fields.get("rewound_to") is not None or is_imported
@@ -82,5 +82,5 @@ def carry(fields: dict[str, Any], previous: dict[str, Any]) -> None:
         fields["pipeline"] = pipeline | ({"completed": completed} if completed else {})
     attempt = previous.get("attempt")
     if fields.get("attempt") is None and attempt is not None:
-        ended = ("exit_code", "seconds", "output", "result")
-        fields["attempt"] = {key: value for key, value in attempt.items() if key not in ended}
+        outcome = ("exit_code", "seconds", "output", "result")
+        fields["attempt"] = {key: value for key, value in attempt.items() if key not in outcome}

@@ -1,4 +1,4 @@
-"""The expiry policy: which checkpoints may go, and why. Pure functions."""
+"""Decide which checkpoints and runs expire, and why, without input or output."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from gitckpt.model.values import dataclass
 
 HOUR = 3600 * times.MICRO
 DAY = 24 * HOUR
-Place = tuple[int, str]  # time and id of a checkpoint; the newer one of two has the greater place
-ALL: Place = (-(1 << 63), "")  # before every checkpoint
+Place = tuple[int, str]  # time and id of a checkpoint, to compare which of two is newer
+ALL: Place = (-(1 << 63), "")  # older than every checkpoint
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +22,7 @@ class Candidate:
     trigger: str
     run: str | None
     rewritten: bool  # whether an amend or rebase replaced its commit
-    # The branch it was made on; only a later checkpoint of the same line can replace it.
+    # The branch of the checkpoint; only a later one of the same branch can replace it.
     line: str | None = None
     agent: bool = False
     tagged: bool = False  # whether a tag points to it or to its commit
@@ -32,7 +32,7 @@ class Candidate:
 
     @property
     def is_automatic(self) -> bool:
-        """Whether a hook or an agent made it outside of any run."""
+        """Whether a hook or an agent made the checkpoint outside of any run."""
         by_agent = self.trigger == MANUAL and self.agent
         return self.run is None and (by_agent or self.trigger in HOOK_TRIGGERS)
 
@@ -54,8 +54,8 @@ class Policy:
     keep_last: int = 100  # this many of the newest stay, whatever their age
     # Age of the newest checkpoint at which a complete run expires as a whole.
     runs_older_than: int = 7 * DAY
-    hourly_after: int = DAY  # from this age on, one an hour stays of those by hooks and agents
-    daily_after: int = 7 * DAY  # from this age on, one a day stays if it has what the others have
+    hourly_after: int = DAY  # age from which one an hour stays of those by hooks and agents
+    daily_after: int = 7 * DAY  # the same: one a day
     # Age at which a safety checkpoint expires, except the `safety_keep_last` newest.
     safety_older_than: int = 7 * DAY
     safety_keep_last: int = 20
@@ -86,9 +86,9 @@ class Decision:
 
 @dataclass(frozen=True, slots=True)
 class Newest:
-    """The oldest checkpoint of each kind that `keep_last` keeps, or None."""
+    """For each kind, the oldest checkpoint that `keep_last` keeps; None for none."""
 
-    # By hooks; of all but the safety checkpoints where everything is a candidate.
+    # Made by hooks; with `Policy.everything`, any but a safety checkpoint.
     hooks: Place | None
     agents: Place | None  # by hooks and agents together, which are thinned
     safety: Place | None
@@ -97,7 +97,7 @@ class Newest:
 def apply(
     candidates: Iterable[Candidate], policy: Policy, newest: Newest, *, now: int
 ) -> list[Decision]:
-    """Return a decision for each checkpoint, in order. Those of runs stay."""
+    """Return a decision for each candidate, in order; checkpoints of runs stay."""
     return [_decide(candidate, policy, newest, now) for candidate in candidates]
 
 
@@ -137,17 +137,17 @@ def _by_age(id_: str, kind: str, age: int, limit: int) -> Decision:
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """Checkpoints of one line by hooks and agents within one hour or one day."""
+    """Checkpoints by hooks and agents on one branch within one hour or one day."""
 
     length: str  # "hour" or "day"
     newest: Candidate
-    due: Sequence[Candidate]  # others that may go if a later one has what they have, newest first
+    due: Sequence[Candidate]  # newest first; each expires if a later one has all that it has
 
 
 def spans(
     candidates: Iterable[Candidate], policy: Policy, newest: Newest, *, now: int
 ) -> list[Span]:
-    """Return the spans, in UTC, in which to thin candidates (newest first)."""
+    """Group candidates (newest first) by UTC hour or day; return groups to thin."""
     groups: dict[tuple[str | None, int, int], list[tuple[Candidate, bool]]] = {}
     first_age = min(policy.hourly_after, policy.daily_after)
     for item in filter(lambda candidate: candidate.is_automatic, candidates):
@@ -170,7 +170,7 @@ def thinned(candidate: Candidate, span: Span, *, now: int) -> Decision:
 
 def apply_to_runs(runs: Sequence[RunCandidate], policy: Policy, *, now: int) -> list[Decision]:
     """Return a decision for each run, newest first."""
-    # A driven run stays, and so does one that a staying unfinished run refers to.
+    # A driven run stays; so does a run to which an unfinished run that stays refers.
     decided: dict[str, Decision] = {}
     unfinished = 0
     for run in runs:
@@ -192,7 +192,7 @@ def apply_to_runs(runs: Sequence[RunCandidate], policy: Policy, *, now: int) -> 
 
 
 def squashed(chain: Iterable[tuple[str, str, str]]) -> dict[str, str]:
-    """Return the progress checkpoints of complete phases, each with its phase."""
+    """Map the ids of progress checkpoints to their phases, if these are complete."""
     squashed_ids: dict[str, str] = {}
     begun: dict[str, list[str]] = {}
     for checkpoint, label, trigger in chain:

@@ -7,28 +7,29 @@ from gitckpt.model.checkpoint import PHASE, Checkpoint
 
 RUNNING, STALLED, CRASHED, FAILED = "running", "stalled", "crashed", "failed"
 BLOCKED, PAUSED, COMPLETE, OPEN = "blocked", "paused", "complete", "open"
-# Open: a run that has had no driver yet; people or agents work in its worktree.
+# OPEN: the run has had no driver yet; people or agents work in its worktree.
 STATUSES = (RUNNING, STALLED, CRASHED, FAILED, BLOCKED, PAUSED, COMPLETE, OPEN)
 DRIVEN = (RUNNING, STALLED)  # statuses of runs with a live driver
 
-# Label of the checkpoint before a rewind. While it is the newest, files may be old, new or mixed.
+# Label of the checkpoint recorded before a rewind. While it is the newest of its run, the files may
+# be those before the rewind, those after it, or a mix.
 REWINDING = "rewind-started"
-_TARGET = "before going back to "
+_TARGET_PREFIX = "before going back to "
 
-# A status set by a program or a person in a run without a driver; else the run is open.
+# Statuses that a program or a person may give a run without a driver; otherwise it is OPEN.
 _UNDONE = {"failed": FAILED, "blocked": BLOCKED}
 _BY_STATUS = dict.fromkeys(("partial", "complete", "skipped"), PAUSED) | _UNDONE
 
 
 def before_rewind(checkpoint_id: str) -> str:
-    return f"{_TARGET}{checkpoint_id}"
+    return f"{_TARGET_PREFIX}{checkpoint_id}"
 
 
 def rewinding_to(newest: Checkpoint) -> str | None:
-    """Return the target of an interrupted rewind; None without one."""
+    """Return the target of a rewind interrupted after `newest`; None if none was."""
     if newest.label != REWINDING or newest.trigger != PHASE:
         return None
-    target = (newest.message or "").removeprefix(_TARGET)
+    target = (newest.message or "").removeprefix(_TARGET_PREFIX)
     return target if ids.is_id(target) else newest.id
 
 
@@ -43,10 +44,13 @@ def status(
     """Return the status of a run, one of `STATUSES`.
 
     Args:
-        label: of the newest checkpoint with the status of the run or a phase; None without any.
+        label: label of the newest checkpoint that gives the status of the run or of a phase; None
+            if no checkpoint does.
         newest: label of the newest checkpoint.
-        driven: whether a live process holds its lease; None if released or never taken.
-        by_driver: whether a driver recorded `label`: the run is at that phase, or was left there.
+        driven: whether the process that took the run's lease is alive; None if the lease was
+            released or never taken.
+        stalled: whether that process is alive, but no longer renews the lease.
+        by_driver: whether a driver, and no person or agent, recorded `label`.
     """
     if driven:
         return STALLED if stalled else RUNNING

@@ -1,4 +1,4 @@
-"""Keep one bad document from ending a command that reads many."""
+"""Report any error in a document as `InvalidCheckpoint`, which readers can skip."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def fenced(ref: str, read: Callable[[], T]) -> T:
-    """Return `read()`; any error that is no `CkptError` becomes `InvalidCheckpoint`."""
+    """Return `read()`; raise `InvalidCheckpoint` for any error but a `CkptError`."""
     try:
         return read()
     except CkptError:

@@ -1,4 +1,4 @@
-"""Read the keys of a table, each with its type. The table may be hostile."""
+"""Read keys of a TOML table that may come from an untrusted repository."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ if TYPE_CHECKING:
 
 
 class TableReader:
-    """A reader of one table of a document; raises at the first mistake.
+    """A reader of one table of a document that raises at the first invalid value.
 
-    `source` (a ref) and `prefix` (such as `worktree.`) name the place in errors.
+    Errors name the key by `source` (a ref) and `prefix` (such as `worktree.`).
     """
 
     kinds: Mapping[type, str] = {
@@ -35,7 +35,7 @@ class TableReader:
 
     @property
     def unknown(self) -> dict[str, Any]:
-        """The keys that were not read: a later version wrote them."""
+        """The keys not read so far: after all known keys, those of a later version."""
         unread = {key: value for key, value in self.values.items() if key not in self._read_keys}
         for key, value in unread.items():
             self._require_storable(key, value)
@@ -96,7 +96,7 @@ class TableReader:
                 values += value.values() if isinstance(value, dict) else value
 
     def wrong(self, key: str, expected: str, value: object, default: D) -> D:  # noqa: ARG002 - for subclasses
-        """Raise for a value of another type; subclasses may return the default."""
+        """Raise for a value of a wrong type; subclasses may return the default."""
         raise self.invalid(key, f"must be {expected}, not {shown(value)}")
 
     def invalid(self, key: str, problem: str) -> InvalidCheckpoint:
@@ -104,7 +104,7 @@ class TableReader:
 
 
 def parse_record(data: bytes, ref: str, kind: str, hint: str | None = None) -> dict[str, Any]:
-    """Parse a small document of version 1; its `kind`, such as "lease", is for errors."""
+    """Parse a small document of version 1; errors call it `kind`, such as "lease"."""
     try:
         budget.require_size(len(data), budget.RECORD)
         record = toml.loads(data.decode("utf-8"), budget.RECORD)

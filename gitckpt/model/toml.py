@@ -1,10 +1,10 @@
 """Write and read the store's TOML documents.
 
-Why an own writer: the hook has 10 ms and can import no library, hook and library must write the
-same bytes, and each value of a state must be checked anyway. For 10 KB it takes 0.4 ms, tomlkit
-25 ms, tomli_w 1.7 ms; rtoml refuses 128 levels. The reader is `tomllib`, imported on demand.
-tomlkit, which keeps comments, edits the files of people (`gitckpt.store.config.settings`). Writer
-and reader keep to the limits in `budget`. Keys keep their order: a table has a `[header]` only if
+Why gitckpt has a writer: the hook has 10 ms and can import no library, hook and library must write
+the same bytes, and each value of a state must be checked anyway. This writer takes 0.4 ms for 10
+KB, tomlkit 25 ms, tomli_w 1.7 ms; rtoml refuses 128 levels. `tomllib` reads, imported on demand.
+tomlkit, which preserves comments, edits `gitckpt.toml` (`gitckpt.store.config.settings`). Writer
+and reader enforce the limits in `budget`. Keys keep their order: a table has a `[header]` only if
 no plain value follows it in its parent.
 """
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     Path: TypeAlias = tuple[Any, str | int] | None
 
-# Nesting of tables and arrays. Readers in other languages stop at 80 to 128 levels.
+# Levels of nested tables and arrays. Readers in other languages stop at 80 to 128 levels.
 MAX_DEPTH = 200
 _DECIMAL_DIGITS_BITS = 13_000
 _BARE = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-")
@@ -29,10 +29,10 @@ _ESCAPES = {i: f"\\u{i:04X}" for i in (*range(0x20), *range(0x7F, 0xA0))}
 _ESCAPES |= {8: "\\b", 9: "\\t", 10: "\\n", 12: "\\f", 13: "\\r", 34: '\\"', 92: "\\\\"}
 _ESCAPES_MULTILINE = {code: text for code, text in _ESCAPES.items() if code != 10}
 _MULTILINE_FROM = 60
-# Written forms of keys: each document of a run names all of its phases again.
-_names: dict[str, str] = {}
+# Key -> its written form: each document of a run names all phases of the run again.
+_written_keys: dict[str, str] = {}
 _MAX_NAMES, _MAX_NAME = 2000, 100
-# Characters of a document that `_plain` tries: with six per line at least, no budget is too small.
+# Longest document, in characters, that `_parse_plain` tries: too short to exceed any budget.
 _SHORT = 4000
 
 
@@ -57,7 +57,7 @@ def dump_state(state: dict[str, Any], types: dict[str, str]) -> str:
 
 def loads(text: str, limits: Budget | None = budget.DOCUMENT) -> dict[str, Any]:
     """Return the content of a TOML document within limits, or raise `ValueError`."""
-    table = _plain(text) if len(text) <= _SHORT else None
+    table = _parse_plain(text) if len(text) <= _SHORT else None
     if table is not None:
         return table
     import tomllib
@@ -70,10 +70,10 @@ def loads(text: str, limits: Budget | None = budget.DOCUMENT) -> dict[str, Any]:
         raise ValueError("nests too deeply") from None
 
 
-def _plain(text: str) -> dict[str, Any] | None:
-    """Read bare keys with plain values in tables of one name; None for anything else."""
-    # Most documents are like that. It reads 100,000 of them in 1 s instead of 9, and a single one
-    # without importing `tomllib` (3 ms, and 3 ms for `typing` and `datetime`).
+def _parse_plain(text: str) -> dict[str, Any] | None:
+    """Parse a document of bare keys and plain values; None for any other document."""
+    # Most documents have only these. This function reads 100,000 of them in 1 s instead of 9, and
+    # a single one without importing `tomllib` (3 ms, and 3 ms for `typing` and `datetime`).
     import re
 
     line = re.compile(
@@ -104,7 +104,7 @@ def _plain(text: str) -> dict[str, Any] | None:
 
 
 def pointer(path: Path) -> str:
-    """Return the JSON pointer (RFC 6901) of a path; "" is the whole value."""
+    """Return the JSON pointer (RFC 6901) of a path; "" points to the whole value."""
     steps: list[str] = []
     while path is not None:
         path, step = path
@@ -164,11 +164,11 @@ class _Writer:
         if kind is int:
             if budget.MIN_INTEGER <= value <= budget.MAX_INTEGER:
                 return str(value)
-            return self.lacking(path, "integer", self.digits(value, path))
+            return self.as_string(path, "integer", self.digits(value, path))
         if kind is float:
             return repr(value)
         if kind is not dict and kind is not list:
-            return self.rare(value, path)
+            return self.rare_value(value, path)
         if depth > MAX_DEPTH:
             raise StateError(pointer(path), f"nests deeper than {MAX_DEPTH} levels")
         if kind is list:
@@ -192,13 +192,13 @@ class _Writer:
             raise StateError(pointer(path), problem, hint="store it as bytes")
         return text
 
-    def rare(self, value: Any, path: Path) -> str:
+    def rare_value(self, value: Any, path: Path) -> str:
         if value is None:
-            return self.lacking(path, "null", "null")
+            return self.as_string(path, "null", "null")
         if type(value) is bytes:
             import base64
 
-            return self.lacking(path, "bytes", base64.b64encode(value).decode("ascii"))
+            return self.as_string(path, "bytes", base64.b64encode(value).decode("ascii"))
         text = _date_or_time(value, path)
         if text is None:
             problem = f"a {type(value).__module__}.{type(value).__qualname__} cannot be stored"
@@ -206,7 +206,7 @@ class _Writer:
             raise StateError(pointer(path), problem, hint=hint)
         return text
 
-    def lacking(self, path: Path, kind: str, text: str) -> str:
+    def as_string(self, path: Path, kind: str, text: str) -> str:
         if self.types is None:
             raise StateError(pointer(path), f"TOML has no {kind} for this value")
         self.types[pointer(path)] = kind
@@ -222,7 +222,7 @@ def _key(key: Any, path: Path) -> str:
         key_text = _digits(key) if type(key) is int else repr(key)
         problem, hint = f"the key {key_text} is not a string", "TOML and JSON have string keys only"
         raise StateError(pointer(path), problem, hint=hint)
-    if name := _names.get(key):
+    if name := _written_keys.get(key):
         return name
     if key.isascii() and (key.isidentifier() or (key and _BARE.issuperset(key))):
         name = key
@@ -230,8 +230,8 @@ def _key(key: Any, path: Path) -> str:
         name = f'"{key}"'
     else:
         name = _escaped(key, (path, key), multiline=False)
-    if len(key) < _MAX_NAME and len(_names) < _MAX_NAMES:
-        _names[key] = name
+    if len(key) < _MAX_NAME and len(_written_keys) < _MAX_NAMES:
+        _written_keys[key] = name
     return name
 
 
@@ -243,11 +243,11 @@ def _escaped(text: str, path: Path, *, multiline: bool = True) -> str:
     try:
         text.encode("utf-8")
     except UnicodeEncodeError as error:
-        place = pointer(path).encode("utf-8", "backslashreplace").decode()
+        shown_path = pointer(path).encode("utf-8", "backslashreplace").decode()
         code = ord(text[error.start])
         problem = f"holds a lone surrogate (U+{code:04X}), which UTF-8 cannot encode"
         hint = "decode file names and program output with errors='replace', or store them as bytes"
-        raise StateError(place, problem, hint=hint) from None
+        raise StateError(shown_path, problem, hint=hint) from None
     if multiline and len(text) >= _MULTILINE_FROM and "\n" in text and not _resembles_header(text):
         return f'"""\n{text.translate(_ESCAPES_MULTILINE)}"""'
     return f'"{text.translate(_ESCAPES)}"'

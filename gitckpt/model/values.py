@@ -1,9 +1,9 @@
 """A minimal `dataclass`: the standard one costs 10 ms, and 0.5 ms per class.
 
-That is in a command of 60 ms with 30 classes (Python 3.11): the standard one imports `inspect`, and
-compiles the source of each method. Here methods are closures over the fields. Type checkers see
-the standard names. What the standard leaves on a class (for `dataclasses.fields`, `replace` and
-`asdict`, `inspect.signature`, `copy.replace`) is made on demand.
+A command with 30 classes takes 60 ms (Python 3.11). The standard decorator imports `inspect`, and
+compiles the source of each method; here, methods are closures over the fields. Type checkers see
+the standard names. The attributes that `dataclasses.fields`, `replace` and `asdict`,
+`inspect.signature` and `copy.replace` read are made on demand.
 """
 
 from __future__ import annotations
@@ -126,7 +126,7 @@ def _initializer(cls: type, fields: Mapping[str, _Field]) -> Callable[..., None]
 
 
 def _refuse(cls: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> NoReturn:
-    # In the words of `inspect`.
+    # The error has the words of `inspect`.
     try:
         cls.__signature__.bind(*args, **kwargs)
     except TypeError as error:
@@ -136,7 +136,7 @@ def _refuse(cls: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> NoRetur
 
 def _freeze(cls: Any, names: Sequence[str]) -> None:
     def require_other(self: Any, name: str, change: str) -> None:
-        if type(self) is cls or name in names:  # what a subclass adds is not frozen
+        if type(self) is cls or name in names:  # attributes that a subclass adds are not frozen
             from dataclasses import FrozenInstanceError
 
             raise FrozenInstanceError(f"cannot {change} field {name!r}")
@@ -162,21 +162,21 @@ def _freeze(cls: Any, names: Sequence[str]) -> None:
 
 
 class _Counterpart:
-    """An attribute taken on demand from a standard dataclass with the same fields."""
+    """An attribute whose value is taken, on demand, from an equal standard dataclass."""
 
-    __slots__ = ("attribute", "fields", "frozen", "of")
+    __slots__ = ("attribute", "fields", "frozen", "owner")
 
     def __init__(self, fields: Mapping[str, _Field], *, frozen: bool) -> None:
         self.fields, self.frozen = fields, frozen
 
     def __set_name__(self, owner: type, name: str) -> None:
-        self.of, self.attribute = owner, name  # `__get__` may be called for a subclass
+        self.owner, self.attribute = owner, name  # `__get__` may be called for a subclass
 
     def __get__(self, instance: object, owner: type) -> Any:
         import dataclasses
         import inspect
 
-        cls = self.of
+        cls = self.owner
         copied = ("__annotations__", "__module__", "__qualname__")
         body: dict[str, Any] = {name: getattr(cls, name) for name in copied}
         for name, field_ in self.fields.items():

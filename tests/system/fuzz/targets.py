@@ -128,7 +128,7 @@ def read_toml(data: bytes) -> None:
         found = toml.loads(text)
     except ValueError:
         return
-    if toml._plain(text) is not None:
+    if toml._parse_plain(text) is not None:
         assert is_same(found, tomllib.loads(text)), text
     try:
         written = toml.dumps(found)
