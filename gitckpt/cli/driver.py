@@ -87,7 +87,7 @@ class Terminal(Observer):
             reply = terminal.ask(f"{phase} {_QUESTION} ")
             answer = _ANSWERS.get(reply.lower()) if reply is not None else EXIT
             if answer == REVISE:
-                return answer, _ask_for_lines("What shall be revised? An empty line ends it.")
+                return answer, _ask_for_lines("What shall be revised? End with an empty line.")
             if answer is not None:
                 return answer, ""
         return EXIT, ""
@@ -116,7 +116,7 @@ def parse_inputs(words: Sequence[str]) -> dict[str, str]:
     for argument in words:
         name, equals, value = argument.partition("=")
         if not equals or not name:
-            hint = 'write it as: -i question="what is it?"'
+            hint = 'write an input as: -i question="what is it?"'
             raise UsageError(f"{argument!r} is not NAME=VALUE", hint=hint)
         values[name] = value
     return values
@@ -148,9 +148,9 @@ def drive(run_pipeline: Callable[[Terminal], Outcome]) -> int:
         return PhaseFailed.exit_code if is_deferred else 0
     observer.remark(f"run {outcome.run} is complete{' already' if outcome.was_complete else ''}")
     if outcome.removed:
-        observer.remark("its worktree is removed: all of it was pushed")
+        observer.remark("the run's worktree is removed: all its commits were pushed")
     elif outcome.stays:
-        observer.remark(f"its worktree stays: {outcome.stays}")
+        observer.remark(f"the run's worktree stays: {outcome.stays}")
     elif outcome.path is not None:
-        observer.remark(f"its worktree: {outcome.path}")
+        observer.remark(f"the run's worktree: {outcome.path}")
     return 0

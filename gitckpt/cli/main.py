@@ -26,7 +26,11 @@ _LOCKED = (".lock': File exists", "packed-refs.new: File exists", "could not loc
 _NO_REASON = ("couldn't write", "couldn't set", "nable to write", "failed to write")
 _CURES = {
     (*map(os.strerror, (errno.ENOSPC, errno.EDQUOT)), "Out of diskspace"): "make room on the disk",
-    ("ermission denied", "insufficient permission", os.strerror(errno.EROFS)): "make it writable",
+    (
+        "ermission denied",
+        "insufficient permission",
+        os.strerror(errno.EROFS),
+    ): "make the file or directory writable",
     (os.strerror(errno.EIO),): "check the disk: dmesg",
     tuple(map(os.strerror, (errno.EMFILE, errno.ENFILE))): "allow more open files (ulimit -n 1024)",
     _LOCKED: "see which process has the lock: git ckpt doctor; remove a stale lock",
@@ -110,7 +114,8 @@ def _sandbox_cure_of(message: str) -> str | None:
     except CkptError:
         git_dir = "/PATH/TO/.git"
     option = shell_word(f'sandbox_workspace_write.writable_roots=["{git_dir}"]')
-    return f"Codex's sandbox keeps it read-only: codex exec --sandbox workspace-write -c {option} …"
+    problem = "Codex's sandbox makes the repository read-only"
+    return f"{problem}; run: codex exec --sandbox workspace-write -c {option} …"
 
 
 def _git_hint(error: CkptError) -> str | None:
@@ -165,7 +170,7 @@ def _bug(error: Exception, argv: list[str]) -> int:
         command = next((argument for argument in argv if argument in COMMANDS), "…")
         text = f"gitckpt {__version__}: git ckpt {command}\n{error_log.trace(error)}"
         path = error_log.append(discover(), text)
-        hint = f"report it with what {path} ends with"
+        hint = f"report this bug with the end of the log {path}"
     except CkptError:
         import traceback
 

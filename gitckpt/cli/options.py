@@ -93,7 +93,7 @@ def apply_global(quiet: bool = False, directory: str | None = None) -> None:
         try:
             os.chdir(directory)
         except OSError as error:
-            problem = f"cannot go to {directory}: {error.strerror}"
+            problem = f"cannot change to the directory {directory}: {error.strerror}"
             raise RepositoryError(problem, hint="give a directory that exists") from None
 
 
@@ -118,9 +118,9 @@ def refuse(is_wrong: object, problem: str, hint: str) -> None:
 
 def refuse_both(run: str | None, track: str | None) -> None:
     is_twice = run is not None and track is not None
-    refuse(is_twice, "--run and --track exclude each other", "leave one of them out")
+    refuse(is_twice, "--run and --track exclude each other", "give only one of them")
 
 
 def require_one_of(kind: str, value: str | None, names: Iterable[str]) -> None:
     if value is not None and value not in names:
-        raise UsageError(f"there is no {kind} {value!r}", hint=f"it is one of {', '.join(names)}")
+        raise UsageError(f"there is no {kind} {value!r}", hint=f"use one of {', '.join(names)}")

@@ -56,7 +56,7 @@ class Shown:
         self.text = text
 
     def __format__(self, _: str) -> str:
-        raise TypeError("a text would escape the style: pass both, out(heading(…), text)")
+        raise TypeError("a text cannot contain styled text: call out(heading(…), text)")
 
 
 def harmless(text: str) -> str:
@@ -390,20 +390,21 @@ def warn_captured(checkpoint: Checkpoint) -> int:
         warn(f"not captured: {first_of(paths, _FEW)}: {reason}")
         has_unnamed |= len(paths) > _FEW
     if files.converted:
-        warn(f"comes back as git writes it, not byte for byte: {first_of(files.converted, _FEW)}")
+        names = first_of(files.converted, _FEW)
+        warn(f"a restore will not reproduce these files byte for byte: {names}")
         has_unnamed |= len(files.converted) > _FEW
     if files.suspects:
         places = ((s.path, f"{s.path}:{s.line} ({s.rule})") for s in files.suspects)
         groups = list(_group_by_key(places).values())
         for group in groups[:_FEW]:
-            warn(f"captured, and looks like a secret: {first_of(group, 1)}")
+            warn(f"captured a possible secret: {first_of(group, 1)}")
         if len(groups) > _FEW:
             has_unnamed = True
-            warn(f"captured, and looks like a secret: {count(len(groups) - _FEW, 'more file')}")
+            warn(f"captured a possible secret: {count(len(groups) - _FEW, 'more file')}")
         path = shell_word(files.suspects[0].path)
-        remark(f"to declare it no secret: git ckpt allow --secret {path}")
+        remark(f"to declare the file no secret: git ckpt allow --secret {path}")
     if has_unnamed:
-        remark(f"each of them is named by: git ckpt show {checkpoint.id[: ids.SHORT]}")
+        remark(f"to list all of these files: git ckpt show {checkpoint.id[: ids.SHORT]}")
     return len(omitted)
 
 

@@ -99,7 +99,7 @@ def strings(name: str, value: Iterable[str] | None) -> tuple[str, ...]:
 
 def instances(name: str, value: Iterable[T] | None, kind: type[T], expected: str) -> tuple[T, ...]:
     check = functools.partial(require, kind=kind, expected=expected)
-    return _items(name, value, f"a list, each of it {expected}", check)
+    return _items(name, value, f"a list with each item {expected}", check)
 
 
 def _items(
@@ -127,7 +127,9 @@ def must_not_be_async(name: str, value: object) -> UsageError:
     function = getattr(_unwrapped(value), "__name__", type(value).__name__)
     function = function.replace("<lambda>", "function")
     advice = f"let another function call asyncio.run({function}(…))"
-    return UsageError(f"{name}: {function} is asynchronous, and is called without await: {advice}")
+    return UsageError(
+        f"{name}: {function} is asynchronous, but gitckpt calls it without await: {advice}"
+    )
 
 
 def _is_async(value: object) -> bool:

@@ -106,7 +106,9 @@ def put_back(state: dict[str, Any], types: Mapping[str, Any], ref: str) -> dict[
         try:
             container[step] = _converted(kind, value)
         except ValueError:  # as binascii.Error is
-            raise InvalidCheckpoint(ref, field, f"the string there is no {shown(kind)}") from None
+            raise InvalidCheckpoint(
+                ref, field, f"must point to a string that encodes {shown(kind)}"
+            ) from None
     return state
 
 

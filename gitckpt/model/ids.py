@@ -89,7 +89,7 @@ def is_run_id(text: str) -> bool:
 def require_id(text: str) -> None:
     if not is_id(text):
         problem = f"{text[:60]!r} is not the full id of a checkpoint"
-        raise NotFoundError(problem, hint=f"store.find({text[:60]!r}) returns that")
+        raise NotFoundError(problem, hint=f"store.find({text[:60]!r}) returns the full id")
 
 
 def require_run_id(text: str) -> str:
@@ -102,5 +102,5 @@ def require_run_id(text: str) -> str:
 def require_oid_or_unborn(text: str) -> str:
     if not isinstance(text, str) or not (is_oid(text) or text == ""):
         problem = f"{text!r:.60} is not the full oid of a commit"
-        raise UsageError(problem, hint="ask git for it: git rev-parse REV")
+        raise UsageError(problem, hint="print the full oid: git rev-parse REV")
     return text

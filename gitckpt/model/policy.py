@@ -208,7 +208,7 @@ def squashed(chain: Iterable[tuple[str, str, str]]) -> dict[str, str]:
 
 def _of_run(run: RunCandidate, policy: Policy, now: int, rank: int) -> Decision:
     if run.status in runstate.DRIVEN:
-        return _keep(run.id, "a process drives it")
+        return _keep(run.id, "a process drives the run")
     age = now - run.time
     if run.status == runstate.COMPLETE:
         limit = policy.runs_older_than

@@ -129,7 +129,7 @@ class _Writer:
         ):
             if amount > limit:
                 problem = f"{subject} has {amount:,} {unit}; readers accept {limit:,}"
-                hint = "keep large data in a file of the worktree, and its path in the state"
+                hint = "put large data into a file of the worktree, and the path into the state"
                 raise StateError("", problem, hint=hint)
         return text
 

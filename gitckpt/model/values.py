@@ -40,7 +40,7 @@ def _dataclass(*, frozen: bool = False, slots: bool = False) -> Callable[[type],
 
     def make(cls: type) -> type:
         if not slots or cls.__bases__ != (object,):
-            raise TypeError(f"{cls.__qualname__}: a class of values has slots and no bases")
+            raise TypeError(f"{cls.__qualname__}: a value class must have slots and no base class")
         return _with_slots(cls, frozen=frozen)
 
     return make

@@ -53,13 +53,13 @@ def is_allowed(checkout: Checkout) -> bool:
 
 
 def test_it_shows_all_of_it_and_allows_that(loose: Checkout, ckpt: Ckpt) -> None:
-    said = "built-in values apply until you allow that: git ckpt allow\n"
+    said = "built-in values apply until you allow these: git ckpt allow\n"
     assert ckpt("allow", "--dry-run", at=loose) == Outcome(0, SHOWN, said)
     assert not is_allowed(loose)
     said = "allowed in this clone until a value changes; to undo: git ckpt allow --forget\n"
     assert ckpt("allow") == Outcome(0, SHOWN, said)
     assert is_allowed(loose)
-    assert ckpt("allow") == Outcome(0, SHOWN, "all of it was allowed before\n")
+    assert ckpt("allow") == Outcome(0, SHOWN, "all these settings were allowed before\n")
     assert ckpt("allow", "--forget") == Outcome(
         0, "", "built-in values apply again where gitckpt.toml weakens them\n"
     )
@@ -95,7 +95,7 @@ def test_as_json(checkout: Checkout, ckpt: Ckpt) -> None:
 def test_to_forget_shows_nothing(main_checkout: Checkout, ckpt: Ckpt, other: str) -> None:
     done = ckpt("allow", "--forget", other, at=main_checkout)
     assert done == Outcome(
-        2, "", "error: --forget shows nothing\nhint: leave out the other option\n"
+        2, "", "error: --forget prints no settings\nhint: leave out the other option\n"
     )
 
 

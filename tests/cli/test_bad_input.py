@@ -81,7 +81,7 @@ def test_too_old_a_git_is_10(
     done = ckpt(*args, at=main_checkout)
     monkeypatch.delenv("GITCKPT_GIT")
     if args == ["uninit"]:
-        assert done == Outcome(0, "not initialised; nothing changed\n", "")
+        assert done == Outcome(0, "not initialized; nothing changed\n", "")
     else:
         expected = "error: git version 2.20.1 is too old\nhint: install git 2.39 or newer, or name one in GITCKPT_GIT\n"
         assert done == Outcome(10, "", expected)
@@ -307,7 +307,7 @@ def test_files_come_back_without_their_commit(
     assert done.out.splitlines()[-1] == "files:       differ from the commit"
     assert (
         done.err
-        == f"warning: {gone}^{{tree}} is missing: the files of the checkpoint come back without it\n"
+        == f"warning: {gone}^{{tree}} is missing: the files of the checkpoint can be restored without it\n"
     )
     assert ckpt("list", at=checkout).out.split("\t")[6] == "-"
     assert checkout.fingerprint() == before

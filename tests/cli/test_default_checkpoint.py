@@ -133,7 +133,7 @@ class TestRemove:
             "",
             (
                 f"error: checkpoint {theirs[:8]} was made in the worktree {other.path}; nothing was removed\n"
-                f"hint: to remove it anyway: git ckpt remove --force {mine[:8]} {theirs[:8]}\n"
+                f"hint: to remove all of them anyway: git ckpt remove --force {mine[:8]} {theirs[:8]}\n"
             ),
         )
         assert ckpt("remove", "--force", mine, theirs, at=main_checkout).out.split() == [
@@ -147,9 +147,7 @@ class TestRemove:
     ) -> None:
         theirs = save(other)
         done, said = at_terminal(main_checkout, typed, "remove", theirs)
-        question = (
-            f"checkpoint {theirs[:8]} was made in the worktree {other.path}\nRemove it? [y/N] "
-        )
+        question = f"checkpoint {theirs[:8]} was made in the worktree {other.path}\nRemove all that you named? [y/N] "
         assert (done, question in said) == (code, True)
 
     def test_an_interrupted_removal_of_a_run_goes_on_without_force(self, stage: Stage) -> None:

@@ -125,7 +125,7 @@ def test_demo_refuses_a_directory_that_is_there(tmp_path: Path) -> None:
     assert (done.returncode, done.stdout) == (2, "")
     assert (
         done.stderr
-        == f"error: {tmp_path} exists already\nhint: name a directory that is not there yet\n"
+        == f"error: {tmp_path} exists already\nhint: name a directory that does not exist\n"
     )
     assert [path.name for path in tmp_path.iterdir()] == ["mine"]
 

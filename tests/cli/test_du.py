@@ -128,7 +128,7 @@ def test_what_frees_room_is_told_where_there_is_some(
     ends = "git ckpt finish RUN"
     small = min(each.bytes for each in found.worktrees)
     expected = [
-        "to see what is due to go: git ckpt expire --dry-run; to free its space: git gc",
+        "to see what would expire: git ckpt expire --dry-run; to free space then: git gc",
         f"{found.loose.number} loose objects, {size(found.loose.bytes or 0)}; to pack: git gc",
         f"{size(one)} in worktrees of complete runs; each goes when its checkpoints expire: git ckpt expire --dry-run",
         f"{size(two + small)} in worktrees of unfinished runs; each stays until its run is complete: {ends}",
@@ -177,7 +177,12 @@ def test_on_a_terminal_it_is_a_table_with_the_largest_worktrees(
             size(found.index.bytes or 0),
             "",
         ),
-        ("logs and the like", f"{found.private.number} files", size(found.private.bytes or 0), ""),
+        (
+            "logs and other private files",
+            f"{found.private.number} files",
+            size(found.private.bytes or 0),
+            "",
+        ),
         ("scratch files of processes", "1", "2.0 MB", ""),
         ("  tmp_pack_*", "1", "2.0 MB", "1 left by killed processes"),
         ("total", "", size(found.bytes), ""),

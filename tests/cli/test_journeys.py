@@ -57,7 +57,7 @@ def test_init_tells_what_it_did_and_a_second_time_does_nothing(
     )
     before = checkout.fingerprint()
     again = ckpt("init", at=checkout)
-    assert again.out == "already initialised; nothing changed\n"
+    assert again.out == "already initialized; nothing changed\n"
     assert checkout.fingerprint() == before
     assert ckpt("doctor", at=checkout).out.splitlines()[-1] == "nothing is wrong"
 
@@ -156,7 +156,7 @@ def test_a_worktree_that_is_there_is_returned_as_it_stands(
     assert again == Outcome(
         0,
         f"{place}\n",
-        f"the worktree of {id_[:8]} (manual-complete) was there already, and is as it was left\n",
+        f"the worktree of {id_[:8]} (manual-complete) existed already, and nothing in it was changed\n",
     )
     assert ckpt("resume", id_[:8], at=place).out == f"{place}\n", "from within it, too"
     assert resumed.fingerprint() == before
@@ -221,7 +221,7 @@ def test_uninit_leaves_every_checkpoint_and_everybody_s_text(
     assert ckpt("list", at=checkout) == listed
     checkout.commit("without a checkpoint")
     assert ckpt("list", at=checkout) == listed
-    assert ckpt("uninit", at=checkout) == Outcome(0, "not initialised; nothing changed\n", "")
+    assert ckpt("uninit", at=checkout) == Outcome(0, "not initialized; nothing changed\n", "")
 
 
 @pytest.mark.parametrize("committed", [True, False])

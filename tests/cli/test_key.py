@@ -26,7 +26,7 @@ class TestRun:
         assert again == (
             0,
             "STAMP-ci\n",
-            "run STAMP-ci is complete already\nits worktree: TOP/.ckpt/worktrees/STAMP-ci\n",
+            "run STAMP-ci is complete already\nthe run's worktree: TOP/.ckpt/worktrees/STAMP-ci\n",
         )
         assert stage.run() == run
 
@@ -68,7 +68,7 @@ class TestStart:
         assert told(stage.ckpt("start", "another name", "--key", "issue 7"), stage) == (
             0,
             "TOP/.ckpt/worktrees/STAMP-login\n",
-            "run STAMP-login was there already\n",
+            "run STAMP-login existed already\n",
         )
         stage.ok("finish", at=stage.worktree(stage.run()))
         done = told(stage.ckpt("start", "--key", "issue 7"), stage)

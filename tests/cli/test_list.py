@@ -78,7 +78,7 @@ def test_an_operation_in_progress_stands_beside_the_number_of_files(
 
 def test_nothing_to_list(ckpt: Ckpt, main_checkout: Checkout, save: Save) -> None:
     assert ckpt("list", at=main_checkout) == Outcome(
-        0, "", "no checkpoints yet; every commit makes one after: git ckpt init\n"
+        0, "", "no checkpoints yet; to record one at every commit: git ckpt init\n"
     )
     save(main_checkout)
     done = ckpt("list", "--phase", "research", at=main_checkout)
@@ -93,24 +93,24 @@ def test_nothing_to_list(ckpt: Ckpt, main_checkout: Checkout, save: Save) -> Non
         (
             ["init", "--hooks", "none"],
             [],
-            "; commits make none, because of --hooks none; to make one: git ckpt save",
+            "; commits record none, because of --hooks none; to record one: git ckpt save",
         ),
         (
             ["init"],
             ["pre-commit"],
-            "; commits make none until the hooks call gitckpt: git ckpt doctor",
+            "; commits record none until the hooks call gitckpt: git ckpt doctor",
         ),
         (
             ["init", "--hooks", "external"],
             [],
-            "; commits make none until the hooks call gitckpt: git ckpt doctor",
+            "; commits record none until the hooks call gitckpt: git ckpt doctor",
         ),
         (
             ["init", "--hooks", "external"],
             ["post-commit"],
             "; the next commit makes one, or: git ckpt save",
         ),
-        (["uninit"], [], "; every commit makes one after: git ckpt init"),
+        (["uninit"], [], "; to record one at every commit: git ckpt init"),
     ],
 )
 def test_nothing_to_list_after_init(

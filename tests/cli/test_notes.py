@@ -35,7 +35,9 @@ def found(ckpt: Ckpt, checkout: Checkout) -> list[str]:
 
 def test_that_none_waits(ckpt: Ckpt, main_checkout: Checkout) -> None:
     before = main_checkout.fingerprint()
-    assert ckpt("notes", at=main_checkout) == Outcome(0, "", "no link was waiting\n")
+    assert ckpt("notes", at=main_checkout) == Outcome(
+        0, "", "no checkpoint was waiting to be listed in a note\n"
+    )
     assert main_checkout.fingerprint() == before
     assert ckpt("notes", "all", at=main_checkout).code == 2
 
@@ -50,9 +52,11 @@ def test_the_first_is_there_at_once_and_the_others_when_asked_for(
     assert found(ckpt, checkout) == [*reversed(others), first]
     assert others[-1] in ckpt("show", "HEAD", at=checkout).out
     assert ckpt("verify", at=checkout).code == 0
-    assert ckpt("notes", at=checkout) == Outcome(0, "", "the notes have every link by now\n")
+    assert ckpt("notes", at=checkout) == Outcome(0, "", "the notes now list all new checkpoints\n")
     assert shown(checkout) == [first, *others]
-    assert ckpt("notes", at=checkout) == Outcome(0, "", "no link was waiting\n")
+    assert ckpt("notes", at=checkout) == Outcome(
+        0, "", "no checkpoint was waiting to be listed in a note\n"
+    )
     ckpt("remove", first, at=checkout)
     assert shown(checkout) == others
 
@@ -76,7 +80,9 @@ def test_the_private_directory_may_go(ckpt: Ckpt, main_checkout: Checkout) -> No
     save(ckpt, main_checkout)
     second = save(ckpt, main_checkout)
     shutil.rmtree(main_checkout.path / ".git/ckpt")
-    assert ckpt("notes", at=main_checkout) == Outcome(0, "", "no link was waiting\n")
+    assert ckpt("notes", at=main_checkout) == Outcome(
+        0, "", "no checkpoint was waiting to be listed in a note\n"
+    )
     assert second in found(ckpt, main_checkout)
     assert ckpt("verify", "--repair", at=main_checkout).code == 0
     assert second in shown(main_checkout)

@@ -263,7 +263,9 @@ def test_both_doors_do_the_same(
         (BrokenPipeError(), Outcome(0, "", "")),
         (
             PermissionError(13, "Permission denied", "f"),
-            Outcome(1, "", "error: f: Permission denied\nhint: make it writable"),
+            Outcome(
+                1, "", "error: f: Permission denied\nhint: make the file or directory writable"
+            ),
         ),
         (
             ZeroDivisionError("over"),

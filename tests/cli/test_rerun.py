@@ -67,7 +67,7 @@ class TestAProgramsRun:
             "TOP/.ckpt/worktrees/STAMP-lib\n",
             (
                 "run STAMP-lib will repeat 'two' and later phases; complete: one\n"
-                "its program repeats it when it calls Run.resume(store, RUN)\n"
+                "the run's program repeats the phase when it calls Run.resume(store, RUN)\n"
             ),
         )
         newest = stage.newest(run)

@@ -83,7 +83,7 @@ class TestRestore:
         assert said(done) == (
             0,
             CHANGES,
-            "what was here is in checkpoint SHORT; to go back: git ckpt undo\n",
+            "the previous files are in checkpoint SHORT; to go back: git ckpt undo\n",
         )
         assert files(checkout) == {
             "README": "captured\n",
@@ -96,7 +96,7 @@ class TestRestore:
         assert said(back) == (
             0,
             swapped,
-            "what was here is in checkpoint SHORT; to go forward again: git ckpt redo\n",
+            "the previous files are in checkpoint SHORT; to go forward again: git ckpt redo\n",
         )
         assert files(checkout) == before
 
@@ -157,7 +157,7 @@ class TestRestore:
     ) -> None:
         words = [path.replace("TOP", str(checkout.path)) for path in paths]
         done = ckpt("restore", saved, "--", *words, at=checkout.path / at)
-        remark = "what was here is in checkpoint SHORT; to go back: git ckpt undo\n"
+        remark = "the previous files are in checkpoint SHORT; to go back: git ckpt undo\n"
         assert said(done) == (0, expected, remark)
 
     @pytest.mark.parametrize("index", [False, True])
@@ -194,7 +194,7 @@ class TestRestore:
         assert said(done, checkout) == (
             2,
             "",
-            f"error: {path} is outside of the worktree TOP\nhint: name paths inside of it\n",
+            f"error: {path} is outside of the worktree TOP\nhint: name paths inside of the worktree\n",
         )
         assert checkout.fingerprint() == before
 
@@ -219,7 +219,7 @@ class TestRestore:
 class TestApart:
     """The commit or branch of a checkpoint is not that of HEAD, or an operation was in progress: said before, and afterwards."""
 
-    BACK = "what was here is in checkpoint SHORT; to go back: git ckpt undo\n"
+    BACK = "the previous files are in checkpoint SHORT; to go back: git ckpt undo\n"
 
     @pytest.fixture
     def branch(self, checkout: Checkout) -> str:
@@ -255,7 +255,7 @@ class TestApart:
         assert done.err.count(f"git ckpt resume {made[:8]}\n") == 1
         assert checkout.git("rev-parse", "HEAD") == head
         assert checkout.git("status", "--porcelain") == "MM README"
-        forward = "what was here is in checkpoint SHORT; to go forward again: git ckpt redo\n"
+        forward = "the previous files are in checkpoint SHORT; to go forward again: git ckpt redo\n"
         assert said(ckpt("undo", at=checkout)) == (0, "change  README\n", forward)
         before = before.replace("the files of", "these files of")
         assert said(ckpt("-q", "restore", made, "--", "README", at=checkout)) == (
@@ -280,7 +280,7 @@ class TestApart:
             (
                 f"warning: HEAD stays at {where}; the files of {where} show as changes there; "
                 "to work at that commit: git ckpt resume SHORT\n"
-                "what was here is in checkpoint SHORT; to go forward again: git ckpt redo\n"
+                "the previous files are in checkpoint SHORT; to go forward again: git ckpt redo\n"
             ),
         )
 
@@ -399,7 +399,7 @@ class TestApart:
             "change  README\n",
             (
                 "warning: the merge in progress here is put away; to have it again: git ckpt redo\n"
-                "what was here is in checkpoint SHORT; to go forward again: git ckpt redo\n"
+                "the previous files are in checkpoint SHORT; to go forward again: git ckpt redo\n"
             ),
         )
         again = ckpt("redo", at=checkout)
@@ -582,7 +582,7 @@ class TestSteps:
             "change  README\n",
             (
                 "warning: skipped steps whose checkpoints are gone (removed, expired, or replaced by a fetch): SHORT\n"
-                "what was here is in checkpoint SHORT; to go forward again: git ckpt redo\n"
+                "the previous files are in checkpoint SHORT; to go forward again: git ckpt redo\n"
             ),
         )
         assert ((checkout.path / "README").read_text(), len(made)) == ("typed since\n", 2)
@@ -604,7 +604,7 @@ class TestSteps:
         assert ckpt("undo", "--list", "--dry-run", at=checkout) == Outcome(
             2,
             "",
-            "error: --list changes nothing, so --dry-run says nothing\nhint: leave one of them out\n",
+            "error: --list and --dry-run exclude each other\nhint: give only one of them\n",
         )
 
 

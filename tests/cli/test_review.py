@@ -69,7 +69,7 @@ def test_a_task_that_is_approved_in_the_second_cycle(pair: Pair) -> None:
         "[review] cycle 1: the reviewer is at work\nISSUE:\nSEVERITY: major\nDESCRIPTION: it says one\n"
         "[review] cycle 1: not approved, 1 finding\n[review] cycle 2 of 3\n[review] cycle 2: the coder is at work\n"
         "→ Write: a\ndid two\n[review] cycle 2: the reviewer is at work\nAPPROVED: fine\n[review] cycle 2: approved\n"
-        "      review: complete after 0.0s\nrun STAMP-say-two is complete\nits worktree: TOP/.ckpt/worktrees/STAMP-say-two\n"
+        "      review: complete after 0.0s\nrun STAMP-say-two is complete\nthe run's worktree: TOP/.ckpt/worktrees/STAMP-say-two\n"
     )
     worktree = pair.stage.worktree(run)
     assert (worktree / "a").read_text() == "two\n"
@@ -260,7 +260,7 @@ class TestWatch:
         assert done == (
             2,
             "",
-            "error: --watch needs a terminal\nhint: leave it out: git ckpt status --json\n",
+            "error: --watch needs a terminal\nhint: leave out --watch: git ckpt status --json\n",
         )
 
     def test_a_bar_shows_how_far_a_loop_is(self, stage: Stage) -> None:

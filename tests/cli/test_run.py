@@ -49,7 +49,7 @@ class TestRun:
                 "[2/2] two\n"
                 "      two: complete after 0.0s\n"
                 "run STAMP-ci is complete\n"
-                "its worktree: TOP/.ckpt/worktrees/STAMP-ci\n"
+                "the run's worktree: TOP/.ckpt/worktrees/STAMP-ci\n"
             ),
         )
 
@@ -395,13 +395,13 @@ MISTAKES = [
         ("run", "ci", "-i", "x"),
         2,
         "'x' is not NAME=VALUE",
-        'write it as: -i question="what is it?"',
+        'write an input as: -i question="what is it?"',
     ),
     (
         ("run", "ci", "-i", "=x"),
         2,
         "'=x' is not NAME=VALUE",
-        'write it as: -i question="what is it?"',
+        'write an input as: -i question="what is it?"',
     ),
     (("run", "ci", "-i", "x=1"), 2, "the pipeline ci has no input 'x'", "its inputs: none"),
     (
@@ -451,7 +451,7 @@ MISTAKES = [
         ("runs", "--status", "dead"),
         2,
         "there is no status 'dead'",
-        "it is one of running, stalled, crashed, failed, blocked, paused, complete, open",
+        "use one of running, stalled, crashed, failed, blocked, paused, complete, open",
     ),
     (
         ("status",),
@@ -460,7 +460,7 @@ MISTAKES = [
         "start one: git ckpt run PIPELINE, or git ckpt start NAME",
     ),
     (("status", "x"), 12, "no run goes by 'x'", "see them: git ckpt runs"),
-    (("finish",), 2, "this is no run's worktree", "name the run: git ckpt runs lists them"),
+    (("finish",), 2, "this worktree belongs to no run", "name a run; to list runs: git ckpt runs"),
     (("finish", "x"), 12, "no run goes by 'x'", "see them: git ckpt runs"),
     (("cancel", "x"), 12, "no run goes by 'x'", "see them: git ckpt runs"),
     (("cancel",), 2, "RUN is missing", "see: git ckpt cancel --help"),

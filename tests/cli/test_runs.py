@@ -79,7 +79,7 @@ class TestSignals:
         assert again == (
             1,
             "",
-            f"error: run {run} is not running\nhint: see what became of it: git ckpt status {run}\n",
+            f"error: run {run} is not running\nhint: see the run's status: git ckpt status {run}\n",
         )
 
     @pytest.mark.long
@@ -406,7 +406,7 @@ class TestResume:
             "STAMP-ci\n",
             (
                 "resuming STAMP-ci at two: [ -e ok ]\n[2/2] two (attempt 2)\n      two: complete after 0.0s\n"
-                "run STAMP-ci is complete\nits worktree: TOP/.ckpt/worktrees/STAMP-ci\n"
+                "run STAMP-ci is complete\nthe run's worktree: TOP/.ckpt/worktrees/STAMP-ci\n"
             ),
         )
 
@@ -451,8 +451,8 @@ class TestResume:
         short = older[:8]
         code, out, err = stage.ckpt("resume", older)
         assert (code, out) == (2, "")
-        other = "start a new run: --fork; only see it: --no-run"
-        hint = f"return the run to it: --rewind; {other}"
+        other = "start a new run: --fork; only open the files: --no-run"
+        hint = f"return the run to this checkpoint: --rewind; {other}"
         assert err == f"error: checkpoint {short} is not the newest of run {run}\nhint: {hint}\n"
         both = stage.ckpt("resume", older, "--fork", "--rewind")
         assert (both.code, both.err.splitlines()[0]) == (

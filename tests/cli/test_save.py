@@ -479,7 +479,7 @@ def test_who_saves_is_told_and_what_an_agent_saves_is_thinned(
         f"expired\t{each}\tmanual-complete\t0s old, one a day stays\n"
         for each in reversed(saved[:2])
     )
-    said = "error: --agent has no name\nhint: name it: git ckpt save --agent NAME\n"
+    said = "error: --agent has no name\nhint: name the agent: git ckpt save --agent NAME\n"
     assert ckpt("save", "--agent", " ", at=main_checkout) == Outcome(2, "", said)
 
 
@@ -502,19 +502,19 @@ def test_what_git_would_write_otherwise_is_told(ckpt: Ckpt, main_checkout: Check
     saved = ckpt("save", at=main_checkout)
     assert (
         saved.err.splitlines()[0]
-        == "warning: comes back as git writes it, not byte for byte: id_rsa.nb"
+        == "warning: a restore will not reproduce these files byte for byte: id_rsa.nb"
     )
     assert ckpt("show", at=main_checkout).out.splitlines()[-3:] == [
         "files:       as committed",
         "    stored byte for byte: a.nb",
-        "    comes back as git writes it: id_rsa.nb",
+        "    not restored byte for byte: id_rsa.nb",
     ]
     main_checkout.write("id_rsa.nb", "something else\n")
     done = ckpt("restore", saved.out.strip(), "--dry-run", at=main_checkout)
     assert done.out == "change  id_rsa.nb\n"
     assert (
         done.err.splitlines()[0]
-        == "warning: comes back as git writes it, not byte for byte: id_rsa.nb"
+        == "warning: a restore will not reproduce these files byte for byte: id_rsa.nb"
     )
 
 
@@ -532,14 +532,14 @@ def test_of_many_files_a_few_are_named(ckpt: Ckpt, main_checkout: Checkout) -> N
     assert normal(done.err).splitlines() == [
         "warning: not captured: 10.fifo: a fifo",
         "warning: not captured: 10.pem, 11.pem, 12.pem and 9 more: its name looks like a secret (*.pem)",
-        "warning: comes back as git writes it, not byte for byte: 10.txt, 11.txt, 12.txt and 9 more",
+        "warning: a restore will not reproduce these files byte for byte: 10.txt, 11.txt, 12.txt and 9 more",
         *(
-            f"warning: captured, and looks like a secret: {number}.py:1 (github-pat)"
+            f"warning: captured a possible secret: {number}.py:1 (github-pat)"
             for number in (10, 11, 12)
         ),
-        "warning: captured, and looks like a secret: 9 more files",
-        "to declare it no secret: git ckpt allow --secret 10.py",
-        "each of them is named by: git ckpt show SHORT",
+        "warning: captured a possible secret: 9 more files",
+        "to declare the file no secret: git ckpt allow --secret 10.py",
+        "to list all of these files: git ckpt show SHORT",
         "saved manual-complete with uncommitted changes (13 not captured) on commit SHORT",
     ]
     shown = ckpt("show", at=main_checkout).out
@@ -555,9 +555,9 @@ def test_a_file_that_looks_like_a_secret_inside_is_captured_and_warned_of(
     main_checkout.write("a.py", f"x = '{token}'\ny = '{token}'\n")
     done = ckpt("save", at=main_checkout)
     assert done.code == 0
-    settling = "to declare it no secret: git ckpt allow --secret a.py\n"
+    settling = "to declare the file no secret: git ckpt allow --secret a.py\n"
     assert (
-        f"warning: captured, and looks like a secret: a.py:1 (github-pat) and 1 more\n{settling}"
+        f"warning: captured a possible secret: a.py:1 (github-pat) and 1 more\n{settling}"
         in done.err
     )
     shown = ckpt("show", at=main_checkout).out

@@ -485,8 +485,8 @@ class TestRefused:
     @pytest.mark.parametrize(
         ("words", "said"),
         [
-            (["fly", "PLAN"], "there is no action 'fly'\nhint: it is one of start, progress, pass, fail, block, skip, reset, show, next"),
-            (["start"], "STEP is missing\nhint: name it: git ckpt step start EXECUTE; or see: git ckpt step next"),
+            (["fly", "PLAN"], "there is no action 'fly'\nhint: use one of start, progress, pass, fail, block, skip, reset, show, next"),
+            (["start"], "STEP is missing\nhint: name the step: git ckpt step start EXECUTE; or see: git ckpt step next"),
             (["next", "PLAN"], "next takes no step\nhint: git ckpt step next"),
             (["show", "--notes", "x"], "show takes no --notes\nhint: see: git ckpt step --help"),
             (["next", "--history"], "next takes no --history\nhint: see: git ckpt step --help"),
@@ -538,7 +538,7 @@ class TestRefused:
             ),
         )
         assert ckpt("step", "start", "PLAN", "--run", "x", "--track", "t").err == (
-            "error: --run and --track exclude each other\nhint: leave one of them out\n"
+            "error: --run and --track exclude each other\nhint: give only one of them\n"
         )
 
     def test_a_state_that_cannot_be_stored_exits_with_13(self, step: Step) -> None:

@@ -328,7 +328,7 @@ def test_who_looks_at_one_that_others_completed_is_told_what_brings_it(
         newest = store.newest(run)
         Pipelines(store).require_ours([newest], trust=True, show=lambda *_: None, adopt=True)
     done = stage.ckpt("resume", run, "--no-run")
-    assert done.err.endswith(f"to open that: git ckpt resume {newest.id} --rewind\n")
+    assert done.err.endswith(f"to open its newest files: git ckpt resume {newest.id} --rewind\n")
     assert stage.ckpt("resume", newest.id, "--rewind").code == 0
     assert (path / "more").read_text() == "from there\n"
 

@@ -80,7 +80,7 @@ def test_version(ckpt: Ckpt) -> None:
         (
             ["save", "one", "two"],
             "too many arguments: one two",
-            "a message is given by -m: git ckpt save -m 'one two'",
+            "to give a message:  git ckpt save -m 'one two'",
         ),
         (["list", "one"], "too many arguments: one", "see: git ckpt list --help"),
         (["remove"], "ID is missing", "see: git ckpt remove --help"),
@@ -137,7 +137,7 @@ def test_version(ckpt: Ckpt) -> None:
         (
             ["list", "--status", "done"],
             "there is no status 'done'",
-            "it is one of complete, failed, started, progress, blocked, skipped, partial",
+            "use one of complete, failed, started, progress, blocked, skipped, partial",
         ),
         (
             ["save", "--phase", ""],
@@ -163,8 +163,8 @@ def test_version(ckpt: Ckpt) -> None:
         ),
         (
             ["diff", "a", "b", "--state", "--stat"],
-            "--state leaves the files out",
-            "take --stat, --binary and the paths away, or --state",
+            "--state compares no files",
+            "leave out --state, or --stat, --binary and the paths",
         ),
         (
             ["init", "--hooks", "magic"],
@@ -224,7 +224,7 @@ def test_c_to_nowhere_is_10(ckpt: Ckpt, tmp_path: Path) -> None:
     assert ckpt("-C", "no\x1bwhere", "list", at=tmp_path) == Outcome(
         10,
         "",
-        "error: cannot go to no\\x1bwhere: No such file or directory\nhint: give a directory that exists\n",
+        "error: cannot change to the directory no\\x1bwhere: No such file or directory\nhint: give a directory that exists\n",
     )
 
 
@@ -243,7 +243,7 @@ def test_a_bug_is_3_one_line_and_a_traceback_in_the_log(
     assert done == Outcome(
         3,
         "",
-        f"error: this is a bug in gitckpt: ZeroDivisionError: over there\\x1b[31m\nhint: report it with what {log} ends with\n",
+        f"error: this is a bug in gitckpt: ZeroDivisionError: over there\\x1b[31m\nhint: report this bug with the end of the log {log}\n",
     )
     said = log.read_text().splitlines()
     assert said[0].endswith(f" gitckpt {__version__}: git ckpt show")

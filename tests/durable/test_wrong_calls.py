@@ -118,7 +118,7 @@ CALLS: dict[str, tuple[Callable[[Any], object], str]] = {
     ),
     "changed_files text": (
         lambda store: store.changed_files("a"),
-        "entries: must be a list, each of it a CheckpointInfo, not 'a'",
+        "entries: must be a list with each item a CheckpointInfo, not 'a'",
     ),
     "allow": (
         lambda store: store.allow(None),
@@ -269,7 +269,7 @@ VALUES: dict[str, tuple[Callable[[], object], str]] = {
         lambda: PhaseOptions(retry_on=(OSError, int)),
         "retry_on: must be a tuple of exceptions, not (<class 'OSError'>, <class 'int'>)",
     ),
-    "on": (lambda: Retries(on=3), "on: must be a list, each of it an exit code, not 3"),
+    "on": (lambda: Retries(on=3), "on: must be a list with each item an exit code, not 3"),
     "backoff": (lambda: Retries(backoff="2"), "backoff: must be a number from 0 on, not '2'"),
     "a negative count": (
         lambda: Progress(tasks_total=-1),

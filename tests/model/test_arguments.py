@@ -141,7 +141,7 @@ def test_all_of_a_list_is_of_one_type() -> None:
     for wrong in ("12", {1: 2}, 7, b"1"):
         assert (
             problem(arguments.instances, "codes", wrong, int, "a code")
-            == f"codes: must be a list, each of it a code, not {wrong!r}"
+            == f"codes: must be a list with each item a code, not {wrong!r}"
         )
 
 

@@ -462,7 +462,8 @@ def test_the_writer_says_what_there_is_too_much_of(
         f"the document has {amount}; readers accept {most}",
     )
     assert (
-        caught.value.hint == "keep large data in a file of the worktree, and its path in the state"
+        caught.value.hint
+        == "put large data into a file of the worktree, and the path into the state"
     )
 
 
@@ -485,7 +486,7 @@ def test_the_longest_integers_that_readers_take_are_written_and_no_longer_ones(
         (
             {"v": [longest] * many, "w": 16**4300},
             "the state has 266,447 characters in long integers; readers accept 262,144",
-            "keep large data in a file of the worktree, and its path in the state",
+            "put large data into a file of the worktree, and the path into the state",
         ),
     ):
         with pytest.raises(StateError) as caught:

@@ -64,12 +64,12 @@ def test_types_are_applied_wherever_their_pointers_lead() -> None:
         ("/n", "integer", "must point to a string in the state"),
         ("/list", "null", "must point to a string in the state"),
         ("/list/1", "bytes", "must point to a string in the state"),
-        ("/text", "", "the string there is no ''"),
-        ("/text", "datetime", "the string there is no 'datetime'"),
-        ("/text", "Null", "the string there is no 'Null'"),
-        ("/text", "integer", "the string there is no 'integer'"),
-        ("/text", "x" * 100, f"the string there is no '{'x' * 59}"),
-        ("/raw", "integer", "the string there is no 'integer'"),
+        ("/text", "", "must point to a string that encodes ''"),
+        ("/text", "datetime", "must point to a string that encodes 'datetime'"),
+        ("/text", "Null", "must point to a string that encodes 'Null'"),
+        ("/text", "integer", "must point to a string that encodes 'integer'"),
+        ("/text", "x" * 100, f"must point to a string that encodes '{'x' * 59}"),
+        ("/raw", "integer", "must point to a string that encodes 'integer'"),
     ],
 )
 def test_types_that_do_not_fit_the_state_are_refused(pointer: str, kind: str, problem: str) -> None:
@@ -93,7 +93,7 @@ def test_types_that_do_not_fit_the_state_are_refused(pointer: str, kind: str, pr
 def test_a_type_that_is_no_string_is_refused(kind: str) -> None:
     kind_type, ref, field, problem = refusal(typed(f'"/text" = {kind}'))
     assert (kind_type, ref, field) == (InvalidCheckpoint, REF, "types./text")
-    assert problem.startswith("the string there is no ")
+    assert problem.startswith("must point to a string that encodes ")
 
 
 def with_text(text: str, kind: str) -> bytes:
@@ -108,7 +108,7 @@ def test_bytes_that_are_no_base64_are_refused(text: str) -> None:
         InvalidCheckpoint,
         REF,
         "types./v",
-        "the string there is no 'bytes'",
+        "must point to a string that encodes 'bytes'",
     )
 
 
@@ -120,7 +120,7 @@ def test_integers_that_are_none_are_refused(text: str) -> None:
         InvalidCheckpoint,
         REF,
         "types./v",
-        "the string there is no 'integer'",
+        "must point to a string that encodes 'integer'",
     )
 
 

@@ -276,5 +276,5 @@ def test_anything_else_is_no_commit(text: Any) -> None:
         ids.require_oid_or_unborn(text)
     assert (caught.value.message, caught.value.hint) == (
         f"{text!r:.60} is not the full oid of a commit",
-        "ask git for it: git rev-parse REV",
+        "print the full oid: git rev-parse REV",
     )

@@ -497,15 +497,15 @@ UNFINISHED = [
             run(400, "running"),
             replace(ALL, older_than=0),
             False,
-            "a process drives it",
+            "a process drives the run",
             id="everything: driven",
         ),
-        pytest.param(run(400, "running"), Policy(), False, "a process drives it", id="driven"),
+        pytest.param(run(400, "running"), Policy(), False, "a process drives the run", id="driven"),
         pytest.param(
             run(400, "stalled"),
             replace(ALL, older_than=0),
             False,
-            "a process drives it",
+            "a process drives the run",
             id="everything: stalled",
         ),
         pytest.param(

@@ -173,13 +173,13 @@ def test_programs_that_ask_for_a_dataclass_find_one() -> None:
 
 
 def test_what_the_library_could_do_and_this_cannot_is_refused() -> None:
-    with pytest.raises(TypeError, match=r"a class of values has slots and no bases$"):
+    with pytest.raises(TypeError, match=r"a value class must have slots and no base class$"):
 
         @values.dataclass(frozen=True)
         class _Loose:
             a: int
 
-    with pytest.raises(TypeError, match=r"a class of values has slots and no bases$"):
+    with pytest.raises(TypeError, match=r"a value class must have slots and no base class$"):
 
         @values.dataclass(slots=True)
         class _Derived(Changing):

@@ -108,7 +108,7 @@ def test_what_only_find_understands_names_find(
     with pytest.raises(NotFoundError) as refused:
         call(plain)
     assert refused.value.message == "'latest' is not the full id of a checkpoint"
-    assert refused.value.hint == "store.find('latest') returns that"
+    assert refused.value.hint == "store.find('latest') returns the full id"
 
 
 def test_the_top_is_all_files(plain: Store, main_checkout: Checkout) -> None:

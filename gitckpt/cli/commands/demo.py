@@ -74,7 +74,7 @@ def _make_scratch(directory: str | None) -> str:
     try:
         os.makedirs(directory)
     except FileExistsError:
-        hint = "name a directory that is not there yet"
+        hint = "name a directory that does not exist"
         raise UsageError(f"{directory} exists already", hint=hint) from None
     except OSError as error:
         raise CkptError(f"cannot make {directory}: {error.strerror}") from None
@@ -120,7 +120,7 @@ class _Demo:
             while line != _KILL_AT:
                 line = job.read_line().decode("utf-8", "replace")
                 if not line:
-                    hint = f"look at it: cd {shell_word(self.project)} && sh job.sh"
+                    hint = f"run the job yourself: cd {shell_word(self.project)} && sh job.sh"
                     raise CkptError("the job of the demo ended early", hint=hint)
                 terminal.out(line)
         finally:
@@ -226,7 +226,7 @@ class _Demo:
     def require(self, text: str, code: int) -> None:
         if code != 0:
             problem = f"a command of the demo failed with exit code {code}: {text}"
-            raise CkptError(problem, hint=f"look at it: cd {shell_word(self.cwd)}")
+            raise CkptError(problem, hint=f"look at the repository: cd {shell_word(self.cwd)}")
 
     def prove(self, claim: str, is_true: bool) -> None:
         self.proofs.append(is_true)

@@ -49,9 +49,9 @@ def diff(
     problem = "--state takes two ids: a worktree has no state"
     hint = "see the state of one: git ckpt show ID --state"
     options.refuse(state and len(ids) == 1, problem, hint)
-    hint = "take --stat, --binary and the paths away, or --state"
-    options.refuse(state and (stat or paths or binary), "--state leaves the files out", hint)
-    hint = "--binary makes a patch, --stat only says how much has changed"
+    hint = "leave out --state, or --stat, --binary and the paths"
+    options.refuse(state and (stat or paths or binary), "--state compares no files", hint)
+    hint = "use --binary for a patch, or --stat for a summary"
     options.refuse(binary and stat, "--stat and --binary exclude each other", hint)
     with open_store() as store:
         checkpoints = [store.read(_find_checkpoint(store, text)) for text in ids]

@@ -82,7 +82,7 @@ def verify(
     Exits with 1 if something is wrong and was not repaired.
     """
     problem = "--contents reads the whole repository"
-    options.refuse(ids and contents, problem, "leave it out, or the ids")
+    options.refuse(ids and contents, problem, "leave out --contents, or the ids")
     with open_store() as store, terminal.waiting("looking at checkpoints, and what they need"):
         only = [store.run_named(text) or store.find(text) for text in ids] if ids else None
         report = store.verify(repair=repair, contents=contents, only=only, progress=_show_progress)
@@ -131,4 +131,8 @@ def notes() -> None:
     """
     with open_store() as store, terminal.waiting("writing notes"):
         is_written = store.write_notes()
-    terminal.remark("the notes have every link by now" if is_written else "no link was waiting")
+    terminal.remark(
+        "the notes now list all new checkpoints"
+        if is_written
+        else "no checkpoint was waiting to be listed in a note"
+    )

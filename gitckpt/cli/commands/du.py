@@ -28,14 +28,14 @@ _AMOUNTS = ("checkpoints", "files", "leases", "links", "refs")
 _FILES = ("run_files", "index", "private")
 _TEXTS = {
     "checkpoints": "checkpoints",
-    "files": "files that only they keep",
+    "files": "files only in checkpoints",
     "leases": "leases and keys of runs",
     "links": "links in notes",
     "refs": "refs",
     "worktrees": "worktrees",
-    "run_files": "files of runs beside them",
+    "run_files": "files of runs beside worktrees",
     "index": "index",
-    "private": "logs and the like",
+    "private": "logs and other private files",
     "leftovers": "scratch files of processes",
     "total": "total",
 }
@@ -115,7 +115,7 @@ def _advice(usage: Usage) -> Iterator[str]:
         yield f"{files} of killed processes, {size}; to delete: git ckpt expire"
     size_of_all = (usage.checkpoints.bytes or 0) + (usage.files.bytes or 0)
     if usage.checkpoints.number and size_of_all >= _MIN_ADVISED:
-        yield "to see what is due to go: git ckpt expire --dry-run; to free its space: git gc"
+        yield "to see what would expire: git ckpt expire --dry-run; to free space then: git gc"
     loose = usage.loose
     if loose.bytes is not None and loose.bytes >= _MIN_ADVISED:
         objects = terminal.count(loose.number, "loose object")

@@ -123,7 +123,7 @@ def export(id_: str, format_: str, output: str | None = None, force: bool = Fals
             if exporter.is_directory(id_, format_):
                 exporter.make_directory(output)
             elif output.endswith(os.sep) and not os.path.isdir(output):
-                hint = "make it, or leave out the slash to name the file"
+                hint = "create the directory, or leave out the slash to name a file"
                 raise UsageError(f"there is no directory {output}", hint=hint)
             for file in exported:
                 path = os.path.join(output, file.name) if os.path.isdir(output) else output

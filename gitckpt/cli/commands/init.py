@@ -26,7 +26,7 @@ def init(hooks: str = "auto") -> None:
     for line in filter(None, (*result.advice, login_shell_advice())):
         terminal.remark(line)
     if not result.changed:
-        terminal.out("already initialised; nothing changed")
+        terminal.out("already initialized; nothing changed")
     if result.mode in ("config", "files"):
         terminal.remark("every commit records a checkpoint now; see them: git ckpt list")
 
@@ -38,7 +38,7 @@ def uninit() -> None:
     """
     with open_store(any_git=True) as store:
         result = store.uninstall()
-    for sentence in result.changed or ["not initialised; nothing changed"]:
+    for sentence in result.changed or ["not initialized; nothing changed"]:
         terminal.out(sentence)
     for line in result.advice:
         terminal.remark(line)
@@ -66,7 +66,7 @@ def demo(dir_: str | None = None) -> None:
     from gitckpt.cli.commands.demo import run_demo
 
     if not run_demo(dir_):
-        raise CkptError("the demo did not prove what it should", hint="read its last lines")
+        raise CkptError("a check of the demo failed", hint="see the lines that begin with FAILED")
 
 
 @options.usage("""
@@ -85,12 +85,12 @@ def allow(
     a file or a text; git ckpt show prints both.
     """
     if secret is not None:
-        problem = "--secret settles that alone"
+        problem = "--secret excludes all other options"
         options.refuse(dry_run or forget or as_json, problem, "leave out the other option")
         _declare_no_secret(secret)
         return
     options.refuse(
-        forget and (dry_run or as_json), "--forget shows nothing", "leave out the other option"
+        forget and (dry_run or as_json), "--forget prints no settings", "leave out the other option"
     )
     with open_store() as store:
         if forget:
@@ -112,9 +112,9 @@ def allow(
     if loosening is None:
         remark = "gitckpt.toml does not weaken the defaults"
     elif loosening.is_allowed:
-        remark = "all of it was allowed before"
+        remark = "all these settings were allowed before"
     elif dry_run:
-        remark = "built-in values apply until you allow that: git ckpt allow"
+        remark = "built-in values apply until you allow these: git ckpt allow"
     else:
         remark = "allowed in this clone until a value changes; to undo: git ckpt allow --forget"
     terminal.remark(remark)

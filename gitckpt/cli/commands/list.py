@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 _COLUMNS = ("ID", "AGE", "RUN", "PHASE", "COMMIT", "BRANCH", "FILES", "MESSAGE")
 _NEWEST = 20
 _OUTLOOK = {
-    "not installed": "; every commit makes one after: git ckpt init",
-    "missed": "; commits make none until the hooks call gitckpt: git ckpt doctor",
-    "none": "; commits make none, because of --hooks none; to make one: git ckpt save",
+    "not installed": "; to record one at every commit: git ckpt init",
+    "missed": "; commits record none until the hooks call gitckpt: git ckpt doctor",
+    "none": "; commits record none, because of --hooks none; to record one: git ckpt save",
     "recorded": "; the next commit makes one, or: git ckpt save",
 }
 
@@ -94,7 +94,7 @@ def list_(
             terminal.remark(f"these are the newest {_NEWEST}; all of them: git ckpt list --all")
     if replaced:
         names = ", ".join(name[: ids.SHORT] for name in replaced)
-        cure = "to put back what was written here: git ckpt verify --repair"
+        cure = "to put back the checkpoints written here: git ckpt verify --repair"
         terminal.warn(f"replaced by a fetch: {names}; {cure}")
     if problems:
         excess = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""

@@ -69,11 +69,13 @@ def remove(ids: list[str] | None = None, rewritten: bool = False, force: bool = 
 def _require_consent(store: Store, names: Sequence[str]) -> None:
     elsewhere = store.made_elsewhere(names)
     lines = [f"{_short(name)} was made in {place}" for name, place in elsewhere.items()]
-    if not lines or (terminal.may_ask() and terminal.confirms("Remove it?", intro=lines)):
+    if not lines or (
+        terminal.may_ask() and terminal.confirms("Remove all that you named?", intro=lines)
+    ):
         return
     excess = f" (and {len(lines) - 1} more of other worktrees)" if len(lines) > 1 else ""
     words = " ".join(_short(name).partition(" ")[2] for name in names)
-    hint = f"to remove it anyway: git ckpt remove --force {words}"
+    hint = f"to remove all of them anyway: git ckpt remove --force {words}"
     raise UsageError(f"{lines[0]}{excess}; nothing was removed", hint=hint)
 
 

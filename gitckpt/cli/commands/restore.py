@@ -66,8 +66,8 @@ def undo(list_: bool = False, dry_run: bool = False, as_json: bool = False) -> N
     The next undo takes back the restore before it. First records the current files with all later
     edits: git ckpt redo brings them back, until the next restore.
     """
-    problem = "--list changes nothing, so --dry-run says nothing"
-    options.refuse(list_ and dry_run, problem, "leave one of them out")
+    problem = "--list and --dry-run exclude each other"
+    options.refuse(list_ and dry_run, problem, "give only one of them")
     warn = _warn_once()
     with open_store(to_capture=not list_) as store:
         if not list_:
@@ -120,7 +120,7 @@ def _path_from_top(store: Store, path: str) -> bytes:
     if os.path.realpath(os.sep.join([*parts, last])) == top:
         return b"."
     problem = f"{path} is outside of the worktree {store.worktree}"
-    raise UsageError(problem, hint="name paths inside of it")
+    raise UsageError(problem, hint="name paths inside of the worktree")
 
 
 def _warn_once() -> Warn:
@@ -150,7 +150,7 @@ def _print(
         terminal.remark("nothing was changed")
     elif result.safety is not None:
         direction = "back" if reverse_command == "undo" else "forward again"
-        safety = f"what was here is in checkpoint {result.safety[:SHORT]}"
+        safety = f"the previous files are in checkpoint {result.safety[:SHORT]}"
         terminal.remark(f"{safety}; to go {direction}: git ckpt {reverse_command}")
     elif not (result.changes or result.unfiltered or result.kept):
         terminal.remark("nothing to do: the worktree has these files")

@@ -129,7 +129,7 @@ def _choose_checkpoint(store: Store, *, no_run: bool) -> Checkpoint:
     if line:
         terminal.remark(f"resuming {line}")
     if agents and terminal.may_ask() and not terminal.confirms("Go on?"):
-        hint = f"to resume it: git ckpt resume {candidate.run}"
+        hint = f"to resume the run: git ckpt resume {candidate.run}"
         raise CkptError(f"run {candidate.run} was not resumed", hint=hint)
     return candidate
 
@@ -143,7 +143,7 @@ def _outlook(store: Store, newest: Checkpoint) -> tuple[str, list[str]]:
     from gitckpt.durable.driver.pipelines import outlook
 
     if not _has_pipeline(newest):
-        return f"{newest.run} ({newest.label}): opens its worktree", []
+        return f"{newest.run} ({newest.label}): opens the run's worktree", []
     step, agents = outlook(store, newest)
     calls = f" (calls {', '.join(agents)})" if agents else ""
     return f"{newest.run} at {step}{calls}" if step else "", agents
@@ -184,11 +184,11 @@ def _find_latest(store: Store) -> Checkpoint:
             continue
         newest = store.newest(run.run)
         if not store.is_ours(newest):
-            terminal.remark(f"passed over, as it was not written in this repository: {run.run}")
+            terminal.remark(f"skipped a run that was not written in this repository: {run.run}")
         elif _has_pipeline(newest):
             candidates.append(_outlook(store, newest)[0] or run.run)
     if candidates:
-        problem = "no unfinished run was started in this worktree; in others"
+        problem = "no unfinished run was started in this worktree, but in others"
         hint = "name one: git ckpt resume RUN; or the newest checkpoint: git ckpt resume latest"
         raise AmbiguousError(problem, candidates, hint=hint)
     try:
@@ -221,10 +221,10 @@ def _require_consistent(
     checkpoint: Checkpoint, phase: str | None, *, fork: bool, rewind: bool, no_run: bool
 ) -> None:
     repeats, is_alone = phase is not None, checkpoint.run is None
-    advice = "leave one of them out"
+    advice = "give only one of them"
     options.refuse(repeats and no_run, "--no-run and --from exclude each other", advice)
     problem = f"checkpoint {checkpoint.id} belongs to no run"
-    hint = f"open it: git ckpt resume {checkpoint.id}"
+    hint = f"open the checkpoint: git ckpt resume {checkpoint.id}"
     without_phase = f"{problem}, and has no phase to do again"
     options.refuse(repeats and is_alone and not fork, without_phase, hint)
     options.refuse(fork and rewind, "--fork and --rewind exclude each other", advice)
@@ -235,7 +235,8 @@ def _require_newest(store: Store, checkpoint: Checkpoint) -> None:
     if checkpoint.run is not None and store.newest(checkpoint.run).id != checkpoint.id:
         short = checkpoint.id[: ids.SHORT]
         problem = f"checkpoint {short} is not the newest of run {checkpoint.run}"
-        hint = "return the run to it: --rewind; start a new run: --fork; only see it: --no-run"
+        hint = "return the run to this checkpoint: --rewind; start a new run: --fork; "
+        hint += "only open the files: --no-run"
         raise UsageError(problem, hint=hint)
 
 
@@ -263,15 +264,17 @@ def _open(store: Store, checkpoint: Checkpoint, directory: str | None, *, catche
         remarks = dict.fromkeys((*opened.remarks, *run.remarks))
         opened = replace(opened, remarks=tuple(remarks), behind=None)
     name = f"the worktree of {short} ({checkpoint.label})"
-    unchanged = "" if is_updated else ", and is as it was left"
-    terminal.remark(f"made {name}" if opened.made else f"{name} was there already{unchanged}")
+    unchanged = "" if is_updated else ", and nothing in it was changed"
+    terminal.remark(f"made {name}" if opened.made else f"{name} existed already{unchanged}")
     for remark in opened.remarks:
         terminal.warn(remark)
     if opened.behind is not None:
         # A complete run cannot be resumed.
         is_complete = store.history(str(checkpoint.run)).summary.status == COMPLETE
         target = f"{checkpoint.id} --rewind" if is_complete else checkpoint.run
-        terminal.warn(f"its run was continued elsewhere; to open that: git ckpt resume {target}")
+        terminal.warn(
+            f"the run was continued elsewhere; to open its newest files: git ckpt resume {target}"
+        )
     target = None if opened.made else _interrupted_target(store, checkpoint)
     if target is not None:
         finish = f"to finish: git ckpt resume {target} --rewind"
@@ -325,5 +328,7 @@ def _rewind_or_repeat(
             f"run {run.id} will repeat {phase!r} and later phases; complete: {complete}"
         )
         if checkpoint.attempt is not None:  # otherwise people or scripts repeat the phase
-            terminal.remark("its program repeats it when it calls Run.resume(store, RUN)")
+            terminal.remark(
+                "the run's program repeats the phase when it calls Run.resume(store, RUN)"
+            )
     terminal.out_path(run.path)

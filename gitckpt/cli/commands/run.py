@@ -187,10 +187,10 @@ def review(
     if refactor is not None:
         from gitckpt.durable.driver.pipelines import Pipelines
 
-        options.refuse(not text.strip(), "there is no task", "say what the task has become")
+        options.refuse(not text.strip(), "there is no task", "give the new task")
         with open_store() as store:
             Pipelines(store).refactor(store.find_run(refactor), text)
-            terminal.remark("the coder is told of it in the next cycle")
+            terminal.remark("the coder gets the new task in the next cycle")
         return 0
     about = name or ids.slug(text.strip().partition("\n")[0])
     texts = {key: str(value) for key, value in inputs.items() if value is not None}

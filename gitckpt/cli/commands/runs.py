@@ -62,7 +62,7 @@ def runs(status: str | None = None, limit: int | None = None, as_json: bool = Fa
 def status(run: str | None = None, as_json: bool = False, watch: bool = False) -> None:
     """Show the phases of a run, its driver, and the next command."""
     is_piped = as_json or not terminal.is_terminal()
-    hint = "leave it out: git ckpt status --json"
+    hint = "leave out --watch: git ckpt status --json"
     options.refuse(watch and is_piped, "--watch needs a terminal", hint)
     with open_store() as store:
         name = _find_run(store, run)
@@ -250,7 +250,7 @@ def start(name: str = "work", base: str = "HEAD", key: str | None = None) -> Non
         for remark in opened.remarks:
             terminal.warn(remark)
         terminal.out_path(opened.path)
-        terminal.remark(f"run {newest.run} {'has begun' if has_begun else 'was there already'}")
+        terminal.remark(f"run {newest.run} {'has begun' if has_begun else 'existed already'}")
 
 
 @options.usage("""
@@ -268,7 +268,7 @@ def finish(run: str | None = None, force: bool = False) -> None:
         name = _require_run(store, run)
         summary = store.history(name).summary
         is_undone = summary.status in (runstate.FAILED, runstate.BLOCKED)
-        hint = f"see why: git ckpt status {name}; to finish it anyway: --force"
+        hint = f"see why: git ckpt status {name}; to finish the run anyway: --force"
         problem = f"run {name} is {summary.status}: {summary.label}"
         options.refuse(is_undone and not force, problem, hint)
         finishing = Run.resume(store, name, adapter="plumbing", holder="git ckpt finish")
@@ -295,7 +295,7 @@ def cancel(run: str) -> None:
     with open_store() as store:
         name = _require_run(store, run)
         if not store.cancel(name):
-            hint = f"see what became of it: git ckpt status {name}"
+            hint = f"see the run's status: git ckpt status {name}"
             raise CkptError(f"run {name} is not running", hint=hint)
         terminal.remark(f"run {name} has stopped; to go on: git ckpt resume {name}")
 
@@ -303,5 +303,7 @@ def cancel(run: str) -> None:
 def _require_run(store: Store, text: str | None) -> str:
     run = store.find_run(text) if text is not None else store.run
     if run is None:
-        raise UsageError("this is no run's worktree", hint="name the run: git ckpt runs lists them")
+        raise UsageError(
+            "this worktree belongs to no run", hint="name a run; to list runs: git ckpt runs"
+        )
     return run

@@ -46,7 +46,7 @@ def save(
     if line and len(line.splitlines()) == 1:  # several lines are refused later
         line = " ".join(line.split())
     agent = " ".join(agent.split()) if agent is not None else None
-    options.refuse(agent == "", "--agent has no name", "name it: git ckpt save --agent NAME")
+    options.refuse(agent == "", "--agent has no name", "name the agent: git ckpt save --agent NAME")
     options.refuse_both(run, track)
     with open_store(to_capture=not no_worktree) as store:
         from gitckpt import hook  # while git scans the files

@@ -100,8 +100,10 @@ def _print_attempt(store: Store, checkpoint: Checkpoint) -> None:
         names, masked = store.beside(checkpoint), store.masked(checkpoint)
         for name in names:
             place = f"refs/ckpt/trees/{checkpoint.id}:run/{name}"
-            remark = ", with what looked like a secret masked" if name in masked else ""
-            terminal.out(f"    beside it: {name}{remark} (git cat-file blob {shell_word(place)})")
+            remark = ", with possible secrets masked" if name in masked else ""
+            terminal.out(
+                f"    beside the worktree: {name}{remark} (git cat-file blob {shell_word(place)})"
+            )
     output = checkpoint.attempt.output if checkpoint.attempt else None
     if output:
         terminal.out()
@@ -148,7 +150,7 @@ def _print_files(store: Store, checkpoint: Checkpoint) -> None:
     if is_whole:  # a damaged tree may be endless
         _print_extras(store, checkpoint)
     for path in files.converted:
-        terminal.out(f"    comes back as git writes it: {path}")
+        terminal.out(f"    not restored byte for byte: {path}")
     for suspect in files.suspects:
         place = f"{suspect.path}:{suspect.line} ({suspect.rule}, {suspect.digest})"
         terminal.out(f"    looks like a secret: {place}")
@@ -166,9 +168,9 @@ def _print_stat(store: Store, checkpoint: Checkpoint) -> bool:
         return True
     except WorktreeError as error:
         is_whole = checkpoint.tree is not None and checkpoint.git_sha in error.message
-        outcome = "git ckpt resume cannot bring them back"
+        outcome = "git ckpt resume cannot restore the files"
         if is_whole:
-            outcome = "the files of the checkpoint come back without it"
+            outcome = "the files of the checkpoint can be restored without it"
         terminal.warn(f"{error.message}: {outcome}")
     except CkptError as error:  # git names the damaged object
         terminal.warn(f"{error.message}: check the repository: git ckpt verify --contents")

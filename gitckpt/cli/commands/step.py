@@ -121,7 +121,7 @@ def _naming_run_in_hints(run_option: str) -> Iterator[None]:
 def _require_step(action: str, name: str | None) -> None:
     options.require_one_of("action", action, (*_REPORTS, _SHOW, _NEXT))
     if action in _REPORTS and not (name or "").strip():
-        hint = f"name it: git ckpt step {action} EXECUTE; or see: git ckpt step next"
+        hint = f"name the step: git ckpt step {action} EXECUTE; or see: git ckpt step next"
         raise UsageError("STEP is missing", hint=hint)
     has_step = action not in _REPORTS and name is not None
     options.refuse(has_step, f"{action} takes no step", f"git ckpt step {action}")

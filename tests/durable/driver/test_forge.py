@@ -59,7 +59,7 @@ class TestAPlanBecomesAPullRequest:
         assert (code, out) == (0, f"{run}\n")
         assert err.splitlines()[-2:] == [
             f"run {run} is complete",
-            "its worktree is removed: all of it was pushed",
+            "the run's worktree is removed: all its commits were pushed",
         ]
         assert project.labels(run) == ["run-started", *DONE, "run-complete"]
         newest = project.newest(run)
@@ -117,7 +117,7 @@ class TestAPlanBecomesAPullRequest:
         project.program("gh", f"echo late > note\necho {URL}")
         code, _, err = start(project)
         worktree = project.worktree(project.run())
-        assert (code, err.splitlines()[-1]) == (0, f"its worktree: {worktree}")
+        assert (code, err.splitlines()[-1]) == (0, f"the run's worktree: {worktree}")
         assert (worktree / "note").read_text() == "late\n"
 
     def test_the_run_is_named_after_time_and_plan(self, project: Stage) -> None:

@@ -140,7 +140,7 @@ def test_what_is_stored_of_a_file_is_masked_and_the_run_has_it_whole(told: Told)
         == MASKED
     )
     shown = forked.git_ckpt("show", newest.id, directory=told.here.path).out
-    assert "beside it: input/plan, with what looked like a secret masked" in shown
+    assert "beside the worktree: input/plan, with possible secrets masked" in shown
 
 
 def test_a_copy_that_is_gone_comes_back_from_the_file(told: Told) -> None:

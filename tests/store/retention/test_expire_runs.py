@@ -107,7 +107,7 @@ class TestWholeRuns:
         reasons = {
             "young": "complete, 1s old, limit 7d",
             "done": "- complete, 7d old, limit 7d",
-            "driven": "a process drives it",
+            "driven": "a process drives the run",
             "failed": "unfinished: failed",
             "open": "unfinished: paused",
             "held": f"its worktree {held.worktree.path} holds what no checkpoint does: more",
@@ -219,7 +219,7 @@ class TestEverything:
         found = told(plain, ALL)
         assert found.pop("failed").startswith("- unfinished: failed, ")
         assert found == {
-            "driven": "a process drives it",
+            "driven": "a process drives the run",
             "held": f"its worktree {held.worktree.path} holds what no checkpoint does: more",
         }
         assert len(plain.list()) == 6
