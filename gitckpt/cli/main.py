@@ -23,14 +23,11 @@ _SYSTEM_ERRORS = (
 
 # Texts of system errors, in Python's words or git's, and their cures.
 _LOCKED = (".lock': File exists", "packed-refs.new: File exists", "could not lock config file")
+_DENIED = ("ermission denied", "insufficient permission", os.strerror(errno.EROFS))
 _NO_REASON = ("couldn't write", "couldn't set", "nable to write", "failed to write")
 _CURES = {
     (*map(os.strerror, (errno.ENOSPC, errno.EDQUOT)), "Out of diskspace"): "make room on the disk",
-    (
-        "ermission denied",
-        "insufficient permission",
-        os.strerror(errno.EROFS),
-    ): "make the file or directory writable",
+    _DENIED: "make the file or directory writable",
     (os.strerror(errno.EIO),): "check the disk: dmesg",
     tuple(map(os.strerror, (errno.EMFILE, errno.ENFILE))): "allow more open files (ulimit -n 1024)",
     _LOCKED: "see which process has the lock: git ckpt doctor; remove a stale lock",

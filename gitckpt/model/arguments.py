@@ -127,9 +127,8 @@ def must_not_be_async(name: str, value: object) -> UsageError:
     function = getattr(_unwrapped(value), "__name__", type(value).__name__)
     function = function.replace("<lambda>", "function")
     advice = f"let another function call asyncio.run({function}(…))"
-    return UsageError(
-        f"{name}: {function} is asynchronous, but gitckpt calls it without await: {advice}"
-    )
+    problem = f"{function} is asynchronous, but gitckpt calls {function} without await"
+    return UsageError(f"{name}: {problem}: {advice}")
 
 
 def _is_async(value: object) -> bool:

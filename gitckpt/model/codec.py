@@ -106,9 +106,8 @@ def put_back(state: dict[str, Any], types: Mapping[str, Any], ref: str) -> dict[
         try:
             container[step] = _converted(kind, value)
         except ValueError:  # as binascii.Error is
-            raise InvalidCheckpoint(
-                ref, field, f"must point to a string that encodes {shown(kind)}"
-            ) from None
+            problem = f"must point to a string that encodes {shown(kind)}"
+            raise InvalidCheckpoint(ref, field, problem) from None
     return state
 
 

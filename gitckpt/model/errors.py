@@ -86,9 +86,7 @@ class RunComplete(UsageError):
     """The run to resume is complete; `results` maps each phase to its result."""
 
     def __init__(self, run: str, results: Mapping[str, Any]) -> None:
-        hint = (
-            f"to do a phase again: git ckpt resume {run} --from PHASE; or to fork the run: --fork"
-        )
+        hint = f"to do a phase again: git ckpt resume {run} --from PHASE; to fork the run: --fork"
         super().__init__(f"run {run} is complete", hint=hint)
         self.run = run
         self.results = dict(results)

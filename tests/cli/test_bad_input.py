@@ -307,7 +307,7 @@ def test_files_come_back_without_their_commit(
     assert done.out.splitlines()[-1] == "files:       differ from the commit"
     assert (
         done.err
-        == f"warning: {gone}^{{tree}} is missing: the files of the checkpoint can be restored without it\n"
+        == f"warning: {gone}^{{tree}} is missing: the files of the checkpoint can be restored without this object\n"
     )
     assert ckpt("list", at=checkout).out.split("\t")[6] == "-"
     assert checkout.fingerprint() == before

@@ -147,7 +147,9 @@ class TestRemove:
     ) -> None:
         theirs = save(other)
         done, said = at_terminal(main_checkout, typed, "remove", theirs)
-        question = f"checkpoint {theirs[:8]} was made in the worktree {other.path}\nRemove all that you named? [y/N] "
+        question = (
+            f"checkpoint {theirs[:8]} was made in the worktree {other.path}\nRemove all? [y/N] "
+        )
         assert (done, question in said) == (code, True)
 
     def test_an_interrupted_removal_of_a_run_goes_on_without_force(self, stage: Stage) -> None:

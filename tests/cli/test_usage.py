@@ -80,7 +80,7 @@ def test_version(ckpt: Ckpt) -> None:
         (
             ["save", "one", "two"],
             "too many arguments: one two",
-            "to give a message:  git ckpt save -m 'one two'",
+            "to give a message: git ckpt save -m 'one two'",
         ),
         (["list", "one"], "too many arguments: one", "see: git ckpt list --help"),
         (["remove"], "ID is missing", "see: git ckpt remove --help"),

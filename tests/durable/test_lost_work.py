@@ -100,7 +100,7 @@ def test_b8_a_last_phase_that_failed_is_resumed_and_nothing_older_afterwards(sta
     assert (code, out) == (2, "")
     assert (
         err
-        == f"error: run {run} is complete\nhint: to do a phase again: git ckpt resume {run} --from PHASE; or to fork the run: --fork\n"
+        == f"error: run {run} is complete\nhint: to do a phase again: git ckpt resume {run} --from PHASE; to fork the run: --fork\n"
     )
     older = stage.checkpoint(run, "two-failed").id
     assert (

@@ -40,7 +40,7 @@ def diff(
     state: bool = False,
     binary: bool = False,
 ) -> None:
-    """Show what changed between two checkpoints, or since one.
+    """Show the changes between two checkpoints, or from one to this worktree.
 
     Prints git's diff of the files, then the changes of the state.
     """

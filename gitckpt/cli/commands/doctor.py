@@ -75,11 +75,11 @@ def verify(
     contents: bool = False,
     as_json: bool = False,
 ) -> int:
-    """Check every checkpoint, and all that checkpoints need.
+    """Check every checkpoint, and all objects and refs that checkpoints need.
 
     Checks documents, refs, objects, runs, links, leases, worktrees and the index; with --contents,
-    the contents of files. Of named checkpoints, the history before their commits is not checked.
-    Exits with 1 if something is wrong and was not repaired.
+    the contents of files. With ids, does not check the history before the checkpoints' commits.
+    Exits with 1 if a problem was found and not repaired.
     """
     problem = "--contents reads the whole repository"
     options.refuse(ids and contents, problem, "leave out --contents, or the ids")
@@ -131,8 +131,5 @@ def notes() -> None:
     """
     with open_store() as store, terminal.waiting("writing notes"):
         is_written = store.write_notes()
-    terminal.remark(
-        "the notes now list all new checkpoints"
-        if is_written
-        else "no checkpoint was waiting to be listed in a note"
-    )
+    outcome = "the notes now list all new checkpoints" if is_written else "no note was pending"
+    terminal.remark(outcome)

@@ -33,7 +33,7 @@ def import_(
 ) -> int:
     """Import files of rlm-act, forge, quasar and superpowers as runs.
 
-    Keeps their bytes: `git ckpt export` gives them back. A second import of a file adds nothing.
+    Stores their bytes for `git ckpt export`. A second import of the same file adds nothing.
 
     Exits with 1 if a file cannot be read or is refused, or if nothing was imported.
     """
@@ -108,8 +108,8 @@ ID  A checkpoint (id, prefix, rev or latest) or a run (id or prefix).
 def export(id_: str, format_: str, output: str | None = None, force: bool = False) -> None:
     """Write a checkpoint or a run as a file of another tool.
 
-    A file that was imported and has not changed comes back with the same bytes. If PATH is a
-    directory, the file gets its usual name in it.
+    An imported run that has not changed is written with the bytes of the imported file. If PATH is
+    a directory, the file is written there under the usual name of the format.
     """
     from gitckpt.formats.exporter import Exporter
 

@@ -34,7 +34,7 @@ def init(hooks: str = "auto") -> None:
 def uninit() -> None:
     """Remove what init has installed; checkpoints stay.
 
-    Lines of others in hooks stay, too.
+    Lines that other tools wrote into hooks stay, too.
     """
     with open_store(any_git=True) as store:
         result = store.uninstall()
@@ -51,7 +51,7 @@ NAME  The hook: post-commit, post-merge, post-applypatch, post-rewrite or pre-au
 def hook(event: str, arguments: list[str] | None = None) -> None:
     """Run a hook, as the installed hooks do.
 
-    Also the line to add to another hook manager's file. Never fails.
+    With another hook manager, add this command to its file. It always exits with 0.
     """
     from gitckpt.hook import main
 
@@ -71,7 +71,7 @@ def demo(dir_: str | None = None) -> None:
 
 @options.usage("""
 -n, --dry-run  Print what would be allowed; change nothing.
---forget  Withdraw what was allowed here; built-in values apply again.
+--forget  Withdraw the approval in this clone; built-in values apply again.
 --secret PATH|DIGEST  Declare that a file, or a text with this digest, is no secret.
 --json  Print one JSON document.
 """)
@@ -82,7 +82,7 @@ def allow(
 
     Prints them. Without approval, a gitckpt.toml that comes with a branch can only be stricter. The
     approval counts in this clone, until a value changes. With --secret, gitckpt stops warning about
-    a file or a text; git ckpt show prints both.
+    a file or a text; git ckpt show prints the path and the digest to give.
     """
     if secret is not None:
         problem = "--secret excludes all other options"
@@ -181,9 +181,9 @@ SCRIPTS = {"bash": BASH, "zsh": ZSH, "fish": FISH}
 bash|zsh|fish  The shell that reads the script.
 """)
 def completion(shell: str) -> None:
-    """Print a script for the completion of a shell.
+    """Print a shell script that completes git ckpt commands.
 
-    Evaluate it in the start-up file of the shell.
+    Evaluate the script in the start-up file of the shell.
     """
     hint = f"known shells: {', '.join(SCRIPTS)}"
     options.refuse(shell not in SCRIPTS, f"no completion for {shell!r}", hint)

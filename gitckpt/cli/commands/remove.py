@@ -31,8 +31,8 @@ def remove(ids: list[str] | None = None, rewritten: bool = False, force: bool = 
     """Remove checkpoints or whole runs.
 
     git gc collects their objects later. A run is removed with its worktree. It stays while it is
-    driven, or while its worktree has changes that no checkpoint has. Asks before it removes what
-    another worktree made or started.
+    driven, or while its worktree has changes that no checkpoint has. Asks before it removes
+    checkpoints or runs of another worktree.
     """
     wrong = "--rewritten takes no ids" if ids else "ID is missing"
     options.refuse(bool(ids) == rewritten, wrong, "see: git ckpt remove --help")
@@ -69,9 +69,7 @@ def remove(ids: list[str] | None = None, rewritten: bool = False, force: bool = 
 def _require_consent(store: Store, names: Sequence[str]) -> None:
     elsewhere = store.made_elsewhere(names)
     lines = [f"{_short(name)} was made in {place}" for name, place in elsewhere.items()]
-    if not lines or (
-        terminal.may_ask() and terminal.confirms("Remove all that you named?", intro=lines)
-    ):
+    if not lines or (terminal.may_ask() and terminal.confirms("Remove all?", intro=lines)):
         return
     excess = f" (and {len(lines) - 1} more of other worktrees)" if len(lines) > 1 else ""
     words = " ".join(_short(name).partition(" ")[2] for name in names)
@@ -148,15 +146,15 @@ def _in_order(store: Store, runs: Collection[str]) -> list[str]:
 def expire(
     older_than: str | None = None, all_: bool = False, dry_run: bool = False, **changes: Any
 ) -> int:
-    """Remove what the retention settings no longer keep.
+    """Remove checkpoints and runs that have expired by the retention settings.
 
-    Removes what hooks recorded, once it is old, and complete runs with their worktrees. Of what
-    hooks or agents recorded, one an hour stays after a day, and one a day after a week.
+    Removes old checkpoints of hooks, and complete runs with their worktrees. Of the checkpoints by
+    hooks or agents, one an hour stays after a day, and one a day after a week.
 
     A run is removed as a whole. It stays while its worktree has changes that no checkpoint has. To
     remove every checkpoint: --all --older-than 0s --keep-last 0.
 
-    Prints what is removed with the reason; piped, in tab-separated columns with full ids. A dry run
+    Prints each removal with its reason; piped, in tab-separated columns with full ids. A dry run
     lists all runs. If something cannot be deleted, the rest is removed and the exit code is 1.
     """
     with open_store() as store:

@@ -63,8 +63,8 @@ def restore(
 def undo(list_: bool = False, dry_run: bool = False, as_json: bool = False) -> None:
     """Undo the newest restore in this worktree.
 
-    The next undo takes back the restore before it. First records the current files with all later
-    edits: git ckpt redo brings them back, until the next restore.
+    Another undo undoes the restore before that one. First records the current files with all later
+    edits: git ckpt redo restores them, until the next restore.
     """
     problem = "--list and --dry-run exclude each other"
     options.refuse(list_ and dry_run, problem, "give only one of them")
@@ -95,8 +95,8 @@ def undo(list_: bool = False, dry_run: bool = False, as_json: bool = False) -> N
 def redo(dry_run: bool = False, as_json: bool = False) -> None:
     """Redo the restore that was undone last.
 
-    The next redo repeats the one undone before it. First records the current files: git ckpt undo
-    brings them back. A new restore discards the steps that redo could take.
+    Another redo repeats the restore undone before that one. First records the current files: git
+    ckpt undo restores them. After a new restore, there is nothing to redo.
     """
     warn = _warn_once()
     with open_store(to_capture=True) as store:

@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 --no-run  Only open the worktree.
 --into DIR  Create the worktree in DIR.
 --from PHASE  Repeat this phase and all later ones.
---fork  Continue in a new run; the old one stays as it is.
---rewind  Return the run to an older checkpoint; first saves what is newer.
+--fork  Continue in a new run; the old run does not change.
+--rewind  Return the run to an older checkpoint; first saves the current files.
 --accept-changes  Continue although the pipeline or its inputs have changed.
 --autonomy MODE  From now on pause as MODE says: checkpoint, batch or fully_autonomous.
 --timeout AGE  Time limit of the whole run, from now on.

@@ -140,8 +140,8 @@ def loop(
 ) -> int:
     """Call an agent until the plan is carried out.
 
-    It is when its issues are closed and the tests pass. Prints the id of the run. Each iteration is
-    a checkpoint. Kill it at any time: git ckpt resume ID repeats the interrupted iteration.
+    The plan is done when its issues are closed and the tests pass. Prints the id of the run. Each
+    iteration is a checkpoint. If it is killed, git ckpt resume ID repeats the last iteration.
     """
     from gitckpt.durable.phases.options import slug
 
@@ -178,7 +178,7 @@ def review(
     timeout: str | None = None,
     **inputs: object,
 ) -> int:
-    """Let a coder work and a reviewer judge until it is approved.
+    """Let a coder agent work until a reviewer agent approves the work.
 
     Prints the id of the run. Each transition is a checkpoint. Kill it at any time: git ckpt resume
     ID continues it.

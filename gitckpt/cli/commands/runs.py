@@ -255,10 +255,10 @@ def start(name: str = "work", base: str = "HEAD", key: str | None = None) -> Non
 
 @options.usage("""
 [RUN]  The run.  [default: the run of this worktree]
---force  Record a failed or blocked run as complete; it expires like others.
+--force  Record a failed or blocked run as complete; such a run can expire.
 """)
 def finish(run: str | None = None, force: bool = False) -> None:
-    """Record that a run is complete, with its files.
+    """Record a run as complete, with the files of its worktree.
 
     Prints the id of the checkpoint.
     """
@@ -288,9 +288,9 @@ def finish(run: str | None = None, force: bool = False) -> None:
 RUN  The run to stop.
 """)
 def cancel(run: str) -> None:
-    """Stop a run that is driven; it can be resumed.
+    """Stop a running run, so that git ckpt resume can continue it later.
 
-    Ends its phase and records it as failed.
+    Ends the current phase, and records the phase as failed.
     """
     with open_store() as store:
         name = _require_run(store, run)
@@ -303,7 +303,6 @@ def cancel(run: str) -> None:
 def _require_run(store: Store, text: str | None) -> str:
     run = store.find_run(text) if text is not None else store.run
     if run is None:
-        raise UsageError(
-            "this worktree belongs to no run", hint="name a run; to list runs: git ckpt runs"
-        )
+        hint = "name a run; to list runs: git ckpt runs"
+        raise UsageError("this worktree belongs to no run", hint=hint)
     return run

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 -m, --message TEXT  One line about the checkpoint, at most 1,000 characters.
 --phase NAME[-STATUS]  The label.  [default: manual, status: complete]
 --state FILE  A state to save: JSON, or TOML from *.toml; - reads JSON from standard input.
---agent NAME  The agent that saves; its checkpoints are thinned as they age.
+--agent NAME  The agent that saves; git ckpt expire thins its checkpoints by age.
 --error TEXT  An error to record; may be repeated.
 --run RUN  The run that the checkpoint extends.  [default: the run of the worktree]
 --track NAME  The open run about NAME; starts one if necessary.

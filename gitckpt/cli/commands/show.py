@@ -99,11 +99,10 @@ def _print_attempt(store: Store, checkpoint: Checkpoint) -> None:
     with contextlib.suppress(CkptError):  # `_print_files` warned
         names, masked = store.beside(checkpoint), store.masked(checkpoint)
         for name in names:
-            place = f"refs/ckpt/trees/{checkpoint.id}:run/{name}"
+            ref = f"refs/ckpt/trees/{checkpoint.id}:run/{name}"
             remark = ", with possible secrets masked" if name in masked else ""
-            terminal.out(
-                f"    beside the worktree: {name}{remark} (git cat-file blob {shell_word(place)})"
-            )
+            command = f"git cat-file blob {shell_word(ref)}"
+            terminal.out(f"    beside the worktree: {name}{remark} ({command})")
     output = checkpoint.attempt.output if checkpoint.attempt else None
     if output:
         terminal.out()
@@ -170,7 +169,7 @@ def _print_stat(store: Store, checkpoint: Checkpoint) -> bool:
         is_whole = checkpoint.tree is not None and checkpoint.git_sha in error.message
         outcome = "git ckpt resume cannot restore the files"
         if is_whole:
-            outcome = "the files of the checkpoint can be restored without it"
+            outcome = "the files of the checkpoint can be restored without this object"
         terminal.warn(f"{error.message}: {outcome}")
     except CkptError as error:  # git names the damaged object
         terminal.warn(f"{error.message}: check the repository: git ckpt verify --contents")

@@ -48,7 +48,7 @@ ACTION  One of start, progress, pass, fail, block, skip, reset, show and next.
 --commit REV  A commit that was made.
 --set KEY=JSON  Another key of the step's record; may be repeated.
 --files  Capture the files as well.
---id UUID  The id of the checkpoint; repeating the call records nothing more.
+--id UUID  The id of the new checkpoint; a second call with this id records nothing.
 --force  Report although the run is at another step, or blocked.
 --plan FILE  With next: the plan with the tasks.
 --resume-from ID  With next: the task to continue with.
@@ -69,7 +69,7 @@ def step(
     as_json: bool = False,
     **report: Any,
 ) -> None:
-    """Report a step of work that gitckpt does not drive.
+    """Report a step of work that an agent or script does without a pipeline.
 
     Prints the id of the checkpoint. show prints all steps. next prints the next step and, after a
     tab, the first open task of the plan.

@@ -72,7 +72,7 @@ def usage_error(error: Any, words: Sequence[str]) -> UsageError:
     if message.startswith("Got unexpected extra argument"):
         extra = _EXTRA_ARGUMENT.sub("", message).rstrip(")")
         if command == "save":
-            see = f"to give a message:  git ckpt save -m {shell_word(extra)}"
+            see = f"to give a message: git ckpt save -m {shell_word(extra)}"
         return UsageError(f"too many arguments: {extra}", hint=see)
     return UsageError(message[:1].lower() + message[1:], hint=see)
 

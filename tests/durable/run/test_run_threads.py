@@ -90,7 +90,7 @@ def test_a_coroutine_function_is_refused_before_it_is_called(
     with Run.start(plain, "async") as run:
         with pytest.raises(UsageError) as refused:
             run.phase("fetch", work)
-        why = f"{name} is asynchronous, but gitckpt calls it without await"
+        why = f"{name} is asynchronous, but gitckpt calls {name} without await"
         assert (
             refused.value.message
             == f"work: {why}: let another function call asyncio.run({name}(…))"
