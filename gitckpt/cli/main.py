@@ -78,7 +78,7 @@ def _run(argv: list[str]) -> int:
         return 0
     except OSError as error:
         if error.errno not in _SYSTEM_ERRORS:
-            return _bug(error, argv)
+            return _report_bug(error, argv)
         _discard_output()
         if _is_output_error(error):
             message = f"cannot write the output: {error.strerror}"
@@ -87,7 +87,7 @@ def _run(argv: list[str]) -> int:
         hint = _sandbox_cure_of(message) or _cure_of(message) or _AGAIN
         return terminal.fail(CkptError(message, hint=hint))
     except Exception as error:  # noqa: BLE001 - the last handler: a bug
-        return _bug(error, argv)
+        return _report_bug(error, argv)
 
 
 def _cure_of(message: str) -> str | None:
@@ -156,7 +156,7 @@ def _discard_output() -> None:
     os.close(null)
 
 
-def _bug(error: Exception, argv: list[str]) -> int:
+def _report_bug(error: Exception, argv: list[str]) -> int:
     from gitckpt.cli.parser.commands import COMMANDS
     from gitckpt.git.repository import discover
     from gitckpt.store import error_log

@@ -317,10 +317,10 @@ def out_rows(columns: Sequence[str], rows: Sequence[Sequence[str | None]]) -> No
         for row in rows:
             out_row(row)
     elif rows:
-        table(columns, rows)
+        out_table(columns, rows)
 
 
-def table(columns: Sequence[str], rows: Iterable[Sequence[str | None]]) -> None:
+def out_table(columns: Sequence[str], rows: Iterable[Sequence[str | None]]) -> None:
     """Print the non-empty columns, aligned; cut them to the width of a terminal."""
     import shutil
 

@@ -39,21 +39,21 @@ def _checked(
     return read
 
 
-def _line(reader: TableReader, key: str) -> str:
+def _read_line(reader: TableReader, key: str) -> str:
     text = reader.required(key, str)
     if text.strip():
         return text
     raise reader.invalid(key, "empty")
 
 
-def _count(reader: TableReader, key: str, least: int = 0) -> int | None:
+def _read_count(reader: TableReader, key: str, least: int = 0) -> int | None:
     value = reader.optional(key, int)
     if value is not None and value < least:
         raise reader.invalid(key, f"must be {least} or more, not {shown(value)}")
     return value
 
 
-def _completed(reader: TableReader, key: str) -> dict[str, str]:
+def _read_completed(reader: TableReader, key: str) -> dict[str, str]:
     completed = reader.map(key)
     for phase, checkpoint in completed.items():
         if not ids.is_id(checkpoint):
@@ -61,7 +61,7 @@ def _completed(reader: TableReader, key: str) -> dict[str, str]:
     return completed
 
 
-def _tables(kind: type, reader: TableReader, key: str) -> tuple[Any, ...]:
+def _read_records(kind: type, reader: TableReader, key: str) -> tuple[Any, ...]:
     records = []
     for i, entry in enumerate(reader.optional(key, list) or []):
         if type(entry) is not dict:
@@ -75,7 +75,7 @@ def _tables(kind: type, reader: TableReader, key: str) -> tuple[Any, ...]:
 # Values that TOML lacks: strings in the document, listed in `types` by JSON pointer (RFC 6901).
 
 
-def put_back(state: dict[str, Any], types: Mapping[str, Any], ref: str) -> dict[str, Any]:
+def restore_types(state: dict[str, Any], types: Mapping[str, Any], ref: str) -> dict[str, Any]:
     """Convert strings to null, bytes and integers as `types` says, in place."""
     long_characters = 0
     for pointer, kind in types.items():
@@ -89,7 +89,7 @@ def put_back(state: dict[str, Any], types: Mapping[str, Any], ref: str) -> dict[
                 raise KeyError(root)
             for part in parts:
                 container, step = value, part.replace("~1", "/").replace("~0", "~")
-                step = _index(step) if type(container) is list else step
+                step = _parse_index(step) if type(container) is list else step
                 value = container[step]
         except (KeyError, IndexError, ValueError, TypeError):
             raise InvalidCheckpoint(ref, field, "points to nothing in the state") from None
@@ -104,21 +104,21 @@ def put_back(state: dict[str, Any], types: Mapping[str, Any], ref: str) -> dict[
             ):
                 raise InvalidCheckpoint(ref, field, "an integer of more digits than are allowed")
         try:
-            container[step] = _converted(kind, value)
+            container[step] = _convert(kind, value)
         except ValueError:  # as binascii.Error is
             problem = f"must point to a string that encodes {shown(kind)}"
             raise InvalidCheckpoint(ref, field, problem) from None
     return state
 
 
-def _index(text: str) -> int:
+def _parse_index(text: str) -> int:
     is_index = text == "0" or (text.isascii() and text.isdigit() and text[0] != "0")
     if not is_index or len(text) > 20:
         raise ValueError(text)
     return int(text)
 
 
-def _converted(kind: Any, text: str) -> Any:
+def _convert(kind: Any, text: str) -> Any:
     if kind == "null":
         return None
     if kind == "bytes":
@@ -187,15 +187,19 @@ def _decode(data: bytes, ref: str) -> Checkpoint:
     limits = budget.HEADER
     if (end := _end_of_header(data)) is not None:
         budget.require_size(end, limits)
-        budget.require(_text(data[:end], ref), limits)
+        budget.require(_decode_utf8(data[:end], ref), limits)
         limits = budget.DOCUMENT
-    return _checkpoint(_parse(data, ref, limits), ref, with_state=True)
+    return _build_checkpoint(_parse(data, ref, limits), ref, with_state=True)
 
 
 def _decode_header(data: bytes, ref: str) -> Checkpoint:
     end = _end_of_header(data)
     header = _decode_beginning(data[:end], ref) if end is not None else None
-    return header if header is not None else _checkpoint(_parse(data, ref), ref, with_state=False)
+    return (
+        header
+        if header is not None
+        else _build_checkpoint(_parse(data, ref), ref, with_state=False)
+    )
 
 
 def _decode_summary(data: bytes, ref: str) -> Checkpoint:
@@ -213,13 +217,13 @@ def _decode_beginning(data: bytes, ref: str) -> Checkpoint | None:
     except (InvalidCheckpoint, budget.Excess):
         return None  # `data` ends inside of a string
     head.setdefault("state", {})
-    return _checkpoint(head, ref, with_state=False)
+    return _build_checkpoint(head, ref, with_state=False)
 
 
 def check(values: Mapping[str, Any], ref: str) -> None:
     """Raise the error of `decode` for a document with these keys and no state."""
     present = {key: value for key, value in values.items() if value is not None}
-    _checkpoint(present | {"state": {}}, ref, with_state=False)
+    _build_checkpoint(present | {"state": {}}, ref, with_state=False)
 
 
 def tables(values: Mapping[str, Any]) -> dict[str, Any]:
@@ -236,7 +240,7 @@ def _end_of_header(data: bytes) -> int | None:
     return offset + 1 if offset >= 0 and not _OTHER_TABLE.search(data, offset + 1) else None
 
 
-def _text(data: bytes, ref: str) -> str:
+def _decode_utf8(data: bytes, ref: str) -> str:
     try:
         return data.decode("utf-8")
     except UnicodeDecodeError as error:
@@ -246,7 +250,7 @@ def _text(data: bytes, ref: str) -> str:
 def _parse(data: bytes, ref: str, limits: budget.Budget = budget.HEADER) -> dict[str, Any]:
     budget.require_size(len(data), limits)
     try:
-        table = toml.loads(_text(data, ref), limits)
+        table = toml.loads(_decode_utf8(data, ref), limits)
     except budget.Excess:
         raise
     except ValueError as error:
@@ -259,7 +263,7 @@ def _parse(data: bytes, ref: str, limits: budget.Budget = budget.HEADER) -> dict
     return table
 
 
-def _checkpoint(table: dict[str, Any], ref: str, *, with_state: bool) -> Checkpoint:
+def _build_checkpoint(table: dict[str, Any], ref: str, *, with_state: bool) -> Checkpoint:
     reader = TableReader(table, ref)
     version = reader.required("version", int)
     if version != VERSION:
@@ -272,7 +276,7 @@ def _checkpoint(table: dict[str, Any], ref: str, *, with_state: bool) -> Checkpo
         elif (table_values := reader.optional(key.name, dict)) is not None:
             table_reader = TableReader(table_values, ref, f"{key.name}.")
             values[key.attribute] = _read_table(_TABLES[key.kind], table_reader)
-    values["state"] = put_back(state, types, ref) if with_state else {}
+    values["state"] = restore_types(state, types, ref) if with_state else {}
     checkpoint = Checkpoint(**values, unknown=reader.unknown)
     if ref.startswith("refs/checkpoints/") and checkpoint.id != ref.rpartition("/")[2]:
         raise reader.invalid("id", f"{checkpoint.id} is not the ref's name")
@@ -296,13 +300,13 @@ def _readers(kind: type) -> Sequence[tuple[str, Reader]]:
     return [(name, _VALUES[_KINDS.get(name) or str(text)]) for name, text in annotations.items()]
 
 
-def _timestamp(reader: TableReader, key: str) -> str:
+def _read_timestamp(reader: TableReader, key: str) -> str:
     text = reader.required(key, str)
     reader.instant(key)
     return text
 
 
-def _required_texts(reader: TableReader, key: str) -> tuple[str, ...]:
+def _read_required_texts(reader: TableReader, key: str) -> tuple[str, ...]:
     reader.required(key, list)
     return reader.texts(key)
 
@@ -312,31 +316,31 @@ _VALUES: dict[str, Reader] = {
     "id": _checked(ids.is_id, _ID),
     "optional id": _checked(ids.is_id, _ID, is_optional=True),
     "run": _checked(ids.is_run_id, _RUN, is_optional=True),
-    "sequence": lambda reader, key: _count(reader, key, 1),
-    "ordinal": lambda reader, key: _count(reader, key, 1) or 1,
-    "line": _line,
-    "timestamp": _timestamp,
+    "sequence": lambda reader, key: _read_count(reader, key, 1),
+    "ordinal": lambda reader, key: _read_count(reader, key, 1) or 1,
+    "line": _read_line,
+    "timestamp": _read_timestamp,
     "instant": lambda reader, key: reader.instant(key),
     "commit": _checked(lambda text: not text or ids.is_oid(text), f"{_OID} or empty"),
     "oid": _checked(ids.is_oid, _OID),
     "optional oid": _checked(ids.is_oid, _OID, is_optional=True),
     "text": lambda reader, key: reader.optional(key, str),
     "trigger": _checked(_TRIGGER.fullmatch, "a word such as manual or import:forge"),
-    "required texts": _required_texts,
+    "required texts": _read_required_texts,
     "integer": lambda reader, key: reader.optional(key, int),
-    "completed": _completed,
+    "completed": _read_completed,
     "str": lambda reader, key: reader.required(key, str),
     "str | None": lambda reader, key: reader.optional(key, str),
     "bool": lambda reader, key: reader.required(key, bool),
     "bool | None": lambda reader, key: reader.optional(key, bool),
-    "int": _count,
-    "int | None": _count,
+    "int": _read_count,
+    "int | None": _read_count,
     "float | None": lambda reader, key: reader.optional(key, float),
     "tuple[str, ...]": lambda reader, key: reader.texts(key),
     "Mapping[str, str]": lambda reader, key: reader.map(key),
-    "tuple[Omitted, ...]": functools.partial(_tables, kinds.Omitted),
-    "tuple[Submodule, ...]": functools.partial(_tables, kinds.Submodule),
-    "tuple[Suspect, ...]": functools.partial(_tables, kinds.Suspect),
+    "tuple[Omitted, ...]": functools.partial(_read_records, kinds.Omitted),
+    "tuple[Submodule, ...]": functools.partial(_read_records, kinds.Submodule),
+    "tuple[Suspect, ...]": functools.partial(_read_records, kinds.Suspect),
 }
 
 # Fields of tables that need a stricter reader than their annotation.

@@ -131,7 +131,7 @@ def _keep(id_: str, reason: str) -> Decision:
 
 
 def _by_age(id_: str, kind: str, age: int, limit: int) -> Decision:
-    reason = f"{kind}{_length(age)} old, limit {_length(limit)}"
+    reason = f"{kind}{_age_text(age)} old, limit {_age_text(limit)}"
     return Decision(id_, expires=age >= limit, reason=reason)
 
 
@@ -164,7 +164,7 @@ def spans(
 
 def thinned(candidate: Candidate, span: Span, *, now: int) -> Decision:
     article = "an" if span.length == "hour" else "a"
-    reason = f"{_length(now - candidate.time)} old, one {article} {span.length} stays"
+    reason = f"{_age_text(now - candidate.time)} old, one {article} {span.length} stays"
     return Decision(candidate.id, expires=True, reason=reason)
 
 
@@ -175,7 +175,7 @@ def apply_to_runs(runs: Sequence[RunCandidate], policy: Policy, *, now: int) -> 
     unfinished = 0
     for run in runs:
         unfinished += run.status != runstate.COMPLETE
-        decided[run.id] = _of_run(run, policy, now, unfinished)
+        decided[run.id] = _decide_run(run, policy, now, unfinished)
     expiring = runs
     while True:
         expiring = [run for run in expiring if decided[run.id].expires]
@@ -206,7 +206,7 @@ def squashed(chain: Iterable[tuple[str, str, str]]) -> dict[str, str]:
     return squashed_ids
 
 
-def _of_run(run: RunCandidate, policy: Policy, now: int, rank: int) -> Decision:
+def _decide_run(run: RunCandidate, policy: Policy, now: int, rank: int) -> Decision:
     if run.status in runstate.DRIVEN:
         return _keep(run.id, "a process drives the run")
     age = now - run.time
@@ -222,5 +222,5 @@ def _of_run(run: RunCandidate, policy: Policy, now: int, rank: int) -> Decision:
     return _by_age(run.id, f"{kind}, ", age, policy.older_than)
 
 
-def _length(length: int) -> str:
+def _age_text(length: int) -> str:
     return times.age_text(length) if length >= times.MICRO else "0s"

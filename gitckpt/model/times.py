@@ -36,10 +36,12 @@ def to_text(instant: int) -> str:
     days, second = divmod(seconds, _DAY)
     minutes, second = divmod(second, 60)
     hour, minute = divmod(minutes, 60)
-    return f"{_dates.get(days) or _date(days)}T{hour:02d}:{minute:02d}:{second:02d}.{micros:06d}Z"
+    return (
+        f"{_dates.get(days) or _date_text(days)}T{hour:02d}:{minute:02d}:{second:02d}.{micros:06d}Z"
+    )
 
 
-def _date(days: int) -> str:
+def _date_text(days: int) -> str:
     if len(_dates) >= _MANY_DATES:
         _dates.clear()
     date = _dates[days] = "{:04d}-{:02d}-{:02d}".format(*time.gmtime(days * _DAY)[:3])
@@ -95,7 +97,8 @@ def as_instant(when: dt.datetime) -> int:
     return (when - dt.datetime(1970, 1, 1, tzinfo=dt.UTC)) // dt.timedelta(microseconds=1)
 
 
-def is_usual(text: str) -> bool:
+def is_canonical(text: str) -> bool:
+    """Return whether a timestamp has the form that `to_text` returns."""
     marks = text[10:11] + text[19:20] + text[26:]
     return len(text) == 27 and marks == "T.Z" and text[17:19] != "60"
 

@@ -331,7 +331,7 @@ def test_a_usual_timestamp_is_as_it_would_be_written(
         + offset
     )
     text = f"{when.year:04d}-{text}"
-    assert times.is_usual(text) == (times.to_text(times.from_text(text)) == text)
+    assert times.is_canonical(text) == (times.to_text(times.from_text(text)) == text)
 
 
 @pytest.mark.parametrize(
@@ -348,7 +348,7 @@ def test_a_usual_timestamp_is_as_it_would_be_written(
     ],
 )
 def test_whether_a_timestamp_is_usual(text: str, is_usual: bool) -> None:
-    assert times.is_usual(text) == is_usual == (times.to_text(times.from_text(text)) == text)
+    assert times.is_canonical(text) == is_usual == (times.to_text(times.from_text(text)) == text)
 
 
 def test_dates_are_remembered_and_not_all_of_them(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -128,7 +128,7 @@ class _Demo:
         self.say("… but a power cut, or kill -9, comes in between. The job cannot react to that.")
         self.print_command(f"kill -KILL -- -{job.pid}")
         self.prove("the job was killed while it worked", code == -signal.SIGKILL)
-        self.files = _files(self.project)
+        self.files = _read_files(self.project)
         lost = self.files.pop(_UNFINISHED_FILE, None)
         status = self.ask("git status --short").splitlines()
         self.status = [line for line in status if not line.endswith(f" {_UNFINISHED_FILE}")]
@@ -164,7 +164,7 @@ class _Demo:
         self.enter(path)
         status = self.show_and_ask("git status --short").splitlines()
         names = ", ".join(sorted(self.files))
-        self.prove(f"same files as before the crash ({names})", _files(path) == self.files)
+        self.prove(f"same files as before the crash ({names})", _read_files(path) == self.files)
         proof = "same status as before the crash: what was staged is staged"
         self.prove(proof, status == self.status)
         self.prove("same state as before the crash", state == _STATE)
@@ -175,7 +175,7 @@ class _Demo:
         output = self.show_and_ask("sh job.sh 2>&1").splitlines()
         job_lines = [line for line in output if line.startswith("job: ")]
         self.prove("research and part 1 were not done again", job_lines == _LAST_LINES)
-        app = _files(self.cwd).get("app.py", b"")
+        app = _read_files(self.cwd).get("app.py", b"")
         self.prove(
             "the work is whole", app.endswith(b"import part_1\nimport part_2\nimport part_3\n")
         )
@@ -263,7 +263,7 @@ def _isolated_environment(scratch: str) -> dict[str, str]:
     }
 
 
-def _files(top: str) -> dict[str, bytes]:
+def _read_files(top: str) -> dict[str, bytes]:
     contents = {}
     for parent, directories, names in os.walk(top):
         if parent == top:

@@ -64,14 +64,14 @@ def du(runs: bool = False, as_json: bool = False) -> None:
     if terminal.is_terminal():
         even_empty = ("checkpoints", "worktree")
         shown = [row for row in rows if row[2] != 0 or row[0] in even_empty]
-        terminal.table(_COLUMNS, [_cells(row) for row in shown])
+        terminal.out_table(_COLUMNS, [_cells(row) for row in shown])
     else:
         for row in rows:
             terminal.out_row("" if cell is None else str(cell) for cell in row)
     if not usage.is_complete:
         problem = "an object is damaged, so the numbers are incomplete"
         terminal.warn(f"{problem}: git ckpt verify --contents")
-    for line in _advice(usage):
+    for line in _advice_lines(usage):
         terminal.remark(line)
 
 
@@ -108,7 +108,7 @@ def _cells(row: UsageRow) -> list[str]:
     return [label, amount, "in reftables" if size is None else terminal.size(size), state]
 
 
-def _advice(usage: Usage) -> Iterator[str]:
+def _advice_lines(usage: Usage) -> Iterator[str]:
     if due := sum(leftover.due for leftover in usage.leftovers):
         size = terminal.size(sum(leftover.due_bytes for leftover in usage.leftovers))
         files = terminal.count(due, "file")

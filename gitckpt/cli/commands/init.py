@@ -108,7 +108,7 @@ def allow(
         terminal.out_json({"allowed": is_allowed, "loosened": rows})
         return
     for key, (value, instead) in values.items():
-        terminal.out(f"{key}: {_difference(value, instead)}")
+        terminal.out(f"{key}: {_difference_text(value, instead)}")
     if loosening is None:
         remark = "gitckpt.toml does not weaken the defaults"
     elif loosening.is_allowed:
@@ -120,7 +120,7 @@ def allow(
     terminal.remark(remark)
 
 
-def _difference(value: object, instead: object) -> str:
+def _difference_text(value: object, instead: object) -> str:
     # In full: the user has to see all that the approval covers.
     if not isinstance(value, list) or not isinstance(instead, list):
         return f"{value}, not {instead}"

@@ -52,7 +52,7 @@ def restore(
         with terminal.waiting("restoring files"):
             flags: Any = {"index": index, "trust": trust, "dry_run": dry_run}
             result = store.restore(checkpoint, only_paths, announce=warn, **flags)
-        _print(result, warn, "undo", dry_run=dry_run, as_json=as_json)
+        _print_result(result, warn, "undo", dry_run=dry_run, as_json=as_json)
 
 
 @options.usage("""
@@ -73,7 +73,7 @@ def undo(list_: bool = False, dry_run: bool = False, as_json: bool = False) -> N
         if not list_:
             with terminal.waiting("restoring files"):
                 result = store.undo(dry_run=dry_run, announce=warn)
-            _print(result, warn, "redo", dry_run=dry_run, as_json=as_json)
+            _print_result(result, warn, "redo", dry_run=dry_run, as_json=as_json)
             return
         steps, is_interrupted = store.undo_steps(), store.is_cut_off()
     if as_json:
@@ -102,7 +102,7 @@ def redo(dry_run: bool = False, as_json: bool = False) -> None:
     with open_store(to_capture=True) as store:
         with terminal.waiting("restoring files"):
             result = store.redo(dry_run=dry_run, announce=warn)
-        _print(result, warn, "undo", dry_run=dry_run, as_json=as_json)
+        _print_result(result, warn, "undo", dry_run=dry_run, as_json=as_json)
 
 
 def _path_from_top(store: Store, path: str) -> bytes:
@@ -135,7 +135,7 @@ def _warn_once() -> Warn:
     return warn
 
 
-def _print(
+def _print_result(
     result: RestoreResult, warn: Warn, reverse_command: str, *, dry_run: bool, as_json: bool
 ) -> None:
     if as_json:

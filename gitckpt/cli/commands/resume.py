@@ -86,7 +86,7 @@ def resume(
         elif not (no_run or fork or rewind):
             _require_newest(store, checkpoint)
         if fork or rewind or (checkpoint.run is not None and not no_run):
-            _require_ours(store, checkpoint, trusted=trust, fork=fork)
+            _require_local_or_trusted(store, checkpoint, trusted=trust, fork=fork)
         if fork:
             from gitckpt.durable.run.run import Run
 
@@ -99,7 +99,7 @@ def resume(
             if rewind or from_ is not None:
                 _rewind_or_repeat(store, checkpoint, path, rewind=rewind, phase=from_)
             else:
-                _open(store, checkpoint, path, catches_up=not no_run)
+                _open_worktree(store, checkpoint, path, catches_up=not no_run)
             return 0
         from gitckpt.cli import driver
         from gitckpt.durable.driver.pipelines import Pipelines
@@ -123,7 +123,7 @@ def _choose_checkpoint(store: Store, *, no_run: bool) -> Checkpoint:
     if len(candidates) > 1:
         return _ask_which(store, candidates)
     (candidate,) = candidates
-    line, agents = _outlook(store, candidate)
+    line, agents = _describe_resumption(store, candidate)
     if no_run:
         return candidate
     if line:
@@ -138,7 +138,7 @@ def _has_pipeline(checkpoint: Checkpoint) -> bool:
     return checkpoint.pipeline is not None and checkpoint.pipeline.name is not None
 
 
-def _outlook(store: Store, newest: Checkpoint) -> tuple[str, list[str]]:
+def _describe_resumption(store: Store, newest: Checkpoint) -> tuple[str, list[str]]:
     """Return a line that says what resuming a run starts, and the agents it calls."""
     from gitckpt.durable.driver.pipelines import outlook
 
@@ -150,7 +150,10 @@ def _outlook(store: Store, newest: Checkpoint) -> tuple[str, list[str]]:
 
 
 def _ask_which(store: Store, candidates: Sequence[Checkpoint]) -> Checkpoint:
-    lines = [_outlook(store, checkpoint)[0] or str(checkpoint.run) for checkpoint in candidates]
+    lines = [
+        _describe_resumption(store, checkpoint)[0] or str(checkpoint.run)
+        for checkpoint in candidates
+    ]
     hint = "name one: git ckpt resume RUN"
     if not terminal.may_ask():
         raise AmbiguousError(f"{len(candidates)} runs could be meant", lines, hint=hint)
@@ -186,7 +189,7 @@ def _find_latest(store: Store) -> Checkpoint:
         if not store.is_ours(newest):
             terminal.remark(f"skipped a run that was not written in this repository: {run.run}")
         elif _has_pipeline(newest):
-            candidates.append(_outlook(store, newest)[0] or run.run)
+            candidates.append(_describe_resumption(store, newest)[0] or run.run)
     if candidates:
         problem = "no unfinished run was started in this worktree, but in others"
         hint = "name one: git ckpt resume RUN; or the newest checkpoint: git ckpt resume latest"
@@ -200,7 +203,9 @@ def _find_latest(store: Store) -> Checkpoint:
         raise
 
 
-def _require_ours(store: Store, checkpoint: Checkpoint, *, trusted: bool, fork: bool) -> None:
+def _require_local_or_trusted(
+    store: Store, checkpoint: Checkpoint, *, trusted: bool, fork: bool
+) -> None:
     # A fork starts a new run in this repository, so it does not adopt the old run.
     checkpoints = [checkpoint]
     if not fork and checkpoint.run is not None:
@@ -253,7 +258,9 @@ def _pausing(
         yield run
 
 
-def _open(store: Store, checkpoint: Checkpoint, directory: str | None, *, catches_up: bool) -> None:
+def _open_worktree(
+    store: Store, checkpoint: Checkpoint, directory: str | None, *, catches_up: bool
+) -> None:
     """Open a checkpoint's worktree; print the path. `catches_up` updates an old one."""
     opened = store.resume(checkpoint, directory)
     short = checkpoint.id[: ids.SHORT]

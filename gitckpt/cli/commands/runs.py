@@ -70,7 +70,7 @@ def status(run: str | None = None, as_json: bool = False, watch: bool = False) -
         history = store.history(name)
         advice = _advice(store, history)
         while watch:
-            height = terminal.replace_lines(height, _lines(history, advice))
+            height = terminal.replace_lines(height, _status_lines(history, advice))
             if history.summary.status not in runstate.DRIVEN:
                 return
             time.sleep(1.0)
@@ -79,14 +79,14 @@ def status(run: str | None = None, as_json: bool = False, watch: bool = False) -
     if as_json:
         terminal.out_json(_history_as_json(history, advice))
         return
-    for line in _lines(history, advice):
+    for line in _status_lines(history, advice):
         terminal.out(line)
     for line in history.unwritten:
         terminal.warn(line)
 
 
-def _lines(history: History, advice: str | None) -> list[str]:
-    lines = [f"{label:8} {value}" for label, value in _facts(history)]
+def _status_lines(history: History, advice: str | None) -> list[str]:
+    lines = [f"{label:8} {value}" for label, value in _summary_fields(history)]
     if history.events:
         lines += ["", *_event_lines(history)]
     return [*lines, "", f"next     {advice}"] if advice else lines
@@ -134,7 +134,7 @@ def _next_step_command(history: History) -> str:
     return f"git ckpt step next --run {name}"
 
 
-def _facts(history: History) -> list[tuple[str, str]]:
+def _summary_fields(history: History) -> list[tuple[str, str]]:
     from gitckpt.durable import progress
 
     summary, pipeline = history.summary, history.pipeline
@@ -151,7 +151,7 @@ def _facts(history: History) -> list[tuple[str, str]]:
         ("pipeline", f"{pipeline.name}{autonomy}" if pipeline.name is not None else ""),
         *(("input", line) for line in inputs),
         ("progress", completed if pipeline.phases else ""),
-        *((gauge.name, f"{_bar(gauge)}{gauge.text}") for gauge in gauges),
+        *((gauge.name, f"{_progress_bar(gauge)}{gauge.text}") for gauge in gauges),
         ("deadline", pipeline.deadline or ""),
         ("worktree", summary.path + branch if summary.path else ""),
         ("driver" if is_driven else "left by", summary.lease.sentence() if summary.lease else ""),
@@ -165,7 +165,7 @@ def _first_line(value: str) -> str:
     return value if value == line and len(line) <= _MAX_INPUT else f"{line[:_MAX_INPUT]}…"
 
 
-def _bar(gauge: Gauge) -> str:
+def _progress_bar(gauge: Gauge) -> str:
     if gauge.share is None or not terminal.is_terminal():
         return ""
     full = round(gauge.share * _BAR_WIDTH)

@@ -63,12 +63,12 @@ def save(
         terminal.out(checkpoint.id)
         if data == {}:
             terminal.warn("the state is empty")
-        terminal.remark(f"saved {label} with {_description(checkpoint)}")
+        terminal.remark(f"saved {label} with {_describe_contents(checkpoint)}")
         # Last, when the output is complete.
         hook.keep_up(inside(store).repository, lambda: _settle_removals(inside(store)))
 
 
-def _description(checkpoint: Checkpoint) -> str:
+def _describe_contents(checkpoint: Checkpoint) -> str:
     """Warn of files that were not captured; return a text on what was captured."""
     files = checkpoint.worktree
     contents = "no files"

@@ -43,13 +43,13 @@ def show(
 
             terminal.out_json((jsonable.state if state else jsonable.document)(checkpoint))
             return
-        _print(store, checkpoint)
+        _print_checkpoint(store, checkpoint)
 
 
-def _print(store: Store, checkpoint: Checkpoint) -> None:
+def _print_checkpoint(store: Store, checkpoint: Checkpoint) -> None:
     from gitckpt.model import toml
 
-    for name, value in _facts(checkpoint):
+    for name, value in _header_fields(checkpoint):
         _print_line(name, value)
     for error in checkpoint.errors:
         _print_line("error", error)
@@ -69,19 +69,19 @@ def _print_line(label: str, value: str) -> None:
     terminal.out(terminal.heading(f"{label}:"), f"{' ' * (12 - len(label))}{value}")
 
 
-def _facts(checkpoint: Checkpoint) -> list[tuple[str, str]]:
+def _header_fields(checkpoint: Checkpoint) -> list[tuple[str, str]]:
     texts = {
         "run": f"{checkpoint.run} #{checkpoint.sequence}" if checkpoint.run else None,
         "git_sha": checkpoint.git_sha or "none yet",
         "branch": checkpoint.branch or "detached",
-        "progress": _progress(checkpoint),
-        "attempt": _attempt(checkpoint),
+        "progress": _progress_text(checkpoint),
+        "attempt": _attempt_text(checkpoint),
     }
     values = ((key, texts.get(key.name, getattr(checkpoint, key.attribute))) for key in KEYS)
     return [(key.label, str(value)) for key, value in values if value and key.label]
 
 
-def _attempt(checkpoint: Checkpoint) -> str | None:
+def _attempt_text(checkpoint: Checkpoint) -> str | None:
     attempt = checkpoint.attempt
     if attempt is None:
         return None
@@ -110,7 +110,7 @@ def _print_attempt(store: Store, checkpoint: Checkpoint) -> None:
         terminal.out_text(output)
 
 
-def _progress(checkpoint: Checkpoint) -> str | None:
+def _progress_text(checkpoint: Checkpoint) -> str | None:
     progress = checkpoint.progress
     if progress is None:
         return None

@@ -92,9 +92,9 @@ def step(
 
         steps = Steps(store, run=run, track=track)
         if action == _SHOW:
-            _show(steps, history=history, as_json=as_json)
+            _print_steps(steps, history=history, as_json=as_json)
         elif action == _NEXT:
-            _next(steps, run_option, plan, resume_from, as_json=as_json)
+            _print_next_step(steps, run_option, plan, resume_from, as_json=as_json)
         else:
             from gitckpt.durable.steps.report import StepReport
 
@@ -156,11 +156,11 @@ def _print_report(
         error = machine.blocked_error(position)
         terminal.warn(f"{error.message}; {_with_run(run_option, str(error.hint))}")
     else:
-        terminal.remark(f"{name} is {status}{_with_run(run_option, _following(name, position))}")
+        terminal.remark(f"{name} is {status}{_with_run(run_option, _what_follows(name, position))}")
 
 
 # The end of a sentence: what to do after a report.
-def _following(name: str, position: StepPosition) -> str:
+def _what_follows(name: str, position: StepPosition) -> str:
     from gitckpt.durable.steps import report
     from gitckpt.durable.steps.graph import COMPLETE
 
@@ -182,7 +182,7 @@ def _warn_of_files(checkpoint: Checkpoint) -> None:
         terminal.warn(f"no files were captured: {files.degraded}; {cure}")
 
 
-def _next(
+def _print_next_step(
     steps: Steps, run_option: str, plan: str | None, resume_from: str | None, *, as_json: bool
 ) -> None:
     from gitckpt.durable.steps.graph import COMPLETE
@@ -200,7 +200,7 @@ def _next(
         terminal.remark(f"{next_step.step} is {next_step.status}{title}")
 
 
-def _show(steps: Steps, *, history: bool, as_json: bool) -> None:
+def _print_steps(steps: Steps, *, history: bool, as_json: bool) -> None:
     if as_json:
         _print_json(steps.show(with_history=history))
         return
@@ -230,10 +230,12 @@ def _show(steps: Steps, *, history: bool, as_json: bool) -> None:
         terminal.out(f"{'blocker':10} {text}")
     terminal.out()
     names = view.visible_steps(graph, newest.state)
-    terminal.table(_COLUMNS, [_row(graph, position, newest.state, name) for name in names])
+    terminal.out_table(_COLUMNS, [_step_row(graph, position, newest.state, name) for name in names])
 
 
-def _row(graph: Graph, position: StepPosition, state: Mapping[str, Any], name: str) -> list[str]:
+def _step_row(
+    graph: Graph, position: StepPosition, state: Mapping[str, Any], name: str
+) -> list[str]:
     from gitckpt.durable.steps import machine
     from gitckpt.durable.steps import steps as view
     from gitckpt.durable.steps.report import progress_of

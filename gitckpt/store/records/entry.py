@@ -207,7 +207,7 @@ def row(checkpoint: Checkpoint, oid: str) -> tuple[Value | None, ...]:
     for column in _HEX:
         if values[column] is not None:
             values[column] = bytes.fromhex(values[column])
-    if times.is_usual(entry.timestamp):
+    if times.is_canonical(entry.timestamp):
         values[_TIMESTAMP] = None
     return (*values, checkpoint.phase_name, checkpoint.status, entry.time)
 
