@@ -18,7 +18,7 @@ _STDOUT, _STDERR = 1, 2
 _QUIET_SECONDS = 3.0  # time without output after which the progress is shown
 _ANSWERS = {"": CONTINUE, "c": CONTINUE, "r": REVISE, "s": RESTART, "e": EXIT}
 _ANSWERS |= {"continue": CONTINUE, "revise": REVISE, "restart": RESTART, "exit": EXIT}
-_QUESTION = "is complete. [c]ontinue, [r]evise, re[s]tart it, or [e]xit?"
+_QUESTION = "is complete. [c]ontinue, [r]evise, re[s]tart the phase, or [e]xit?"
 
 
 def _print(write: Callable[..., object], *args: object, stream: int = _STDERR) -> None:
@@ -43,7 +43,7 @@ class Terminal(Observer):
         self._decoder = codecs.getincrementaldecoder("utf-8")("surrogateescape")
 
     def started(self, run: str) -> None:
-        """Print the id of the run before its first phase: the caller may need it then."""
+        """Print the run's id before the first phase, so that the caller can use the id."""
         self.run = run
         _print(terminal.out_bytes, f"{run}\n".encode(), stream=_STDOUT)
 

@@ -73,7 +73,7 @@ def _run(argv: list[str]) -> int:
     except KeyboardInterrupt:
         terminal.explain("")
         return 130
-    except BrokenPipeError:  # the reader of the output has closed it, such as `head`
+    except BrokenPipeError:  # a reader such as `head` has closed the output
         _discard_output()
         return 0
     except OSError as error:
@@ -116,7 +116,7 @@ def _sandbox_cure_of(message: str) -> str | None:
 
 
 def _git_hint(error: CkptError) -> str | None:
-    from gitckpt.git.process import GitError  # here: --version needs no git
+    from gitckpt.git.process import GitError  # imported here: --version needs no git
 
     if not isinstance(error, GitError):
         return None

@@ -267,7 +267,7 @@ def is_terminal() -> bool:
 
 
 def _is_read_by_a_person() -> bool:
-    # Through the pager that git started, too; colors, tables and questions never go there.
+    # Also through a pager that git started; colors, tables and questions never go there.
     pager = os.environ.get("GIT_PAGER_IN_USE", "").lower()
     return is_terminal() or pager in ("1", "true", "yes", "on")
 

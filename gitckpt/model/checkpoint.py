@@ -116,7 +116,7 @@ class Progress:
 class Pipeline:
     """The pipeline of a run: the table `[pipeline]`, copied to each later checkpoint."""
 
-    name: str | None = None  # none where a program drives the run
+    name: str | None = None  # None if a program drives the run
     phases: tuple[str, ...] = ()  # in order; empty where a program decides as it goes
     # Phase -> the checkpoint that completed it, in order of completion.
     completed: Mapping[str, str] = field(default_factory=dict)

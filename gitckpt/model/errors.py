@@ -97,7 +97,7 @@ def _shortened(text: str) -> str:
 
 
 class InvalidCheckpoint(CkptError):
-    """A ref holds no valid document; `field` is the wrong key, "" for all of them."""
+    """A ref holds an invalid document. `field` is the wrong key; "" if all is wrong."""
 
     exit_code = 13
 
@@ -109,7 +109,7 @@ class InvalidCheckpoint(CkptError):
 
 
 class NewerCheckpoint(InvalidCheckpoint):
-    """A newer gitckpt wrote the document, in a version that this one cannot read."""
+    """A newer gitckpt wrote the document, in a version that this gitckpt cannot read."""
 
 
 class StateError(CkptError):

@@ -45,7 +45,7 @@ def _is_typo(text: str) -> bool:
     return tail in ("failed", *_TYPOS)
 
 
-REWOUND = "rewind-complete"  # of a checkpoint that rewinds a run; it lists the complete phases
+REWOUND = "rewind-complete"  # label of a checkpoint that rewinds a run
 NOT_PHASES = ("run", "commit", "manual", "safety", "rewind")  # names in labels without a phase
 
 

@@ -25,7 +25,7 @@ class Candidate:
     # The branch of the checkpoint; only a later one of the same branch can replace it.
     line: str | None = None
     agent: bool = False
-    tagged: bool = False  # whether a tag points to it or to its commit
+    tagged: bool = False  # whether a tag points to the checkpoint or to its commit
 
     def is_among(self, oldest: Place | None) -> bool:
         return oldest is not None and (self.time, self.id) >= oldest
@@ -40,7 +40,7 @@ class Candidate:
 @dataclass(frozen=True, slots=True)
 class RunCandidate:
     id: str
-    time: int  # of its newest checkpoint, in microseconds since the epoch
+    time: int  # time of its newest checkpoint, in microseconds since the epoch
     status: str  # one of `runstate.STATUSES`
     needed_by: Collection[str] = ()  # unfinished runs that refer to its checkpoints
 
@@ -55,7 +55,7 @@ class Policy:
     # Age of the newest checkpoint at which a complete run expires as a whole.
     runs_older_than: int = 7 * DAY
     hourly_after: int = DAY  # age from which one an hour stays of those by hooks and agents
-    daily_after: int = 7 * DAY  # the same: one a day
+    daily_after: int = 7 * DAY  # age from which one a day stays of the same checkpoints
     # Age at which a safety checkpoint expires, except the `safety_keep_last` newest.
     safety_older_than: int = 7 * DAY
     safety_keep_last: int = 20
@@ -86,7 +86,7 @@ class Decision:
 
 @dataclass(frozen=True, slots=True)
 class Newest:
-    """For each kind, the oldest checkpoint that `keep_last` keeps; None for none."""
+    """For each kind, the oldest checkpoint that `keep_last` keeps; None if none."""
 
     # Made by hooks; with `Policy.everything`, any but a safety checkpoint.
     hooks: Place | None
@@ -188,11 +188,11 @@ def apply_to_runs(runs: Sequence[RunCandidate], policy: Policy, *, now: int) -> 
         if not needed:
             return list(decided.values())
         for run, name in needed:
-            decided[run.id] = _keep(run.id, f"the unfinished run {name} refers to it")
+            decided[run.id] = _keep(run.id, f"the unfinished run {name} refers to this run")
 
 
 def squashed(chain: Iterable[tuple[str, str, str]]) -> dict[str, str]:
-    """Map the ids of progress checkpoints to their phases, if these are complete."""
+    """Map the id of each progress checkpoint of a complete phase to the phase."""
     squashed_ids: dict[str, str] = {}
     begun: dict[str, list[str]] = {}
     for checkpoint, label, trigger in chain:

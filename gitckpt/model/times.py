@@ -1,6 +1,6 @@
 """Timestamps (RFC 3339, UTC) and ages.
 
-The hook needs this module, so it imports only `time`.
+The hook imports this module, which therefore imports only `time`.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Write and read the store's TOML documents.
 
-Why gitckpt has a writer: the hook has 10 ms and can import no library, hook and library must write
-the same bytes, and each value of a state must be checked anyway. This writer takes 0.4 ms for 10
-KB, tomlkit 25 ms, tomli_w 1.7 ms; rtoml refuses 128 levels. `tomllib` reads, imported on demand.
+Why gitckpt has a TOML writer: the hook has 10 ms and can import no library, hook and library write
+the same bytes, and each value of a state must be checked anyway. This writer takes 0.4 ms for
+10 KB, tomlkit 25 ms, tomli_w 1.7 ms; rtoml refuses 128 levels. `tomllib` reads, imported on demand.
 tomlkit, which preserves comments, edits `gitckpt.toml` (`gitckpt.store.config.settings`). Writer
 and reader enforce the limits in `budget`. Keys keep their order: a table has a `[header]` only if
 no plain value follows it in its parent.
@@ -189,7 +189,7 @@ class _Writer:
         if len(text) > budget.MAX_HEXADECIMAL:
             accepted = f"readers accept {budget.MAX_HEXADECIMAL:,}"
             problem = f"an integer of {len(text):,} hexadecimal characters; {accepted}"
-            raise StateError(pointer(path), problem, hint="store it as bytes")
+            raise StateError(pointer(path), problem, hint="store the integer as bytes")
         return text
 
     def rare_value(self, value: Any, path: Path) -> str:
@@ -271,7 +271,7 @@ def _date_or_time(value: Any, path: Path) -> str | None:
         problem = "a date-time with fold=1"
     elif kind is dt.datetime and not _is_fixed_offset(value.tzinfo):
         problem = f"a date-time with the zone {value.tzinfo!r}"
-        hint = "convert it to a fixed offset of whole minutes, such as datetime.timezone.utc"
+        hint = "convert the value to a fixed offset of whole minutes, such as datetime.timezone.utc"
     if problem is not None:
         raise StateError(pointer(path), f"{problem} cannot be stored", hint=hint)
     return str(value.isoformat())

@@ -137,7 +137,7 @@ def test_demo_fails_when_a_proof_fails(tmp_path: Path, capsys: pytest.CaptureFix
     assert showing.conclude() is False
     out = capsys.readouterr().out
     assert out.startswith("  ok: one and one is two\n  FAILED: one and one is three\n")
-    assert "\nNOT everything came back as it was: see the lines that begin with FAILED.\n" in out
+    assert "\nNOT everything was restored: see the lines that begin with FAILED.\n" in out
 
 
 def anonymous(commands: list[str], scratch: Path) -> list[str]:

@@ -53,7 +53,7 @@ def test_init_tells_what_it_did_and_a_second_time_does_nothing(
         + "added notes.rewriteMode = cat_sort_uniq to the configuration\n"
         + "added gc.cruftPacks = true to the configuration\n"
         + f"wrote {checkout.path}/gitckpt.toml: commit it to share the settings\n",
-        "every commit records a checkpoint now; see them: git ckpt list\n",
+        "every commit records a checkpoint now; to list checkpoints: git ckpt list\n",
     )
     before = checkout.fingerprint()
     again = ckpt("init", at=checkout)
@@ -130,7 +130,7 @@ def test_uncommitted_work_comes_back_after_the_worktree_was_wrecked(
     assert done == Outcome(
         0,
         f"{place}\n",
-        f"made the worktree of {id_[:8]} (manual-complete)\nits state: git ckpt show {id_[:8]} --state\n",
+        f"made the worktree of {id_[:8]} (manual-complete)\nto see the state: git ckpt show {id_[:8]} --state\n",
     )
     assert files_of(place) == expected
     assert os.readlink(place / "link") == "nowhere"

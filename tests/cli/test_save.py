@@ -563,7 +563,10 @@ def test_a_file_that_looks_like_a_secret_inside_is_captured_and_warned_of(
     shown = ckpt("show", at=main_checkout).out
     assert "    looks like a secret: a.py:2 (github-pat, " in shown
     assert token not in done.err + shown
-    for said in ("a.py is no suspect on this machine now\n", "a.py was no suspect before\n"):
+    for said in (
+        "a.py is declared no secret on this machine now\n",
+        "a.py was declared no secret before\n",
+    ):
         assert ckpt("allow", "--secret", "a.py", at=main_checkout) == Outcome(0, "", said)
     main_checkout.write("b.py", "x\n")
     again = ckpt("save", at=main_checkout)

@@ -122,6 +122,6 @@ def test_an_ignored_directory_that_is_no_tools_is_not_searched(imports: Imports)
         "build/x.yaml", forge("plan.md").replace("plan_path", f"secret: {SECRET}\nplan_path")
     )
     done = imports.ckpt("import", ".", at=here)
-    assert "skipped, as no snapshot captures them: 1 file, such as build/x.yaml" in done.err
+    assert "skipped files that no snapshot captures: 1 file, such as build/x.yaml" in done.err
     assert not is_stored(here, SECRET)
     assert [line.status for line in imports("build")] == ["imported"]

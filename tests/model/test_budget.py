@@ -481,7 +481,7 @@ def test_the_longest_integers_that_readers_take_are_written_and_no_longer_ones(
         (
             {"v": longest * 16},
             "an integer of 65,537 hexadecimal characters; readers accept 65,536",
-            "store it as bytes",
+            "store the integer as bytes",
         ),
         (
             {"v": [longest] * many, "w": 16**4300},

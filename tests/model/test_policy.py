@@ -556,13 +556,13 @@ def test_a_run_stays_as_long_as_an_unfinished_one_refers_to_it() -> None:
     ]
     told = policy.apply_to_runs(found, Policy(), now=NOW)
     assert told[2] == Decision(
-        "old", expires=False, reason="the unfinished run middle refers to it"
+        "old", expires=False, reason="the unfinished run middle refers to this run"
     )
     told = policy.apply_to_runs(found, replace(ALL, older_than=10 * DAY), now=NOW)
     assert [(each.expires, each.reason) for each in told] == [
         (False, "unfinished: failed, 1d old, limit 10d"),
-        (False, "the unfinished run fork refers to it"),
-        (False, "the unfinished run middle refers to it"),
+        (False, "the unfinished run fork refers to this run"),
+        (False, "the unfinished run middle refers to this run"),
     ]
     told = policy.apply_to_runs(found, replace(ALL, older_than=0), now=NOW)
     assert [each.expires for each in told] == [True, True, True]

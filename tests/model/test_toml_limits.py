@@ -127,7 +127,7 @@ def test_what_cannot_be_stored_unchanged_is_refused_with_its_pointer(
         (datetime.time(12, tzinfo=datetime.UTC), "TOML has zones for date-times only"),
         (
             NOON.replace(tzinfo=BERLIN),
-            "convert it to a fixed offset of whole minutes, such as datetime.timezone.utc",
+            "convert the value to a fixed offset of whole minutes, such as datetime.timezone.utc",
         ),
         (NOON.replace(fold=1), None),
         (

@@ -185,7 +185,7 @@ class _Demo:
         is_proved = all(self.proofs)
         success = "Killed, its files deleted, its commit amended: "
         success += "the job finished, and no work was lost."
-        failure = "NOT everything came back as it was: see the lines that begin with FAILED."
+        failure = "NOT everything was restored: see the lines that begin with FAILED."
         self.say(success if is_proved else failure)
         terminal.out(f"The scratch repository is {self.project}")
         terminal.out(f"Delete it when you have seen it: {shell_word(self.scratch)}")

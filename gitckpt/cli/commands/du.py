@@ -121,8 +121,8 @@ def _advice_lines(usage: Usage) -> Iterator[str]:
         objects = terminal.count(loose.number, "loose object")
         yield f"{objects}, {terminal.size(loose.bytes)}; to pack: git gc"
     for status, cure in (
-        ("complete", "each goes when its checkpoints expire: git ckpt expire --dry-run"),
-        ("unfinished", "each stays until its run is complete: git ckpt finish RUN"),
+        ("complete", "such a worktree is removed when its run expires: git ckpt expire --dry-run"),
+        ("unfinished", "such a worktree stays until its run is complete: git ckpt finish RUN"),
     ):
         size_of_trees = sum(tree.bytes for tree in usage.worktrees if tree.status == status)
         if size_of_trees >= _MIN_ADVISED:

@@ -59,7 +59,7 @@ def import_(
     if files_importer.left:
         count = terminal.count(len(files_importer.left), "file")
         terminal.remark(
-            f"skipped, as no snapshot captures them: {count}, such as {files_importer.left[0]}"
+            f"skipped files that no snapshot captures: {count}, such as {files_importer.left[0]}"
         )
     _print_summary(imported, dry_run=dry_run)
     return code
@@ -88,7 +88,7 @@ def _print_summary(files: list[ImportedFile], *, dry_run: bool) -> None:
     old_count = sum(file.status == importer.KNOWN for file in files)
     if not fresh and not old_count:  # the reasons were printed per file
         why = "" if files else ": no file has a known format"
-        hint = None if files else "name the files, or their directory; see docs/formats.md"
+        hint = None if files else "name files, or a directory of files; see docs/formats.md"
         terminal.fail(CkptError(f"nothing was imported{why}", hint=hint))
         return
     runs = terminal.count(len({file.run for file in fresh}), "run")

@@ -28,7 +28,7 @@ def init(hooks: str = "auto") -> None:
     if not result.changed:
         terminal.out("already initialized; nothing changed")
     if result.mode in ("config", "files"):
-        terminal.remark("every commit records a checkpoint now; see them: git ckpt list")
+        terminal.remark("every commit records a checkpoint now; to list checkpoints: git ckpt list")
 
 
 def uninit() -> None:
@@ -80,7 +80,7 @@ def allow(
 ) -> None:
     """Approve settings in gitckpt.toml that weaken the defaults.
 
-    Prints them. Without approval, a gitckpt.toml that comes with a branch can only be stricter. The
+    Prints these settings. Without approval, the gitckpt.toml of a branch can only be stricter. The
     approval counts in this clone, until a value changes. With --secret, gitckpt stops warning about
     a file or a text; git ckpt show prints the path and the digest to give.
     """
@@ -138,7 +138,9 @@ def _declare_no_secret(secret: str) -> None:
         is_missing = not is_digest(secret) and not os.path.lexists(path)
         options.refuse(is_missing, f"there is no file {secret!r}", hint)
         is_new = store.settle(secret)
-    change = "is no suspect on this machine now" if is_new else "was no suspect before"
+    change = (
+        "is declared no secret on this machine now" if is_new else "was declared no secret before"
+    )
     terminal.remark(f"{secret} {change}")
 
 

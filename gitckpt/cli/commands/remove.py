@@ -30,9 +30,9 @@ ID…  Checkpoints (ids, prefixes, revs or latest) or runs (ids or prefixes).
 def remove(ids: list[str] | None = None, rewritten: bool = False, force: bool = False) -> None:
     """Remove checkpoints or whole runs.
 
-    git gc collects their objects later. A run is removed with its worktree. It stays while it is
-    driven, or while its worktree has changes that no checkpoint has. Asks before it removes
-    checkpoints or runs of another worktree.
+    git gc collects their objects later. A run is removed with its worktree. A run stays while a
+    process drives it, or while its worktree has changes that no checkpoint has. Asks before it
+    removes checkpoints or runs of another worktree.
     """
     wrong = "--rewritten takes no ids" if ids else "ID is missing"
     options.refuse(bool(ids) == rewritten, wrong, "see: git ckpt remove --help")

@@ -293,7 +293,7 @@ def _open_worktree(
         hint = hint if "loop_state" in checkpoint.state else ""
         terminal.remark(f"no pipeline drives the work of {checkpoint.imported.path}{hint}")
     if checkpoint.state:
-        terminal.remark(f"its state: git ckpt show {short} --state")
+        terminal.remark(f"to see the state: git ckpt show {short} --state")
     if opened.unfiltered:
         from gitckpt.git.contents.unfiltered import failure
 

@@ -40,8 +40,8 @@ def run(
 ) -> int:
     """Run a pipeline in its own worktree, a checkpoint per phase.
 
-    Prints the id of the run. Kill it at any time: git ckpt resume ID continues at the first phase
-    that is not complete.
+    Prints the id of the run. After a kill, git ckpt resume ID continues at the first phase that is
+    not complete.
     """
     from gitckpt.durable.driver.pipelines import Pipelines
 
@@ -141,7 +141,7 @@ def loop(
     """Call an agent until the plan is carried out.
 
     The plan is done when its issues are closed and the tests pass. Prints the id of the run. Each
-    iteration is a checkpoint. If it is killed, git ckpt resume ID repeats the last iteration.
+    iteration is a checkpoint. After a kill, git ckpt resume ID repeats the last iteration.
     """
     from gitckpt.durable.phases.options import slug
 
@@ -180,8 +180,8 @@ def review(
 ) -> int:
     """Let a coder agent work until a reviewer agent approves the work.
 
-    Prints the id of the run. Each transition is a checkpoint. Kill it at any time: git ckpt resume
-    ID continues it.
+    Prints the id of the run. Each transition is a checkpoint. After a kill, git ckpt resume ID
+    continues the run.
     """
     text = _read_task(task)
     if refactor is not None:

@@ -1,4 +1,4 @@
-"""`git ckpt step`: reports of agents and scripts on their work, and what is next."""
+"""`git ckpt step`: record steps of agents or scripts, and print the next step."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ def step(
 
 
 def _with_run(run_option: str, text: str) -> str:
-    # Advised commands name the run as well: outside of its worktree, they would be refused.
+    # Commands in hints name the run, because outside of its worktree they are refused otherwise.
     return text if run_option.strip() in text else text.replace(_COMMAND, _COMMAND + run_option)
 
 

@@ -335,7 +335,7 @@ class TestPausesWithoutATerminal:
 class TestQuestions:
     """On a terminal the run asks. What it asks about is recorded before."""
 
-    QUESTION = "{} is complete. [c]ontinue, [r]evise, re[s]tart it, or [e]xit? "
+    QUESTION = "{} is complete. [c]ontinue, [r]evise, re[s]tart the phase, or [e]xit? "
 
     @pytest.fixture
     def asked(self, act: Act, talk: Callable[..., Talk]) -> Talk:

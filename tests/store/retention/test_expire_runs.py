@@ -247,7 +247,7 @@ class TestRunsThatAreReferredTo:
         clock.instant += 7 * DAY
         assert told(plain, Policy()) == {
             "fork": "unfinished: failed",
-            "old": f"the unfinished run {fork} refers to it",
+            "old": f"the unfinished run {fork} refers to this run",
         }
         plain.record("run-complete", {}, run=fork, trigger="phase")
         assert told(plain, Policy())["old"] == "- complete, 7d old, limit 7d"
@@ -261,7 +261,7 @@ class TestRunsThatAreReferredTo:
         )
         plain.record("test-failed", {}, run=fork, trigger="phase")
         clock.instant += 7 * DAY
-        assert told(plain, Policy())["old"] == f"the unfinished run {fork} refers to it"
+        assert told(plain, Policy())["old"] == f"the unfinished run {fork} refers to this run"
 
 
 class TestManyAtOnce:
