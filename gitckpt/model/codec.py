@@ -66,9 +66,8 @@ def _read_records(kind: type, reader: TableReader, key: str) -> tuple[Any, ...]:
     for i, entry in enumerate(reader.optional(key, list) or []):
         if type(entry) is not dict:
             raise reader.invalid(f"{key}[{i}]", f"must be a table, not {shown(entry)}")
-        records.append(
-            _read_table(kind, TableReader(entry, reader.source, f"worktree.{key}[{i}]."))
-        )
+        entry_reader = TableReader(entry, reader.source, f"worktree.{key}[{i}].")
+        records.append(_read_table(kind, entry_reader))
     return tuple(records)
 
 
@@ -77,7 +76,7 @@ def _read_records(kind: type, reader: TableReader, key: str) -> tuple[Any, ...]:
 
 def restore_types(state: dict[str, Any], types: Mapping[str, Any], ref: str) -> dict[str, Any]:
     """Convert strings to null, bytes and integers as `types` says, in place."""
-    long_characters = 0
+    long_size = 0
     for pointer, kind in types.items():
         field = f"types.{pointer}"
         container: Any = None
@@ -96,12 +95,9 @@ def restore_types(state: dict[str, Any], types: Mapping[str, Any], ref: str) -> 
         if type(value) is not str or container is None:
             raise InvalidCheckpoint(ref, field, "must point to a string in the state")
         if kind == "integer" and len(value) > budget.MAX_DECIMAL:
-            long_characters += len(value)
-            if (
-                len(value) > budget.MAX_HEXADECIMAL
-                or "x" not in value
-                or long_characters > budget.MAX_LONG
-            ):
+            long_size += len(value)
+            is_too_long = len(value) > budget.MAX_HEXADECIMAL or long_size > budget.MAX_LONG
+            if is_too_long or "x" not in value:
                 raise InvalidCheckpoint(ref, field, "an integer of more digits than are allowed")
         try:
             container[step] = _convert(kind, value)
@@ -189,16 +185,14 @@ def _decode(data: bytes, ref: str) -> Checkpoint:
         budget.require_size(end, limits)
         budget.require(_decode_utf8(data[:end], ref), limits)
         limits = budget.DOCUMENT
-    return _build_checkpoint(_parse(data, ref, limits), ref, with_state=True)
+    return _to_checkpoint(_parse(data, ref, limits), ref, with_state=True)
 
 
 def _decode_header(data: bytes, ref: str) -> Checkpoint:
     end = _end_of_header(data)
     header = _decode_beginning(data[:end], ref) if end is not None else None
     return (
-        header
-        if header is not None
-        else _build_checkpoint(_parse(data, ref), ref, with_state=False)
+        header if header is not None else _to_checkpoint(_parse(data, ref), ref, with_state=False)
     )
 
 
@@ -217,13 +211,13 @@ def _decode_beginning(data: bytes, ref: str) -> Checkpoint | None:
     except (InvalidCheckpoint, budget.Excess):
         return None  # `data` ends inside of a string
     head.setdefault("state", {})
-    return _build_checkpoint(head, ref, with_state=False)
+    return _to_checkpoint(head, ref, with_state=False)
 
 
 def check(values: Mapping[str, Any], ref: str) -> None:
     """Raise the error of `decode` for a document with these keys and no state."""
     present = {key: value for key, value in values.items() if value is not None}
-    _build_checkpoint(present | {"state": {}}, ref, with_state=False)
+    _to_checkpoint(present | {"state": {}}, ref, with_state=False)
 
 
 def tables(values: Mapping[str, Any]) -> dict[str, Any]:
@@ -263,7 +257,7 @@ def _parse(data: bytes, ref: str, limits: budget.Budget = budget.HEADER) -> dict
     return table
 
 
-def _build_checkpoint(table: dict[str, Any], ref: str, *, with_state: bool) -> Checkpoint:
+def _to_checkpoint(table: dict[str, Any], ref: str, *, with_state: bool) -> Checkpoint:
     reader = TableReader(table, ref)
     version = reader.required("version", int)
     if version != VERSION:

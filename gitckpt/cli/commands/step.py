@@ -156,11 +156,11 @@ def _print_report(
         error = machine.blocked_error(position)
         terminal.warn(f"{error.message}; {_with_run(run_option, str(error.hint))}")
     else:
-        terminal.remark(f"{name} is {status}{_with_run(run_option, _what_follows(name, position))}")
+        terminal.remark(f"{name} is {status}{_with_run(run_option, _next_hint(name, position))}")
 
 
 # The end of a sentence: what to do after a report.
-def _what_follows(name: str, position: StepPosition) -> str:
+def _next_hint(name: str, position: StepPosition) -> str:
     from gitckpt.durable.steps import report
     from gitckpt.durable.steps.graph import COMPLETE
 
@@ -230,12 +230,10 @@ def _print_steps(steps: Steps, *, history: bool, as_json: bool) -> None:
         terminal.out(f"{'blocker':10} {text}")
     terminal.out()
     names = view.visible_steps(graph, newest.state)
-    terminal.out_table(_COLUMNS, [_step_row(graph, position, newest.state, name) for name in names])
+    terminal.out_table(_COLUMNS, [_row(graph, position, newest.state, name) for name in names])
 
 
-def _step_row(
-    graph: Graph, position: StepPosition, state: Mapping[str, Any], name: str
-) -> list[str]:
+def _row(graph: Graph, position: StepPosition, state: Mapping[str, Any], name: str) -> list[str]:
     from gitckpt.durable.steps import machine
     from gitckpt.durable.steps import steps as view
     from gitckpt.durable.steps.report import progress_of
