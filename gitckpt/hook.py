@@ -280,7 +280,7 @@ def keep_up(repository: Repository, settle: Callable[[], None]) -> None:
 
             maintenance.expect(repository)
         elif _wants_maintenance(repository):
-            if repository.cuts():
+            if repository.read_shallow_and_grafts():
                 settle()
             _start_maintenance(repository)
     except (CkptError, OSError) as error:

@@ -286,7 +286,7 @@ def _record_export(store: Checkpoints, place: str, data: bytes) -> None:
         lines = [f"{key} {oid}\n" for key, oid in exports.items()][-_MAX_EXPORTS:]
         try:
             data = "".join(lines).encode("ascii")
-            regular.write_own(path, data, flushed=True, opener=private_dirs.create)
+            regular.write_private(path, data, flushed=True, opener=private_dirs.create)
         except OSError as error:
             hint = f"{place} is written; to replace it later: --force"
             raise WorktreeError(f"cannot write {path}: {error.strerror}", hint=hint) from None

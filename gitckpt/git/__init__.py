@@ -1,4 +1,4 @@
 """Call git, and read and write refs, objects and worktrees.
 
-Doors: all.
+Public modules: all.
 """

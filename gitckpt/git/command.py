@@ -98,7 +98,7 @@ class Git:
         ok: Codes = (0,),
         deadline: float | None = None,
     ) -> Completed:
-        """Run a git command and pass its output to `handle`, some lines at a time."""
+        """Run a git command and pass its output to `handle`, several lines per call."""
         remainder = b""
 
         def split_chunk(chunk: bytes) -> None:
@@ -154,7 +154,7 @@ def ask_version() -> Child | None:
 
 
 def require_git(child: Child | None = None) -> tuple[int, ...]:
-    """Return the version of git, asked once for each executable."""
+    """Return git's version (cached); raise `RepositoryError` if git is too old."""
     executable = _executable()
     if child is None and executable in _versions:
         return _versions[executable]
@@ -168,7 +168,7 @@ def require_git(child: Child | None = None) -> tuple[int, ...]:
     version = tuple(int(part) for part in takewhile(str.isdigit, parts))
     if version < _MINIMUM:
         minimum = ".".join(map(str, _MINIMUM))
-        hint = f"install git {minimum} or newer, or name one in GITCKPT_GIT"
+        hint = f"install git {minimum} or newer, or set GITCKPT_GIT to the path of a newer one"
         raise RepositoryError(f"{reply} is too old", hint=hint)
     _versions[executable] = version
     return version
@@ -179,7 +179,7 @@ def _executable() -> tuple[str, str]:
 
 
 class Standby:
-    """A long-lived process, taken out for each use: threads and forks never share it."""
+    """Reuse a long-lived process; no two threads or forks use it at the same time."""
 
     def __init__(self, start: Callable[[], Child]) -> None:
         self._start = start

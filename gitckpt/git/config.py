@@ -22,41 +22,41 @@ _FALSE = ("", "false", "no", "off", "0")
 
 
 def read(repository: Repository, pattern: str) -> dict[str, list[str]]:
-    """Return the settings matching a pattern, without gitckpt's own in tracked files."""
+    """Return settings whose names match; skip `ckpt.*` settings in tracked files."""
     import re
 
     settings: dict[str, list[str]] = {}
     entries = _entries(repository)
     files = _find_tracked(repository, entries)
-    for place, name, value in entries:
-        if re.search(pattern, name) and not (place in files and name.startswith(_OWN_PREFIX)):
+    for file, name, value in entries:
+        if re.search(pattern, name) and not (file in files and name.startswith(_OWN_PREFIX)):
             settings.setdefault(name, []).append(value)
     return settings
 
 
-def places(repository: Repository, pattern: str) -> dict[str, str]:
-    """Return the file of each setting whose name matches; "" if it is in no file."""
+def files_of_settings(repository: Repository, pattern: str) -> dict[str, str]:
+    """Return the file that sets each matching name; "" for variables and options."""
     import re
 
-    return {name: place for place, name, _ in _entries(repository) if re.search(pattern, name)}
+    return {name: file for file, name, _ in _entries(repository) if re.search(pattern, name)}
 
 
-def tracked(repository: Repository) -> dict[str, list[str]]:
-    """Return the tracked files that contain settings of gitckpt, with their names."""
+def settings_in_tracked_files(repository: Repository) -> dict[str, list[str]]:
+    """Return the `ckpt.*` settings in tracked configuration files, by file."""
     files = _find_tracked(repository, _entries(repository))
-    return {os.path.normpath(place): names for place, names in files.items()}
+    return {os.path.normpath(file): names for file, names in files.items()}
 
 
 def _find_tracked(repository: Repository, entries: ConfigEntries) -> dict[str, list[str]]:
     names_by_file: dict[str, list[str]] = {}
     trusted = _standard_files(repository)
-    for place, name, _ in entries:
-        if place and name.startswith(_OWN_PREFIX) and place not in trusted:
-            names_by_file.setdefault(place, []).append(name)
+    for file, name, _ in entries:
+        if file and name.startswith(_OWN_PREFIX) and file not in trusted:
+            names_by_file.setdefault(file, []).append(name)
     return {file: names_by_file[file] for file in names_by_file if _is_tracked(repository, file)}
 
 
-def _is_tracked(repository: Repository, place: str) -> bool:
+def _is_tracked(repository: Repository, file: str) -> bool:
     worktrees = {repository.worktree: repository.git}
     main, name = os.path.split(repository.common_dir)
     if name == ".git" and main not in worktrees:
@@ -64,7 +64,7 @@ def _is_tracked(repository: Repository, place: str) -> bool:
     for top, git in worktrees.items():
         if top is None:
             continue
-        path = os.path.normpath(os.path.join(top, place))
+        path = os.path.normpath(os.path.join(top, file))
         for candidate in {path, os.path.realpath(path)}:
             words = ("--literal-pathspecs", "ls-files", "-z", "--", candidate)
             if candidate.startswith(f"{top}/") and git.run(*words).out:
@@ -149,13 +149,13 @@ def _possible_files(repository: Repository, entries: ConfigEntries) -> list[str]
         *(os.path.join(user_dir(), name) for name in ("ignore", "attributes")),
         "/etc/gitattributes",
     ]
-    for place, name, value in entries:
-        if place:
-            paths.append(place)
+    for file, name, value in entries:
+        if file:
+            paths.append(file)
         if name.lower() in _FILE_SETTINGS or (
             name.startswith("includeif.") and name.endswith(".path")
         ):
-            paths.append(os.path.join(os.path.dirname(place), os.path.expanduser(value)))
+            paths.append(os.path.join(os.path.dirname(file), os.path.expanduser(value)))
     top = repository.worktree or repository.common_dir
     return list(dict.fromkeys(os.path.join(top, path) for path in paths))
 

@@ -9,7 +9,7 @@ from gitckpt.model.values import dataclass
 
 
 def copy_in_kernel(source: int, target: int, size: int) -> bool:
-    """Copy a file in the kernel, which may share blocks; on False, copy nothing."""
+    """Copy a file in the kernel, which may share blocks; on failure, return False."""
     if not hasattr(os, "copy_file_range"):
         return False
     offset = 0
@@ -26,7 +26,7 @@ def copy_in_kernel(source: int, target: int, size: int) -> bool:
 
 
 def names_in(directory: str) -> list[str]:
-    """Return the sorted names in a directory; none if it is missing."""
+    """Return the sorted names in a directory; none if the directory is missing."""
     try:
         return sorted(os.listdir(directory))
     except (FileNotFoundError, NotADirectoryError):  # also if it is just being created

@@ -35,10 +35,10 @@ def flush(paths: Iterable[str]) -> None:
     if sys.platform == "darwin" and last_paths:
         import fcntl
 
-        _apply(lambda fd: fcntl.fcntl(fd, fcntl.F_FULLFSYNC), last_paths[0], failures)
+        _flush_path(lambda fd: fcntl.fcntl(fd, fcntl.F_FULLFSYNC), last_paths[0], failures)
     if failures:
         message = f"cannot flush {failures[0].filename} to the disk: {failures[0].strerror}"
-        raise CkptError(message, hint="look at the disk: dmesg")
+        raise CkptError(message, hint="look for errors of the disk: dmesg")
 
 
 def object_path(common_dir: str, oid: str) -> str:
@@ -46,7 +46,7 @@ def object_path(common_dir: str, oid: str) -> str:
 
 
 def object_paths(common_dir: str, oids: Iterable[str]) -> list[str]:
-    """Return the paths to flush for objects: loose files and all directories."""
+    """Return what to flush for objects: their loose files and all parent directories."""
     files = [object_path(common_dir, oid) for oid in oids]
     if not files:
         return []
@@ -59,13 +59,13 @@ def _start_thread(pending: list[str], failures: list[OSError]) -> LockType:
     lock = allocate_lock()
     lock.acquire()
 
-    def work() -> None:
+    def flush_and_release() -> None:
         try:
             _flush_pending(pending, failures)
         finally:
             lock.release()
 
-    start_new_thread(work, ())
+    start_new_thread(flush_and_release, ())
     return lock
 
 
@@ -76,10 +76,10 @@ def _flush_pending(pending: list[str], failures: list[OSError]) -> None:
             path = pending.pop()
         except IndexError:
             return
-        _apply(os.fsync, path, failures)
+        _flush_path(os.fsync, path, failures)
 
 
-def _apply(flush_fd: Callable[[int], object], path: str, failures: list[OSError]) -> None:
+def _flush_path(flush_fd: Callable[[int], object], path: str, failures: list[OSError]) -> None:
     try:
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
         try:

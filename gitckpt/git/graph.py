@@ -62,7 +62,7 @@ def missing(
 def fetch_missing(
     repository: Repository, tree: str, base: str | None, *, blobs: bool = True
 ) -> None:
-    """Fetch exactly what a partial clone lacks below a tree, level by level."""
+    """Fetch the objects that a partial clone lacks below a tree, level by level."""
     remote = promisor(repository)
     if remote is None:
         return
@@ -82,7 +82,7 @@ def fetch_missing(
 
 
 def fetch_for(repository: Repository, snapshot: str | None, commit: str) -> None:
-    """Fetch the trees and lists that are read from a snapshot before its files."""
+    """Fetch the trees and lists of a snapshot (or a commit's trees), but no files."""
     if promisor(repository) is None:
         return
     if snapshot is not None:
@@ -95,8 +95,8 @@ def fetch_for(repository: Repository, snapshot: str | None, commit: str) -> None
 
 
 def missing_error(oids: Sequence[str], *, is_promised: bool = True) -> WorktreeError:
-    fetch = "this is a partial clone: run the command again where its remote can be reached"
-    message = f"{len(oids)} objects of the files are missing here: {first_of(oids)}"
+    fetch = "this is a partial clone: run the command again when its remote can be reached"
+    message = f"{len(oids)} objects that the files need are missing: {first_of(oids)}"
     return WorktreeError(message, hint=fetch if is_promised else SEE_DAMAGE)
 
 
@@ -106,12 +106,12 @@ _AT_ONCE = 1000
 
 
 def newest(git: Git, commits: Collection[str]) -> set[str]:
-    """Return the commits that are no ancestors of another one."""
+    """Return the commits that are not ancestors of other commits in `commits`."""
     return _walk(git, [f"{commit}^!" for commit in commits]) if commits else set()
 
 
 def between(git: Git, above: Iterable[str], below: Iterable[str]) -> set[str]:
-    """Return all commits reachable from `above` and not from `below`, both inclusive."""
+    """Return `above` and all ancestors, except `below` and the ancestors of `below`."""
     return _walk(git, chain(above, (f"^{commit}" for commit in below)))
 
 
@@ -124,14 +124,14 @@ def outside(git: Git, commits: Iterable[str], tips: Iterable[str]) -> set[str]:
 
 
 def unreached(git: Git, commits: Iterable[str], tips: Collection[str]) -> set[str]:
-    """Return what `outside` returns, but correct whatever the commit dates are."""
+    """Return the same commits as `outside`, but correct even if commit dates are not."""
     # Few wrong dates make git stop a walk with exclusions early: six commits of 1970 are enough.
     candidates = outside(git, commits, tips)
     return candidates - _walk(git, tips) if candidates and tips else candidates
 
 
 def above(git: Git, tips: Collection[str], commits: Iterable[str]) -> set[str]:
-    """Return the tips that reach one of the commits, and that no commit reaches."""
+    """Return the tips that have an ancestor in `commits` and no descendant there."""
     if not tips or next(iter(commits), None) is None:
         return set()
     revs = chain(tips, (f"^{commit}" for commit in commits))
@@ -162,7 +162,7 @@ SHOWN = 3  # missing objects named for each root
 
 @dataclass(frozen=True, slots=True)
 class Lacking:
-    """Missing and damaged objects: some for each incomplete root."""
+    """Missing and damaged objects: some examples for each root that reaches any."""
 
     samples: Mapping[str, list[str]] = field(default_factory=dict)
     complaint: str = ""  # of git, where something is missing that cannot be identified
@@ -176,7 +176,7 @@ def lacking(
     *,
     with_history: bool = True,
 ) -> Lacking:
-    """Return what is missing or damaged beneath `roots`, except in blobs."""
+    """Return the missing or damaged objects that `roots` reach; read no blobs."""
     if next(iter(roots), None) is None:
         return Lacking()
     # Without the commit-graph: git trusts it for commits that are missing.
@@ -284,7 +284,7 @@ def _references(
 
 
 def present(repository: Repository) -> list[str]:
-    """Return the objects of a repository, damaged ones too."""
+    """Return the oids of all objects in the repository, even damaged ones."""
     words = ("cat-file", "--batch-all-objects", "--unordered", "--buffer")
     return repository.git.run(*words, "--batch-check=%(objectname)").text.split()
 
@@ -315,7 +315,7 @@ def list_pack(repository: Repository, index: str, deadline: float | None = None)
 def find_other_kinds(
     repository: Repository, oids: Iterable[str], kind: str
 ) -> dict[str, str | None]:
-    """Return the kind of each object that is not of a kind; None if it is missing."""
+    """Return kinds, by oid, of objects that are not of `kind`; None for a missing one."""
     kinds: dict[str, str | None] = {}
     ending = f" {kind}".encode("ascii")
 
@@ -342,7 +342,7 @@ Counted = Callable[[int, int], None]  # receives the number of objects read, and
 def unreadable(
     repository: Repository, oids: Sequence[str], progress: Counted | None = None
 ) -> set[str]:
-    """Return the damaged or missing objects; in a partial clone, not the missing ones."""
+    """Return damaged and missing objects; in a partial clone, only the damaged ones."""
     lost = set()
     contents = repository.cat_file.contents(oids, _LARGE)
     for count, (oid, entry) in enumerate(zip(oids, contents, strict=True), 1):

@@ -1,7 +1,8 @@
 """Find and delete locks and half-written objects that a killed git leaves behind.
 
-git closes a ref's lock long before it renames it, so an unopened lock may be in use. A lock counts
-as left if every git at work here started after it; half-written objects do so after a day.
+git closes the lock file of a ref long before renaming it, so a lock that no process has open may
+be in use. A lock is stale if all running git processes of the repository started after it was
+made; a half-written object is stale after a day.
 """
 
 from __future__ import annotations
@@ -40,6 +41,8 @@ _OWN_WRITER = frozenset((b"core.logAllRefUpdates=false", b"update-ref", b"--stdi
 
 @dataclass(slots=True)
 class FileMark:
+    """What tells a file from another one of the same name, or from a changed one."""
+
     inode: int
     changed: float
     size: int
@@ -47,7 +50,7 @@ class FileMark:
 
 
 def mark(path: str) -> FileMark | None:
-    """Return a file's mark; None if missing. A directory has its newest file's time."""
+    """Return the mark of a file, or of a directory with the time of its newest file."""
     try:
         status = os.lstat(path)
         changed = max(os.lstat(inner).st_mtime for inner in (path, *_below(path)))
@@ -69,14 +72,14 @@ def lock_files(repository: Repository) -> list[str]:
     common = repository.common_dir
     tops = [common, *(git_dir for git_dir, _ in administration.registered(repository))]
     inside = ("objects/info", "objects/info/commit-graphs", "objects/pack", "reftable")
-    places = [*tops, *(os.path.join(common, name) for name in inside)]
-    places += [parent for top in tops for parent, _, _ in os.walk(os.path.join(top, "refs"))]
-    paths = [os.path.join(place, name) for place in places for name in _names(place)]
+    directories = [*tops, *(os.path.join(common, name) for name in inside)]
+    directories += [parent for top in tops for parent, _, _ in os.walk(os.path.join(top, "refs"))]
+    paths = [os.path.join(place, name) for place in directories for name in _names(place)]
     return [path for path in paths if path.endswith((".lock", "/packed-refs.new"))]
 
 
 def find_stale_locks(repository: Repository, paths: Iterable[str]) -> dict[str, FileMark]:
-    """Return the locks that no running git can own; none without /proc."""
+    """Return the locks that no running git can hold; without /proc, return none."""
     old = find_older(QUIET, paths)
     if not old or not os.path.exists("/proc/self/stat"):
         return {}
@@ -100,7 +103,7 @@ def find_older(seconds: float, paths: Iterable[str]) -> dict[str, FileMark]:
 
 
 def discard(path: str, old_mark: FileMark) -> bool:
-    """Delete a left file or directory if unchanged; return whether it is gone."""
+    """Delete a stale file or directory unless it changed; return whether it is gone."""
     if mark(path) != old_mark:
         return False
     try:
@@ -150,9 +153,13 @@ def _writers(repository: Repository) -> Iterator[tuple[int, float]]:
     # Owner and start, in seconds since the epoch, of each git that may write here.
     from gitckpt.git.worktree import administration
 
-    places = [repository.common_dir, repository.worktree, administration.main_worktree(repository)]
-    places += [path for _, path in administration.registered(repository)]
-    tops = [os.path.realpath(place) for place in places if place]
+    directories = [
+        repository.common_dir,
+        repository.worktree,
+        administration.main_worktree(repository),
+    ]
+    directories += [path for _, path in administration.registered(repository)]
+    tops = [os.path.realpath(place) for place in directories if place]
     booted = time.time() - float(read_or_empty("/proc/uptime").split()[0])
     tick = os.sysconf("SC_CLK_TCK")
     ancestors = _ancestors()

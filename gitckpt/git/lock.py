@@ -9,13 +9,16 @@ from _thread import get_ident
 
 from gitckpt.git.files import private_dirs
 
-_PAUSE = 0.002
+_PAUSE = 0.002  # seconds
 # Path → thread that holds the lock: flock on a second descriptor would report another owner.
 _threads: dict[str, int] = {}
 
 
 class Lock:
-    """A file lock; children hold an inherited one, `is_taken` if another has it."""
+    """A lock on a file (flock); with `is_inherited`, child processes hold it, too.
+
+    `is_taken`: the last `acquire` timed out, as another process or thread held the lock.
+    """
 
     def __init__(self, path: str, timeout: float, *, is_inherited: bool = False) -> None:
         self._path = path
@@ -25,7 +28,7 @@ class Lock:
         self.is_taken = False
 
     def acquire(self) -> bool:
-        """Return whether the lock was acquired in time; False also without flock."""
+        """Wait for the lock; return False after the timeout, or if flock does not work."""
         deadline = time.monotonic() + self._timeout
         while True:
             try:
@@ -56,7 +59,7 @@ class Lock:
                     os.close(fd)
 
     def release(self, *, delete: bool = False) -> None:
-        """Release the lock if it is held; `delete` the file unless that was done already."""
+        """Release the lock if held; with `delete`, delete the lock file, too."""
         if self._fd >= 0:
             if delete and os.fstat(self._fd).st_nlink:
                 try:
@@ -70,7 +73,7 @@ class Lock:
             self._fd = -1
 
     def leave_to_parent(self) -> None:
-        """Close the file in a forked child; the parent keeps the lock."""
+        """Close the lock file in a forked child, so that only the parent holds the lock."""
         if self._fd >= 0:
             _threads.pop(self._path, None)
             os.close(self._fd)
@@ -84,7 +87,7 @@ class Lock:
 
 
 def is_locked(path: str) -> bool | None:
-    """Return whether a file's lock is held; None if unknown, as without flock."""
+    """Return whether any process holds the lock on a file; None if flock fails."""
     try:
         fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except FileNotFoundError:
@@ -102,5 +105,5 @@ def is_locked(path: str) -> bool | None:
     return False
 
 
-def is_ours(path: str) -> bool:
+def is_held_here(path: str) -> bool:
     return _threads.get(path) == get_ident()

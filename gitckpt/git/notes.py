@@ -1,4 +1,4 @@
-"""Read the notes of commits, and edit them as trees.
+"""Read git notes, and edit them by writing note trees without git.
 
 `git notes add` and libgit2 lose notes when two processes write at once. Here the ref is swapped
 against its old value. The new commit has no parent, which `git log --all` would show.
@@ -45,7 +45,7 @@ class _Tree:
 
 
 class Notes:
-    """The notes of one ref, given by its full name."""
+    """The git notes in one ref, which is given by its full name."""
 
     def __init__(self, repository: Repository, objects: Objects, ref: str) -> None:
         self._objects = objects
@@ -57,7 +57,7 @@ class Notes:
         self.ref = ref
 
     def tip(self) -> str:
-        """Return the notes commit, which may be missing or damaged; "" without a ref."""
+        """Return the oid of the notes commit, even if damaged; "" if there is no ref."""
         info = self._cat_file.info(self.ref)
         return info[0] if info else self._refs.read(self.ref) or ""
 
@@ -79,7 +79,10 @@ class Notes:
     def edit(
         self, tip: str, commits: Sequence[str], change: Edit, instant: int
     ) -> tuple[str, list[Item]]:
-        """Return the notes commit after a change, `tip` if none, and the objects to write."""
+        """Edit notes; return the new notes commit (or `tip`) and the objects to write.
+
+        `change` gets a commit and its note lines, and returns the new lines. `instant` is in us.
+        """
         self._items = []
         annotated = sorted(set(commits))
         old_root = self._find_root(tip)

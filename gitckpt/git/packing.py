@@ -1,4 +1,4 @@
-"""Pack gitckpt's own loose refs, never the user's, and loose objects of any owner.
+"""Pack loose objects, and the loose refs of gitckpt but never those of the user.
 
 `git pack-refs --include` selects namespaces since git 2.42. Older versions pack all or nothing:
 they get a scratch repository whose refs are links to gitckpt's real directories.
@@ -22,7 +22,7 @@ _PACK = (*DURABLE, "-c", "core.packedRefsTimeout=100", *NO_HOOKS, "pack-refs")
 
 
 def count_loose(repository: Repository) -> int:
-    """Return the number of checkpoints with a loose ref; 0 with reftables."""
+    """Return how many checkpoints have a loose ref; 0 with reftables."""
     try:
         with os.scandir(os.path.join(repository.common_dir, "refs", "checkpoints")) as entries:
             return sum(
@@ -56,7 +56,7 @@ def pack_objects(repository: Repository) -> None:
 
 
 def pack(repository: Repository, namespaces: Sequence[str], version: tuple[int, ...]) -> bool:
-    """Pack and flush loose refs; return False with reftables, no refs, or a held lock."""
+    """Pack and flush loose refs; return False if there are no refs or a lock is held."""
     common = repository.common_dir
     present = [name for name in namespaces if os.path.isdir(os.path.join(common, name))]
     if repository.has_reftable or not present:

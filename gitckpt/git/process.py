@@ -1,4 +1,4 @@
-"""The only module that starts processes: `subprocess` takes too long for the hook."""
+"""Start processes without `subprocess`, whose import takes too long for the hook."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ MAY_FETCH = {"GIT_NO_LAZY_FETCH": "0"}  # over the protocols that the user allow
 # git 2.39.4 and later print this before the error when GIT_NO_LAZY_FETCH is set.
 _NO_LAZY_FETCH = "warning: lazy fetching disabled; some objects may not be available"
 _CHUNK = 65536
-_UNREADABLE = "keep a copy of the file, delete that line, then see what is missing: git ckpt verify"
+_UNREADABLE = "copy packed-refs, delete that line, then see what is missing: git ckpt verify"
 # Importing `signal` for their names would cost the hook 6 ms.
 _SIGKILL, _SIGPIPE, _SIGTERM = 9, 13, 15
 # git's complaints about missing or damaged objects.
@@ -45,7 +45,7 @@ def find_fetch_hint(complaint: str) -> str | None:
     oid = complaint.partition(_PROMISED)[2].partition(" ")[0]
     if not oid or "promisor remote" not in complaint:
         return None
-    return f"gitckpt fetches nothing to look at it; fetch it: git cat-file -e {oid}"
+    return f"gitckpt fetches no object to read it; fetch this one: git cat-file -e {oid}"
 
 
 def describe_exit(code: int) -> str:
@@ -53,7 +53,7 @@ def describe_exit(code: int) -> str:
 
 
 class GitError(CkptError):
-    """A git command failed; a negative `code` is a signal."""
+    """A git command failed; a negative exit `code` is the number of a signal, negated."""
 
     def __init__(
         self, command: Sequence[str], code: int, stderr: str, *, hint: str | None = None
@@ -81,7 +81,7 @@ class DeadlinePassed(GitError):
 
 @dataclass(slots=True)
 class Completed:
-    """The result of a process; a negative `code` is a signal."""
+    """Exit code and output of a process; a negative `code` is a signal, negated."""
 
     code: int
     out: bytes
@@ -103,14 +103,14 @@ def git_executable() -> str:
 def environment(
     extra: Mapping[str, str] | None = None, *, keep_local: bool = False
 ) -> dict[str, str]:
-    """Return the environment of a git process; `keep_local` keeps `LOCAL_VARIABLES`."""
+    """Return the environment of a git process; `keep_local` includes LOCAL_VARIABLES."""
     dropped = () if keep_local else LOCAL_VARIABLES
     variables = {name: value for name, value in os.environ.items() if name not in dropped}
     return {**variables, **_QUIET, **(extra or {})}
 
 
 class Child:
-    """A process with pipes on its three streams; `own_group` spares it Ctrl-C."""
+    """A process with three pipes; with `own_group`, Ctrl-C does not reach the process."""
 
     def __init__(
         self, argv: Sequence[str], env: Mapping[str, str], *, own_group: bool = False
@@ -135,25 +135,25 @@ class Child:
             view = view[os.write(self.stdin, view) :]
 
     def read_line(self, patience: float | None = None) -> bytes:
-        """Return the next line; b"" at the end. After `patience` seconds, close its input."""
+        """Return the next line; b"" at the end. Close stdin after `patience` seconds."""
         while (end := self._buffer.find(b"\n", self._offset)) < 0:
-            if not self._fill(len(self._buffer) - self._offset + 1, patience):
+            if not self._fill_buffer(len(self._buffer) - self._offset + 1, patience):
                 return b""  # also for a line that is cut off
         line = self._buffer[self._offset : end]
         self._offset = end + 1
         return line
 
     def read(self, size: int) -> bytes:
-        """Return exactly `size` bytes of output, or fewer at its end."""
+        """Return exactly `size` bytes of output, or fewer at the end of the output."""
         if len(self._buffer) - self._offset < size:
-            self._fill(size)
+            self._fill_buffer(size)
         data = self._buffer[self._offset : self._offset + size]
         self._offset += len(data)
         if self._offset == len(self._buffer):  # a process that lives on must not hold large output
             self._buffer, self._offset = b"", 0
         return data
 
-    def _fill(self, size: int, patience: float | None = None) -> bool:
+    def _fill_buffer(self, size: int, patience: float | None = None) -> bool:
         # Cuts the buffer only here: a copy for each line would be quadratic.
         parts = [self._buffer[self._offset :]]
         have = len(parts[0])
@@ -179,7 +179,7 @@ class Child:
                     self._poll.unregister(fd)
 
     def feed(self, data: bytes) -> None:
-        """Write `data` and close the input; call `communicate` for the result."""
+        """Write `data` and close stdin; call `communicate` for the result."""
         try:
             self.write(data)
         except BrokenPipeError:
@@ -192,7 +192,10 @@ class Child:
         deadline: float | None = None,
         into: Callable[[bytes], object] | None = None,
     ) -> Completed:
-        """Write `data`, close the input and return the output; a deadline kills the group."""
+        """Write `data`, close stdin and return the output; at `deadline`, kill the group.
+
+        With `into`, pass each chunk of output to that function instead of returning it.
+        """
         out, err = [self._buffer[self._offset :]], [self._errors]
         parts = iter((data,) if isinstance(data, bytes) else data)
         pending = memoryview(next(parts, b""))
@@ -207,7 +210,7 @@ class Child:
             timeout = None if deadline is None else max(deadline - time.monotonic(), 0) * 1000
             ready = poll.poll(timeout)
             if not ready:
-                raise DeadlinePassed(self.argv[1:], self.kill_group(), "it took too long")
+                raise DeadlinePassed(self.argv[1:], self.kill_group(), "timed out")
             for fd, _ in ready:
                 if fd == self.stdin:
                     try:
@@ -237,7 +240,7 @@ class Child:
         return self.close()
 
     def close(self) -> int:
-        """Close its pipes, wait for its end, and return its exit code."""
+        """Close the pipes, wait until the process ends, and return its exit code."""
         self._close_pipes("stdin", "stdout", "stderr")
         if self.owner != os.getpid() or self.has_ended:
             return 0
@@ -259,7 +262,7 @@ class Child:
         self.close()
 
     def terminate(self) -> None:
-        """Send SIGTERM; call `close` once no other thread uses its pipes."""
+        """Send SIGTERM; the caller must `close` later, when no thread uses the pipes."""
         if self.owner == os.getpid() and not self.has_ended:
             try:
                 os.kill(self.pid, _SIGTERM)
@@ -267,7 +270,7 @@ class Child:
                 pass
 
     def close_output(self) -> None:
-        """Send SIGTERM and close its output, also for its children; `close` is still due."""
+        """Send SIGTERM and close the output pipes; the caller must still call `close`."""
         self.terminate()
         self._close_pipes("stdout", "stderr")
 
@@ -290,7 +293,7 @@ def run(
 
 
 def run_attached(argv: Sequence[str], env: Mapping[str, str]) -> int:
-    """Run a program on this process's own streams and return its exit code."""
+    """Run a program with this process's standard streams; return the exit code."""
     pid = _start(argv, env, setsigdef=[_SIGPIPE])
     return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
 

@@ -37,8 +37,8 @@ class LockHeld(BusyError):
     def __init__(self, path: str) -> None:
         from gitckpt.model.arguments import shell_word
 
-        remedy = f"look at it, then remove it with rm {shell_word(path)}"
-        hint = f"wait and try again; if nothing is running, a crash left it behind: {remedy}"
+        remedy = f"remove it with rm {shell_word(path)}"
+        hint = f"wait and try again; if nothing is running, the lock is left from a crash; {remedy}"
         super().__init__(f"another process holds {path}", hint=hint)
         self.path = path
 
@@ -64,7 +64,7 @@ class Update:
 
 
 class Refs:
-    """The refs of a repository; `heal` may remove a lock file and return True."""
+    """Read and write refs; `heal` may delete a stale lock file, and then returns True."""
 
     def __init__(self, repository: Repository, heal: Callable[[str], bool] | None = None) -> None:
         self._repository = repository
@@ -156,7 +156,7 @@ class Refs:
             flushed |= directories
 
     def read(self, ref: str) -> str | None:
-        """Return the oid of a ref, whether its object exists or not; None without a ref."""
+        """Return a ref's oid, even if its object is missing; None if there is no such ref."""
         loose = read_loose(self._repository, ref)
         if loose is not None:
             return loose
@@ -169,7 +169,7 @@ class Refs:
         return self._repository.git.run(*words, ok=(0, 1, 128)).text or None
 
     def list(self, *patterns: str, fields: str = "%(objectname) %(refname)") -> bytes:
-        """Return a line for each ref below complete directories or globs, sorted by name."""
+        """Return a line for each ref that a pattern (directory or glob) matches, by name."""
         words = ("for-each-ref", f"--format={fields}", *patterns)
         try:
             return self._repository.git.run(*words, deadline=time.monotonic() + _PATIENCE).out
@@ -178,7 +178,7 @@ class Refs:
             return self._repository.git.run(*words).out  # many refs, or a slow disk
 
     def iterate(self, *patterns: str) -> Iterator[tuple[str, str]]:
-        """Yield full name (surrogates for bytes that are not UTF-8) and oid, sorted."""
+        """Yield full name (surrogates for bytes that are not UTF-8) and oid of each ref."""
         listing = self.list(*(pattern.rstrip("/") for pattern in patterns))
         for line in listing.decode("utf-8", "surrogateescape").split("\n")[:-1]:
             oid, _, ref = line.partition(" ")

@@ -33,7 +33,7 @@ PSEUDO_REFS = (
 
 
 class Repository:
-    """A repository seen from one worktree, None if bare. All paths are absolute."""
+    """A repository and one worktree (None in a bare one). All paths are absolute."""
 
     def __init__(self, git_dir: str, worktree: str | None, object_format: str = "sha1") -> None:
         self.git_dir = git_dir
@@ -53,7 +53,7 @@ class Repository:
     def has_reftable(self) -> bool:
         return os.path.isdir(f"{self.common_dir}/reftable")
 
-    def cuts(self) -> bytes:
+    def read_shallow_and_grafts(self) -> bytes:
         # git, and its gc, replaces the parents of the commits in these files.
         from gitckpt.git.filesystem import read_or_empty  # the hook does not need it
 
@@ -76,7 +76,7 @@ class Repository:
             raise RepositoryError(message, hint=hint) from None
 
     def scratch(self, kind: str) -> str:
-        """Return a new path in the private directory; cleanup knows each kind and the pid."""
+        """Return a new path in the private directory, named after `kind` and the process."""
         return os.path.join(self.make_private_dir(), f"{kind}.{os.getpid()}.{os.urandom(4).hex()}")
 
     def head_ref(self) -> str:
@@ -96,7 +96,7 @@ class Repository:
         return ref if content.startswith("ref:") else ""
 
     def point_head(self, to: str, message: str = "", *, options: Sequence[str] = ()) -> None:
-        """Point HEAD to a branch (full name) or a commit; index and files stay."""
+        """Point HEAD to a branch (full name) or a commit; change no index and no files."""
         reason = ("-m", message) if message else ()
         words = ("symbolic-ref",) if to.startswith("refs/") else ("update-ref", "--no-deref")
         self.git.run(*DURABLE, *options, *words, *reason, "HEAD", to)
@@ -104,14 +104,14 @@ class Repository:
         fsync.flush([os.path.join(self.git_dir, "HEAD"), self.git_dir])
 
     def tip_of(self, branch: str) -> str | None:
-        """Return the commit of a branch; "" if missing, None if the name is invalid."""
+        """Return a branch's commit; "" for a missing branch, None for an invalid name."""
         if self.git.run("check-ref-format", BRANCHES + branch, ok=(0, 1)).code != 0:
             return None
         entry = self.cat_file.info(BRANCHES + branch)
         return entry[0] if entry is not None else ""
 
     def pseudo_ref(self, name: str) -> str | None:
-        """Return the oid of a ref beside HEAD; None if it or its object is missing."""
+        """Return the oid of a ref such as ORIG_HEAD; None without the ref or its object."""
         exists = self.has_reftable or os.path.isfile(os.path.join(self.git_dir, name))
         target = self.cat_file.info(name) if exists else None
         return target[0] if target else None
@@ -150,7 +150,7 @@ class Repository:
         except ValueError:
             pass  # a NUL or a lone surrogate cannot be an argument
         hint = "name a branch, a tag or a commit: git log --oneline --all"
-        raise NotFoundError(f"no commit goes by {rev!r}", hint=hint)
+        raise NotFoundError(f"no commit is named {rev!r}", hint=hint)
 
     def commit_or_unborn(self, rev: str) -> str:
         """Return what `commit` returns, or "" for HEAD on an unborn branch."""
@@ -163,7 +163,7 @@ class Repository:
         return ""
 
     def require_unborn(self) -> None:
-        """Raise `RepositoryError` if a power cut has lost the commit of HEAD."""
+        """Raise `RepositoryError` if HEAD names a commit that is missing or damaged."""
         oid = self.git.run("rev-parse", "--quiet", "--verify", "HEAD", ok=(0, 1, 128)).text
         if oid:
             raise lost_commit(oid)
@@ -187,14 +187,14 @@ _SEARCHED = "(or any"  # git searched the parent directories, too
 
 def lost_commit(oid: str) -> RepositoryError:
     message = f"the commit {oid}, which HEAD points to, is missing or damaged"
-    back = "go back to the commit before: git reset --soft HEAD@{1}; see all: git ckpt verify"
-    return RepositoryError(message, hint=f"fetch it from another clone, or {back}")
+    back = "go back to the previous one: git reset --soft HEAD@{1}; see all damage: git ckpt verify"
+    return RepositoryError(message, hint=f"fetch the commit from another clone, or {back}")
 
 
 def open_repository(
     path: str = ".", *, meanwhile: Callable[[], object] | None = None, by_variables: bool = True
 ) -> Repository:
-    """Return the repository of a path, like `discover`, and check git's version."""
+    """Return the repository that a directory is in, and check git's version."""
     child = ask_version()
     try:
         return discover(path, meanwhile=meanwhile, by_variables=by_variables)
@@ -205,7 +205,10 @@ def open_repository(
 def discover(
     path: str = ".", *, meanwhile: Callable[[], object] | None = None, by_variables: bool = True
 ) -> Repository:
-    """Return the repository that a directory is in; call `meanwhile` while git runs."""
+    """Return the repository that a directory is in; call `meanwhile` while git runs.
+
+    `by_variables`: obey variables such as GIT_DIR.
+    """
     if not os.path.isdir(path):
         raise RepositoryError(f"no such directory: {path}")
     command = [git_executable(), "-C", path, "rev-parse", "--path-format=absolute"]
@@ -222,8 +225,8 @@ def discover(
     # git before 2.31 echoes unknown options.
     if answers[0] not in ("true", "false") or len(answers) < 4:
         require_git()
-        message = f"{git_executable()} does not answer as git does"
-        raise RepositoryError(message, hint="name another one in GITCKPT_GIT")
+        message = f"{git_executable()} does not behave like git"
+        raise RepositoryError(message, hint="set GITCKPT_GIT to the path of git")
     bare, inside, object_format, paths = answers
     if bare == "true" or inside == "true":
         git_dir, worktree = paths.removesuffix("\n"), None
@@ -260,9 +263,9 @@ def _reject_tracked(path: str, git_dir: str) -> None:
         from gitckpt.model.arguments import shell_word
 
         message = f"{git_path} is a bare repository in the worktree {above}"
-        trusted = f"if you trust it: git --git-dir={shell_word(git_path)} ckpt …"
-        hint = f"{trusted}; for the repository around it: cd {shell_word(above)}"
-        raise RepositoryError(f"{message}: its settings may come from a branch", hint=hint)
+        trusted = f"to use it all the same: git --git-dir={shell_word(git_path)} ckpt …"
+        hint = f"{trusted}; to use the enclosing repository: cd {shell_word(above)}"
+        raise RepositoryError(f"{message}: a branch may contain its settings", hint=hint)
 
 
 def _split_paths(lines: str) -> tuple[str, str]:
@@ -288,7 +291,7 @@ def _explain_failure(path: str, result: Completed, *, by_variables: bool) -> Rep
         directory = os.path.abspath(path)
     except FileNotFoundError:
         message = "the current directory does not exist any more"
-        return RepositoryError(message, hint="go to another one: cd DIR")
+        return RepositoryError(message, hint="change to another directory: cd DIR")
     lines = [line.strip() for line in result.complaint.splitlines() if line.strip()]
     unexplained = (
         f"git was {describe_exit(result.code)}" if result.code < 0 else "git gave no reason"
@@ -307,14 +310,14 @@ def _explain_failure(path: str, result: Completed, *, by_variables: bool) -> Rep
     if variables:
         values = ", ".join(f"{name} is {os.environ[name]!r}" for name in variables)
         message = f"git finds no repository at {directory}, as {values}: {first}"
-        return RepositoryError(message, hint=f"go without: unset {' '.join(variables)}")
+        return RepositoryError(message, hint=f"ignore the variables: unset {' '.join(variables)}")
     if git_dir := first.partition(_NOT_A_REPOSITORY)[2].strip("'"):  # named by a `.git` file
         git_dir = _read_git_file(directory) if git_dir == "(null)" else git_dir
-        message = f"{directory} belongs to {git_dir}, which is no git repository any more"
-        return RepositoryError(message, hint=_cure_of_worktree(git_dir))
+        message = f"{directory} belongs to {git_dir}, which is no longer a git repository"
+        return RepositoryError(message, hint=_hint_for_lost_git_dir(git_dir))
     if "not a git repository" in result.complaint:
         message = f"not in a git repository: {directory}"
-        return RepositoryError(message, hint="go to one, or make one: git init")
+        return RepositoryError(message, hint="change to a repository, or create one: git init")
     cure = next((line for line in lines if line.startswith("git config")), None)
     return RepositoryError(f"git refuses the repository at {directory}: {first}", hint=cure)
 
@@ -333,12 +336,12 @@ def _read_git_file(path: str) -> str:
             path = above
 
 
-def _cure_of_worktree(git_dir: str) -> str:
+def _hint_for_lost_git_dir(git_dir: str) -> str:
     from gitckpt.model.arguments import shell_word
 
     common, name = os.path.split(os.path.dirname(git_dir))
     if name != "worktrees" or not os.path.isdir(common):
-        return f"see whether it was moved: {git_dir}"
+        return f"see whether this directory was moved: {git_dir}"
     top = os.path.dirname(common) if os.path.basename(common) == ".git" else common
     git = f"git -C {shell_word(top)}"
     if os.path.isdir(git_dir):

@@ -282,7 +282,7 @@ def forget_removed(repository: Repository, existing: Callable[[], Collection[str
 
     data = b"".join(b"\n%s" % line for line in lines_by_id.values()) + b"\n"
     with contextlib.suppress(OSError):  # the next maintenance tries again
-        regular.write_own(_path(repository), data, flushed=True, opener=private_dirs.create)
+        regular.write_private(_path(repository), data, flushed=True, opener=private_dirs.create)
 
 
 def _oid_of(repository: Repository, checkpoint_id: str) -> str | None:

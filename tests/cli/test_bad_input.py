@@ -37,9 +37,7 @@ NEEDS_REPOSITORY = (
 
 @pytest.mark.parametrize("args", NEEDS_REPOSITORY)
 def test_outside_a_repository_is_10(ckpt: Ckpt, tmp_path: Path, args: list[str]) -> None:
-    expected = (
-        f"error: not in a git repository: {tmp_path}\nhint: go to one, or make one: git init\n"
-    )
+    expected = f"error: not in a git repository: {tmp_path}\nhint: change to a repository, or create one: git init\n"
     assert ckpt(*args, at=tmp_path) == Outcome(10, "", expected)
     assert list(tmp_path.iterdir()) == []
 
@@ -83,7 +81,7 @@ def test_too_old_a_git_is_10(
     if args == ["uninit"]:
         assert done == Outcome(0, "not initialized; nothing changed\n", "")
     else:
-        expected = "error: git version 2.20.1 is too old\nhint: install git 2.39 or newer, or name one in GITCKPT_GIT\n"
+        expected = "error: git version 2.20.1 is too old\nhint: install git 2.39 or newer, or set GITCKPT_GIT to the path of a newer one\n"
         assert done == Outcome(10, "", expected)
     assert main_checkout.fingerprint() == before
 

@@ -199,7 +199,7 @@ def test_by_commit(ckpt: Ckpt, checkout: Checkout, save: Save) -> None:
     assert ids_of(ckpt("list", "--commit", ":/second", at=checkout)) == [two]
     for wrong in ("nothing", "", "HEAD:README", "--all", "^HEAD", "HEAD~1..HEAD"):
         done = ckpt("list", f"--commit={wrong}", at=checkout)
-        expected = f"error: no commit goes by '{wrong}'\nhint: name a branch, a tag or a commit: git log --oneline --all\n"
+        expected = f"error: no commit is named '{wrong}'\nhint: name a branch, a tag or a commit: git log --oneline --all\n"
         assert done == Outcome(12, "", expected), wrong
 
 

@@ -38,7 +38,7 @@ def test_a_lock_that_is_held_is_waited_for_then_named_and_left(
         11,
         "",
         f"error: another process holds {lock}\n"
-        f"hint: wait and try again; if nothing is running, a crash left it behind: look at it, then remove it with {cure}\n",
+        f"hint: wait and try again; if nothing is running, the lock is left from a crash; remove it with {cure}\n",
     )
     assert lock.exists()
     assert checkout.fingerprint() == before

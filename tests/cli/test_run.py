@@ -419,13 +419,13 @@ MISTAKES = [
     (
         ("run", "ci", "--base", "nope"),
         12,
-        "no commit goes by 'nope'",
+        "no commit is named 'nope'",
         "name a branch, a tag or a commit: git log --oneline --all",
     ),
     (
         ("run", "ci", "--base", "-x"),
         12,
-        "no commit goes by '-x'",
+        "no commit is named '-x'",
         "name a branch, a tag or a commit: git log --oneline --all",
     ),
     (("run",), 2, "PIPELINE|PLAN.md is missing", "see: git ckpt run --help"),
@@ -467,7 +467,7 @@ MISTAKES = [
     (
         ("start", "--base", "nope"),
         12,
-        "no commit goes by 'nope'",
+        "no commit is named 'nope'",
         "name a branch, a tag or a commit: git log --oneline --all",
     ),
 ]

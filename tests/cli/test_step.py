@@ -521,7 +521,7 @@ class TestRefused:
         )
         assert step("start", "PLAN", "--commit", "HEAD..HEAD", code=12).out == ""
         assert step("start", "PLAN", "--commit", "none", code=12).err == (
-            "error: no commit goes by 'none'\nhint: name a branch, a tag or a commit: git log --oneline --all\n"
+            "error: no commit is named 'none'\nhint: name a branch, a tag or a commit: git log --oneline --all\n"
         )
         assert step("start", "PLAN", "--graph", "none", code=12).err == (
             "error: there are no steps named 'none'\nhint: there are: superpowers; define others in gitckpt.toml\n"

@@ -215,5 +215,5 @@ def test_a_file_in_the_place_of_a_submodule_is_of_its_own(
     repository: Repository, main_checkout: Checkout, oids: list[str]
 ) -> None:
     old, new = (made(main_checkout, {"a": entry}, oids) for entry in (ENTRIES[4], ENTRIES[0]))
-    assert diff.list_own_objects(repository, old, new) == [oids[0]]
-    assert diff.list_own_objects(repository, new, old) == []
+    assert diff.list_new_objects(repository, old, new) == [oids[0]]
+    assert diff.list_new_objects(repository, new, old) == []

@@ -57,7 +57,7 @@ def test_of_a_command(git: Git, after: Callable[[float], object]) -> None:
 
 def test_of_one_that_takes_too_long_while_it_is_listened_to(git: Git) -> None:
     before = descriptors(), children_of_ours()
-    with pytest.raises(DeadlinePassed, match="it took too long"):
+    with pytest.raises(DeadlinePassed, match="timed out"):
         git.stream_lines(
             "-c",
             "alias.wait=!exec sleep 600",
@@ -115,6 +115,6 @@ def test_of_waiting_for_a_lock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     with pytest.raises(Interrupt), Lock(path, 0):
         pass
     monkeypatch.undo()
-    assert (descriptors(), lock.is_ours(path)) == (before, False)
+    assert (descriptors(), lock.is_held_here(path)) == (before, False)
     with Lock(path, 0) as is_got:
         assert is_got

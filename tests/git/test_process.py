@@ -377,7 +377,7 @@ class TestGitError:
         assert (
             f"line in {main_checkout.path}/.git/packed-refs: {line.strip()}" in caught.value.message
         )
-        assert str(caught.value.hint).startswith("keep a copy of the file, delete that line")
+        assert str(caught.value.hint).startswith("copy packed-refs, delete that line")
 
 
 def test_git_executable_can_be_named(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -26,7 +26,7 @@ class TestAPipeInThePlaceOfARef:
         path = main_checkout.path / ".git" / A
         path.parent.mkdir(parents=True)
         os.mkfifo(path)
-        with pytest.raises(CkptError, match="is a pipe in the place of a ref") as caught:
+        with pytest.raises(CkptError, match="is a named pipe instead of a ref") as caught:
             read_loose(discover(str(main_checkout.path)), A)
         assert caught.value.hint == f"remove it: rm {path}"
 
@@ -43,7 +43,7 @@ class TestAPipeInThePlaceOfARef:
                 words, cwd=main_checkout.path, capture_output=True, check=False, timeout=1
             )
         except subprocess.TimeoutExpired:
-            with pytest.raises(CkptError, match="is a pipe in the place of a ref"):
+            with pytest.raises(CkptError, match="is a named pipe instead of a ref"):
                 refs.list("refs/checkpoints")
             path.unlink()
         assert refs.list("refs/checkpoints").count(b"\n") == 1

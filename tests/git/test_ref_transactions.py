@@ -242,7 +242,7 @@ class TestLockHeld:
         assert (type(error), error.message, error.hint) == (
             LockHeld,
             f"another process holds {lock}",
-            f"wait and try again; if nothing is running, a crash left it behind: look at it, then remove it with {cure}",
+            f"wait and try again; if nothing is running, the lock is left from a crash; remove it with {cure}",
         )
         assert isinstance(error, LockHeld)
         assert (error.path, lock.exists()) == (str(lock), True)

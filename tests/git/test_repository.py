@@ -129,7 +129,7 @@ class TestDiscover:
         ) as refused:
             discover()
         monkeypatch.chdir(tmp_path)
-        assert refused.value.hint == "go to another one: cd DIR"
+        assert refused.value.hint == "change to another directory: cd DIR"
 
     @pytest.mark.parametrize("below", [".git", ".git/refs/heads"])
     def test_inside_the_git_directory_there_is_no_worktree(
@@ -321,12 +321,12 @@ class TestCommit:
             opened(checkout).commit(rev)
         error = caught.value
         assert (error.message, error.hint) == (
-            f"no commit goes by {rev!r}",
+            f"no commit is named {rev!r}",
             "name a branch, a tag or a commit: git log --oneline --all",
         )
 
     def test_an_unborn_branch_names_none(
         self, make_checkout: Callable[..., Checkout], opened: Open
     ) -> None:
-        with pytest.raises(NotFoundError, match="no commit goes by 'HEAD'"):
+        with pytest.raises(NotFoundError, match="no commit is named 'HEAD'"):
             opened(make_checkout("unborn")).commit("HEAD")

@@ -24,7 +24,7 @@ class TestRefused:
     def test_outside_of_any(self, tmp_path: Path) -> None:
         assert self.refused(tmp_path) == (
             f"not in a git repository: {tmp_path}",
-            "go to one, or make one: git init",
+            "change to a repository, or create one: git init",
         )
 
     def test_outside_of_any_a_worktree_that_is_named_is_not_to_blame(
@@ -56,7 +56,7 @@ class TestRefused:
         assert message.startswith(
             f"git finds no repository at {main_checkout.path}, as {name} is {value!r}: "
         )
-        assert hint == f"go without: unset {name}"
+        assert hint == f"ignore the variables: unset {name}"
 
     def test_a_variable_has_nothing_to_do_with_what_else_is_wrong(
         self, main_checkout: Checkout, monkeypatch: pytest.MonkeyPatch
@@ -75,7 +75,7 @@ class TestRefused:
         main_checkout.git("worktree", "add", "--quiet", "--detach", str(linked))
         git_dir = main_checkout.path / ".git/worktrees/linked"
         (git_dir / "commondir").unlink()
-        message = f"{linked} belongs to {git_dir}, which is no git repository any more"
+        message = f"{linked} belongs to {git_dir}, which is no longer a git repository"
         assert self.refused(linked) == (
             message,
             f"see what is wrong: git -C {main_checkout.path} ckpt verify",
@@ -89,7 +89,7 @@ class TestRefused:
             f"{cure}: git -C {main_checkout.path} worktree add DIR",
         )
         shutil.rmtree(main_checkout.path / ".git")
-        assert self.refused(linked) == (message, f"see whether it was moved: {git_dir}")
+        assert self.refused(linked) == (message, f"see whether this directory was moved: {git_dir}")
 
     def test_owned_by_somebody_else(
         self, main_checkout: Checkout, monkeypatch: pytest.MonkeyPatch
@@ -172,7 +172,7 @@ class TestGitItself:
                 call()
             assert (caught.value.message, caught.value.hint, caught.value.exit_code) == (
                 "git version 2.30.1 is too old",
-                "install git 2.39 or newer, or name one in GITCKPT_GIT",
+                "install git 2.39 or newer, or set GITCKPT_GIT to the path of a newer one",
                 10,
             )
 
@@ -198,8 +198,8 @@ class TestGitItself:
         with pytest.raises(RepositoryError) as caught:
             discover(str(main_checkout.path))
         assert (caught.value.message, caught.value.hint) == (
-            f"{tmp_path / 'fake-git'} does not answer as git does",
-            "name another one in GITCKPT_GIT",
+            f"{tmp_path / 'fake-git'} does not behave like git",
+            "set GITCKPT_GIT to the path of git",
         )
 
     def test_not_installed(self, monkeypatch: pytest.MonkeyPatch, main_checkout: Checkout) -> None:

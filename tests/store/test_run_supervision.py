@@ -183,5 +183,5 @@ def test_links_of_a_tag_and_of_a_commit_that_is_gone(plain: Store, main_checkout
     with Store.open(main_checkout.path, adapter="plumbing") as store:
         assert [each.id for each in store.links(gone)] == [saved.id]
         assert store.links("0" * 39 + "1") == []
-        with pytest.raises(NotFoundError, match="no commit goes by 'nowhere'"):
+        with pytest.raises(NotFoundError, match="no commit is named 'nowhere'"):
             store.links("nowhere")

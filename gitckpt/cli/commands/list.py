@@ -55,7 +55,7 @@ def list_(
     options.require_one_of("status", status, phases.STATUSES)
     if commit == "":  # in the API an unborn branch, but here an unset variable of a script
         hint = "name a branch, a tag or a commit: git log --oneline --all"
-        raise NotFoundError("no commit goes by ''", hint=hint)
+        raise NotFoundError("no commit is named ''", hint=hint)
     with open_store() as store:
         is_label = phase is not None and phases.split(phase)[1] in phases.STATUSES
         maximum = None if all_ else _NEWEST if limit is None else limit

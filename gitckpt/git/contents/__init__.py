@@ -1,4 +1,4 @@
-"""Move worktree files into git objects and back, through git's filters or not.
+"""Store worktree files as git objects and write them back, filtered or raw.
 
-Doors: all.
+Public modules: all.
 """

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 # Limits of a snapshot.
 
-HINT = "it was not made by gitckpt: git ckpt list, and git ckpt remove with its id"
+HINT = "another program made the snapshot: find it with git ckpt list, then: git ckpt remove ID"
 
 _DIRECTORIES = (b"files", b"index", b"operation", b"raw", b"run", b"auto-merge")
 _LISTS = (b"flags", b"directories", b"modes", b"sparse", b"conversion")

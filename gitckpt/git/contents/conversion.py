@@ -66,7 +66,7 @@ def save_verdicts(repository: Repository, key: str, verdicts: dict[bytes, bytes]
     records = b"".join(b"\0%s\t%s" % (mark, path) for path, mark in verdicts.items())
     data = _FORM + key.encode() + records
     with contextlib.suppress(OSError):
-        regular.write_own(_path(repository), data, flushed=False)
+        regular.write_private(_path(repository), data, flushed=False)
 
 
 def forget_verdicts(repository: Repository) -> None:

@@ -39,7 +39,7 @@ _NOT_STARTED = (
 
 _PARTS = 16
 _CHANGING = (
-    "stop the program that writes to it, and run the command again; "
+    "stop the program that writes to the file, and run the command again; "
     "or leave all files out: git ckpt save --no-worktree"
 )
 
@@ -83,7 +83,7 @@ def add_files(
             if administration.met_change(error):
                 index.unlock()
                 if len(part) == 1:
-                    message = f"{os.fsdecode(part[0])} changes each time that it is read"
+                    message = f"{os.fsdecode(part[0])} changes while git reads the file"
                     raise WorktreeError(message, hint=_CHANGING) from None
                 size = -(-len(part) // _PARTS)
                 parts += [part[start : start + size] for start in range(0, len(part), size)]

@@ -91,7 +91,7 @@ def save_record(repository: Repository, files: FilesByPath) -> None:
     records = [[os.fsdecode(name), oid, driver] for name, (oid, driver) in sorted(files.items())]
     import json  # for the few repositories in which a filter fails
 
-    regular.write_own(path, json.dumps(records).encode(), flushed=True)
+    regular.write_private(path, json.dumps(records).encode(), flushed=True)
 
 
 def forget(repository: Repository, paths: Collection[bytes]) -> None:
@@ -239,7 +239,7 @@ def failure(paths: Collection[bytes], command: str) -> WorktreeError:
     subject = f"{len(paths)} files are there only as git stores them"
     subject = subject if len(paths) > 1 else "1 file is there only as git stores it"
     message = f"{subject}, because a filter fails: {names}"
-    return WorktreeError(message, hint=f"once the filter works, and has what it needs: {command}")
+    return WorktreeError(message, hint=f"once the filter works, {command}")
 
 
 def _read_record(repository: Repository) -> FilesByPath:

@@ -1,4 +1,4 @@
-"""Read and write files without a process: those of git and those of a branch.
+"""Read and write git's files and worktree files without starting a process.
 
-Doors: all.
+Public modules: all.
 """

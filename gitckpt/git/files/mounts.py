@@ -10,7 +10,7 @@ _MOUNTINFO = "/proc/self/mountinfo"
 
 
 def below(*directories: str) -> list[str]:
-    """Return the mount points at or below some directories, the latest first."""
+    """Return the mount points at or below these directories, the latest mount first."""
     mount_points: list[str] = []
     listed = _list_mount_points()
     for directory in directories:
@@ -20,7 +20,7 @@ def below(*directories: str) -> list[str]:
 
 
 def reason(*directories: str) -> str | None:
-    """Return why some directories cannot be deleted, and the remedy; None if they can."""
+    """Describe a mount at or below directories, and the way to unmount it, or None."""
     mount_points = below(*directories)
     if not mount_points:
         return None
@@ -47,7 +47,7 @@ def mount_of(fd: int) -> str:
 
 
 def _list_mount_points() -> list[str]:
-    # None without /proc (proc_pid_mountinfo(5)): `private_dirs.remove` then stops at a mount.
+    # Empty without /proc (proc_pid_mountinfo(5)): `private_dirs.remove` then stops at a mount.
     try:
         with open(_MOUNTINFO, "rb") as file:
             lines = [line.split(b" ") for line in file]

@@ -1,4 +1,4 @@
-"""Use gitckpt's own directories without following links. Imported by the hook."""
+"""Use gitckpt's private directories without following links. Imported by the hook."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-PRIVATE = ".ckpt"  # at the top of the main worktree; it ignores itself
+PRIVATE = ".ckpt"  # at the top of the main worktree; its .gitignore hides it
 RUNS = "ckpt-runs"  # the same in a bare repository
 MOUNTED = "something is mounted there"
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -27,7 +27,7 @@ class OpenDir:
     """Hold a directory open while its path is used, and check that it is not replaced.
 
     Raises `WorktreeError` if a component of `names`, below the user's directory `top`, is a
-    link, no directory, or has a foreign owner.
+    symbolic link, not a directory, or owned by another user.
     """
 
     def __init__(self, top: str, names: Sequence[str], *, make: bool = False) -> None:
@@ -63,7 +63,7 @@ class OpenDir:
             status = os.lstat(name, dir_fd=fd)
             if stat.S_ISDIR(status.st_mode):
                 raise
-            problem = "a symbolic link" if stat.S_ISLNK(status.st_mode) else "no directory"
+            problem = "a symbolic link" if stat.S_ISLNK(status.st_mode) else "not a directory"
             raise _foreign_error(path, problem) from error
         status = os.fstat(inner)
         if not _is_trusted(status, above):
@@ -81,7 +81,7 @@ class OpenDir:
         os.close(self._fd)
         if kind is None and not _is_same(status, self._top, self._names):
             message = f"{self.path} was replaced while it was in use"
-            raise WorktreeError(message, hint="see who did that, and what lies there now")
+            raise WorktreeError(message, hint="see which program did so, and what lies there now")
 
 
 def _make_directory(name: str, fd: int) -> bool:
@@ -112,7 +112,7 @@ def _is_same(opened: os.stat_result, top: str, names: Sequence[str]) -> bool:
 
 
 def split_private(path: str) -> tuple[str, list[str]] | None:
-    """Split a path at gitckpt's directory; None for a place of the user's own."""
+    """Split a path at gitckpt's private directory; None if the path has none."""
     for name in (PRIVATE, RUNS):
         above, separator, below = path.rpartition(f"{os.sep}{name}{os.sep}")
         if separator:
@@ -125,7 +125,7 @@ def hold_open(path: str) -> OpenDir:
 
 
 def require(path: str) -> None:
-    """Raise `WorktreeError` if a private directory in a path is foreign."""
+    """Raise `WorktreeError` if a private directory in a path is a link or untrusted."""
     top, names = split_private(path) or ("", [])
     for depth in range(len(names), 0, -1):
         if os.path.lexists(os.path.join(top, *names[:depth])):
@@ -153,7 +153,7 @@ def ignore(directory: str) -> None:
                 raise _foreign_error(path, "a symbolic link")
             if status.st_size or not stat.S_ISREG(status.st_mode):
                 return
-        with open(path, "wb", opener=own_file) as file:  # missing, or empty after a full disk
+        with open(path, "wb", opener=open_without_links) as file:  # missing or empty
             file.write(b"*\n")
 
 
@@ -171,7 +171,7 @@ def create(path: str, flags: int) -> int:
 
 
 def read(path: str, last: int | None = None) -> bytes:
-    """Return a private file's content, or its last bytes; b"" if it cannot be read."""
+    """Return a private file's content, or its `last` bytes; b"" if unreadable."""
     try:
         with open(path, "rb", buffering=0, opener=create) as file:
             if last is not None:
@@ -190,25 +190,28 @@ def append(path: str, data: bytes, *, flushed: bool = False) -> None:
 
 
 def ensure(path: str) -> None:
-    """Create an empty file, or set its mode unopened: closing drops locks of SQLite."""
+    """Create an empty file, or set the mode of an existing one without opening it.
+
+    To open and close the file would drop the locks that SQLite holds on it.
+    """
     try:
         os.close(create(path, os.O_RDWR | os.O_CREAT | os.O_EXCL))
         return
     except FileExistsError:
         status = os.lstat(path)
     if not stat.S_ISREG(status.st_mode):
-        raise OSError(ELOOP if stat.S_ISLNK(status.st_mode) else EISDIR, "no file", path)
+        raise OSError(ELOOP if stat.S_ISLNK(status.st_mode) else EISDIR, "not a regular file", path)
     mode = os.stat(os.path.dirname(path)).st_mode & 0o666
     if status.st_mode & 0o777 != mode and status.st_uid == os.geteuid():
         os.chmod(path, mode)
 
 
-def own_file(path: str, flags: int) -> int:
+def open_without_links(path: str, flags: int) -> int:
     return os.open(path, flags | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666)
 
 
 def remove(path: str) -> None:
-    """Delete a directory with its contents, unless something is mounted there (EBUSY)."""
+    """Delete a directory and its contents; OSError (EBUSY) if it contains a mount."""
     from gitckpt.git.files import mounts  # the hook does not need it
 
     if mounted := mounts.below(path):
@@ -299,7 +302,7 @@ def content(path: str, max_size: int) -> bytes:
 
 
 def private(directory: str, common_dir: str, *, make: bool) -> str:
-    """Check gitckpt's private directory: owner, and mode as the repository is shared."""
+    """Check the owner of the private directory; with `make`, create it, set its mode."""
     try:
         status = os.lstat(directory)
     except FileNotFoundError:
@@ -318,7 +321,7 @@ def private(directory: str, common_dir: str, *, make: bool) -> str:
         if status.st_mode & 0o7777 != mode and status.st_uid == os.geteuid():
             _set_mode(directory, mode, os.stat(common_dir).st_gid)
     # On the path of each record.
-    if not _is_ours(status) and not _is_trusted(status, os.stat(common_dir)):
+    if not _is_own_or_roots(status) and not _is_trusted(status, os.stat(common_dir)):
         raise _foreign_error(directory, "another user's")
     return directory
 
@@ -346,13 +349,13 @@ def _set_mode(directory: str, mode: int, group: int) -> None:
         return  # a read-only disk, or a foreign group
 
 
-def _is_ours(status: os.stat_result) -> bool:
+def _is_own_or_roots(status: os.stat_result) -> bool:
     return status.st_uid in (os.geteuid(), 0)
 
 
 def _is_trusted(status: os.stat_result, above: os.stat_result) -> bool:
     # git has checked the owner of the directory above.
-    if _is_ours(status) or status.st_uid == above.st_uid:
+    if _is_own_or_roots(status) or status.st_uid == above.st_uid:
         return True
     return above.st_mode & _GROUP == _GROUP and status.st_gid == above.st_gid
 
@@ -360,5 +363,5 @@ def _is_trusted(status: os.stat_result, above: os.stat_result) -> bool:
 def _foreign_error(path: str, problem: str) -> WorktreeError:
     from gitckpt.model.arguments import shell_word
 
-    hint = f"see what it is, then move it out of the way: ls -ld {shell_word(path)}"
-    return WorktreeError(f"{path} is {problem}, and not used", hint=hint)
+    hint = f"look at this path, then move it out of the way: ls -ld {shell_word(path)}"
+    return WorktreeError(f"{path} is {problem}, so gitckpt does not use it", hint=hint)

@@ -47,12 +47,12 @@ def _require_no_pipe_at(path: str, status: os.stat_result) -> None:
     if stat.S_ISFIFO(status.st_mode):
         from gitckpt.model.arguments import shell_word
 
-        message = f"{path} is a pipe in the place of a ref: git waits for it for ever"
-        raise CkptError(message, hint=f"remove it: rm {shell_word(path)}")
+        message = f"{path} is a named pipe instead of a ref: git would wait for it forever"
+        raise CkptError(message, hint=f"remove the pipe: rm {shell_word(path)}")
 
 
 def packed_size(repository: Repository, refs: Iterable[str]) -> int:
-    """Return the bytes that some refs take in `packed-refs`; 0 for loose ones."""
+    """Return how many bytes refs take in `packed-refs`; loose refs take none."""
     names = {os.fsencode(ref) for ref in refs}
     try:
         with open(os.path.join(repository.common_dir, "packed-refs"), "rb") as file:
@@ -62,7 +62,7 @@ def packed_size(repository: Repository, refs: Iterable[str]) -> int:
 
 
 def may_exist(repository: Repository, ref: str) -> bool:
-    """Return whether git has to be asked for a ref, which may cost a process, 5 ms."""
+    """Return False if a ref is known to be missing; else, git must be asked (5 ms)."""
     if repository.has_reftable or not ref.startswith("refs/") or ref.startswith(OF_A_WORKTREE):
         return True
     try:
@@ -79,7 +79,7 @@ def may_exist(repository: Repository, ref: str) -> bool:
 
 
 def read_loose(repository: Repository, ref: str) -> str | None:
-    """Return the oid in a ref's file; None if git must be asked, at a tenfold cost."""
+    """Return the oid in a ref's file; None if git must be asked, which takes longer."""
     if not ref.startswith("refs/") or ref.startswith(OF_A_WORKTREE) or ".." in ref:
         return None
     path = f"{repository.common_dir}/{ref}"
@@ -113,7 +113,7 @@ _NONE = "none"
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """A fingerprint of a ref directory; None for a part too recent to be relied on."""
+    """A fingerprint of a ref directory; None for a part that changed too recently."""
 
     packed: str | None  # `packed-refs`, or reftables
     loose: str | None
@@ -143,7 +143,7 @@ def _stamp(path: str) -> str | None:
 
 
 def stamp(status: os.stat_result, instant: int | None) -> str | None:
-    """Return a file's fingerprint; None if a change after `now` (ns) may go unnoticed."""
+    """Fingerprint a file; None if a change after `instant` (ns) could go unnoticed."""
     is_fine = status.st_ctime_ns % _FINE and status.st_mtime_ns % _FINE
     settled = _FINELY_SETTLED if is_fine else _SETTLED
     # A file that has just changed may change again within one tick of the file system's clock.

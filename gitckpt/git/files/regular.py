@@ -1,4 +1,4 @@
-"""Read files that a branch may contain, and replace files as a whole."""
+"""Read regular files, without blocking on pipes, and replace files atomically."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def tail(path: str, size: int) -> bytes:
 
 
 def content(path: str | bytes, max_size: int | None = None, *, follow: bool = True) -> bytes:
-    """Return the content of a regular file; OSError if it is larger, or not regular."""
+    """Return a regular file of at most `max_size` bytes; OSError for any other file."""
     _require_regular(os.stat(path, follow_symlinks=follow), path)
     # It may be a pipe by now.
     flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | (0 if follow else os.O_NOFOLLOW)
@@ -29,7 +29,7 @@ def content_below(top: str, path: str, max_size: int | None = None) -> bytes:
     root = os.path.realpath(top)
     real = os.path.realpath(os.path.join(top, path))
     if not real.startswith(f"{root}/"):
-        raise OSError(errno.EACCES, f"it lies outside of {root}", path)
+        raise OSError(errno.EACCES, f"outside of {root}", path)
     *above, name = os.path.relpath(real, root).split(os.sep)
     flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC
     opened = [os.open(root, flags | os.O_DIRECTORY)]
@@ -52,7 +52,7 @@ def _read(fd: int, path: str | bytes, max_size: int | None) -> bytes:
             return file.read()
         data = file.read(max_size + 1)
     if len(data) > max_size:
-        raise OSError(errno.EFBIG, f"it is larger than {max_size:,} bytes", path)
+        raise OSError(errno.EFBIG, f"larger than {max_size:,} bytes", path)
     return data
 
 
@@ -60,7 +60,7 @@ def _require_regular(status: os.stat_result, path: str | bytes) -> None:
     if stat.S_ISDIR(status.st_mode):
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)
     if not stat.S_ISREG(status.st_mode):
-        raise OSError(errno.EINVAL, "it is no regular file", path)
+        raise OSError(errno.EINVAL, "not a regular file", path)
 
 
 # Replacing files: readers and a power cut see old or new content only
@@ -75,8 +75,8 @@ _STALE_AFTER = 600.0
 def write(path: str, data: bytes, *, scratch: str = "") -> None:
     """Replace and flush a file that other programs read; keep its permissions.
 
-    A link is replaced itself. `scratch` is the prefix of the scratch file, unless on another
-    mount; the next `write` removes one that a kill leaves.
+    A symbolic link is replaced, not followed. `scratch` is the path prefix of the temporary file,
+    unless on another mount. The next `write` removes the temporary file of a killed process.
     """
     directory, name = os.path.split(os.path.abspath(path))
     default_scratch = os.path.join(directory, f".{os.fsdecode(os.fsencode(name)[:_NAME])}")
@@ -102,10 +102,10 @@ def write(path: str, data: bytes, *, scratch: str = "") -> None:
         os.close(above)
 
 
-def write_own(
+def write_private(
     path: str, data: bytes, *, flushed: bool, opener: Opener | None = None, scratch: str = ""
 ) -> None:
-    """Replace a file of gitckpt's own; derived files need not be flushed."""
+    """Replace a file that only gitckpt reads; `flushed` waits until it is on the disk."""
     if scratch:
         _delete_stale(scratch)
     _replace(path, f"{scratch or path}.{_token()}", data, opener, flushed=flushed)

@@ -1,8 +1,8 @@
-"""Read, write, encode and compare git objects, through a port with two adapters.
+"""Read, write, encode and compare git objects, with libgit2 or by calling git.
 
-Doors:
+Public modules:
     plumbing: the adapter that calls git instead of libgit2.
-    writer: the interface of an adapter; write loose objects and packs.
+    writer: the interface of both adapters; write loose objects and packs.
     encoding: oids and trees as bytes.
-    diff: the entries of a tree, and what differs between trees.
+    diff: list the entries of a tree, and compare trees.
 """

@@ -23,7 +23,10 @@ _MAX_PATHSPECS = 100
 def leaves(
     repository: Repository, tree: str, paths: Collection[bytes] = (), *, with_trees: bool = False
 ) -> list[Leaf]:
-    """Return files, links and submodules of a tree: all, or those at literal paths."""
+    """Return files, links and submodules of a tree: all, or those at or below paths.
+
+    The paths are literal. `with_trees` adds the directories.
+    """
     options = ["-r", *(["-t"] if with_trees else [])]
     if len(paths) <= _MAX_PATHSPECS:
         return _list_tree(repository, options, tree, paths)
@@ -37,7 +40,7 @@ def leaf(repository: Repository, tree: str, path: bytes) -> Leaf | None:
 
 
 def present(repository: Repository, tree: str, paths: Collection[bytes]) -> set[bytes]:
-    """Return the paths of the `leaves` at some paths; none for no paths."""
+    """Return the paths of `leaves` at or below `paths`; an empty set for no paths."""
     return {path for path, _, _ in leaves(repository, tree, paths)} if paths else set()
 
 
@@ -76,7 +79,7 @@ _KINDS |= {b"120000": "link", encoding.GITLINK: "submodule", _TREE: "directory"}
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """One path that differs. Modes are as in trees; a missing side has zeros."""
+    """A path that differs between two trees; zeros as mode and oid if one lacks it."""
 
     status: str  # A (added), D (deleted), M (modified) or T (type changed)
     path: bytes
@@ -111,7 +114,7 @@ def differences(
     *,
     with_trees: bool = False,
 ) -> list[Difference]:
-    """Return the differences between two trees, by path: all, or at literal paths."""
+    """Return the differences between two trees: all, or those at literal `paths`."""
     if old == new:
         return []
     pathspecs = [path.decode("utf-8", "surrogateescape") for path in paths]
@@ -194,11 +197,11 @@ def _entries(
 ) -> dict[bytes, tuple[bytes, bytes]]:
     # Raises MalformedTree where git might read the tree differently.
     if tree is None or tree[1] != "tree":
-        raise encoding.MalformedTree("it is missing")
+        raise encoding.MalformedTree("the object is missing or no tree")
     raw = decode_raw(tree[2], repository.object_format)
     entries = {name: (mode.zfill(6), oid) for name, (mode, oid) in raw.items()}
     if not _KINDS.keys() >= {mode for mode, _ in entries.values()}:
-        raise encoding.MalformedTree("it has modes that git would not write")
+        raise encoding.MalformedTree("an entry has a mode that git would not write")
     return entries
 
 
@@ -210,8 +213,8 @@ def _compare(path: bytes, old: tuple[bytes, bytes], new: tuple[bytes, bytes]) ->
     return Difference(status, path, old[0], new[0], old[1].hex(), new[1].hex())
 
 
-def list_own_objects(repository: Repository, base: str, tree: str) -> list[str]:
-    """Return the objects, but submodules, that `base` lacks at the same path."""
+def list_new_objects(repository: Repository, base: str, tree: str) -> list[str]:
+    """Return the blobs and trees of `tree` that `base` lacks at the same path."""
     return [
         difference.new
         for difference in differences(repository, base, tree, with_trees=True)
@@ -220,7 +223,7 @@ def list_own_objects(repository: Repository, base: str, tree: str) -> list[str]:
 
 
 def decode_raw(data: bytes, object_format: str) -> dict[bytes, tuple[bytes, bytes]]:
-    """Decode a tree like `decode_tree`, with raw oids, five times as fast."""
+    """Decode a tree like `decode_tree`, but with binary oids and five times as fast."""
     pattern = _SHA256_ENTRY if object_format == "sha256" else _SHA1_ENTRY
     matches = pattern.findall(data)
     entries = {name: (mode, oid) for mode, name, oid in matches}
@@ -232,12 +235,12 @@ def decode_raw(data: bytes, object_format: str) -> dict[bytes, tuple[bytes, byte
 
 
 def find_oddity(entries: Mapping[bytes, tuple[bytes, object]]) -> str:
-    """Return what git would not write into a tree, such as a path out of it; or ""."""
+    """Describe an entry that git would not write, such as ".."; else, return ""."""
     for name, (mode, _) in entries.items():
         if name[:1] == b"." and name.lower() in _BARRED:
-            return f"it has an entry named {name!r}"
+            return f"an entry is named {name!r}"
         if mode not in _USUAL and int(mode, 8) & 0o170000 not in _TYPES:
-            return f"it has an entry {name[:60]!r} of the invalid mode {mode.decode('ascii')}"
+            return f"the entry {name[:60]!r} has the invalid mode {mode.decode('ascii')}"
     return ""
 
 
@@ -248,7 +251,7 @@ def _tree_of(entry: tuple[bytes, str] | None) -> str:
 class Expansion:
     """A cached count of the paths at which trees differ, to bound what git lists.
 
-    A tree may name another 256 times, and that a third one: few kilobytes hold endless paths.
+    Trees that contain each other 256 times can expand a few kilobytes to endless paths.
     """
 
     def __init__(self, repository: Repository, limits: Paths) -> None:
@@ -256,17 +259,17 @@ class Expansion:
         self._limits = limits
         self._counted: dict[tuple[str, str], int] = {}
         self._flaws: dict[str, str] = {}
-        self._unread: set[str] = set()
-        self._lacking: set[tuple[str, str]] = set()
+        self._unreadable: set[str] = set()
+        self._pairs_lacking_trees: set[tuple[str, str]] = set()
         self.flaw = ""  # what is wrong with the first malformed tree
 
     def is_beyond(self, old: str, new: str) -> bool:
-        """Return whether two trees differ at too many paths, or one is malformed."""
+        """Return whether trees differ at more paths than the limit, or `new` is malformed."""
         return self._count(old, new, 0) > self._limits.count
 
-    def is_lacking(self, old: str, new: str) -> bool:
-        """Return whether listing a pair, checked by `is_beyond`, needs unreadable trees."""
-        return (old, new) in self._lacking
+    def needs_unreadable_trees(self, old: str, new: str) -> bool:
+        """Return whether to compare two trees needs unreadable ones; after `is_beyond`."""
+        return (old, new) in self._pairs_lacking_trees
 
     def _count(self, old: str, new: str, depth: int) -> int:
         if old == new:
@@ -277,8 +280,8 @@ class Expansion:
         if depth > self._limits.depth:
             return self._limits.count + 1
         old_entries, new_entries = self.entries(old), self.entries(new)
-        if old in self._unread or new in self._unread:
-            self._lacking.add((old, new))
+        if old in self._unreadable or new in self._unreadable:
+            self._pairs_lacking_trees.add((old, new))
         total, flaw = 0, self._flaws.get(new) or find_oddity(new_entries)
         if flaw:
             self.flaw = self.flaw or f"the tree {new}: {flaw}"
@@ -288,8 +291,8 @@ class Expansion:
             if sides[0] != sides[1]:
                 pair = _tree_of(sides[0]), _tree_of(sides[1])
                 total += 1 + self._count(*pair, depth + 1)
-                if pair in self._lacking:
-                    self._lacking.add((old, new))
+                if pair in self._pairs_lacking_trees:
+                    self._pairs_lacking_trees.add((old, new))
                 if total > self._limits.count:
                     break
         self._counted[old, new] = total
@@ -299,11 +302,11 @@ class Expansion:
         item = next(self._repository.cat_file.contents([tree])) if tree else None
         if item is None:
             if tree:
-                self._unread.add(tree)
+                self._unreadable.add(tree)
             return {}
         try:
             if item[1] != "tree":
-                raise encoding.MalformedTree(f"it is a {item[1]}")
+                raise encoding.MalformedTree(f"the object is a {item[1]}")
             return encoding.decode_tree(item[2], self._repository.object_format)
         except encoding.MalformedTree as error:
             self._flaws[tree] = str(error)

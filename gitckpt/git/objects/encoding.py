@@ -68,7 +68,7 @@ _SHOWN = 60  # bytes of a name in messages, as names have any length
 
 
 class MalformedTree(ValueError):
-    """An object stored as a tree is malformed, as from `hash-object --literally`."""
+    """A tree object is malformed, as `git hash-object --literally` may write one."""
 
     def __init__(self, problem: str) -> None:
         super().__init__(f"a tree is malformed: {problem}")
@@ -86,7 +86,7 @@ def encode_raw(entries: Mapping[bytes, tuple[bytes, bytes]]) -> bytes:
 
 
 def decode_tree(data: bytes, object_format: str) -> Entries:
-    """Return the entries of a tree; names such as ".." are accepted, so callers check."""
+    """Return the entries of a tree; callers must reject names such as ".."."""
     size = oid_size(object_format)
     entries: Entries = {}
     offset = 0
@@ -98,16 +98,16 @@ def decode_tree(data: bytes, object_format: str) -> Entries:
             offset = end + 1 + size
             is_mode = mode in _USUAL or (len(mode) in range(1, 7) and not mode.strip(b"01234567"))
             if not name or b"/" in name or not is_mode:
-                raise MalformedTree(f"it has an entry {name[:_SHOWN]!r} of mode {mode[:_SHOWN]!r}")
+                raise MalformedTree(f"invalid entry {name[:_SHOWN]!r} of mode {mode[:_SHOWN]!r}")
             if name in entries:  # git reads the first one, a dict keeps the last
-                raise MalformedTree(f"it has two entries {name[:_SHOWN]!r}")
+                raise MalformedTree(f"two entries are named {name[:_SHOWN]!r}")
             entries[name] = (mode, data[end + 1 : offset].hex())
     except MalformedTree:
         raise
     except ValueError:
-        raise MalformedTree("an entry lacks its name or its end") from None
+        raise MalformedTree("an entry is incomplete") from None
     if offset != len(data):
-        raise MalformedTree("it ends within an entry")
+        raise MalformedTree("the last entry is cut off")
     return entries
 
 
@@ -133,7 +133,10 @@ _MAX_DATE = 10**11  # git refuses only far larger ones
 def encode_merge(
     commits: Sequence[str], date: int, object_format: str
 ) -> tuple[str, list[tuple[str, bytes]]]:
-    """Return oid and objects of a commit with parents; `date` is the newest one's."""
+    """Encode a commit with these parents and an empty tree; return oid and objects.
+
+    `date`, in seconds since the epoch, is the date of the newest parent.
+    """
     author = f"gitckpt <gitckpt> {date} +0000"
     parents = "".join(f"parent {oid}\n" for oid in commits)
     tree = object_id("tree", b"", object_format)
@@ -143,7 +146,7 @@ def encode_merge(
 
 
 def commit_date(text: bytes) -> int:
-    """Return the committer date in seconds since the epoch; 0 if it has none."""
+    """Return a commit's committer date in seconds since the epoch; 0 if missing."""
     for line in text.partition(b"\n\n")[0].split(b"\n"):
         if line.startswith(b"committer "):
             words = line.rpartition(b"> ")[2].split()

@@ -1,4 +1,4 @@
-"""The adapter that uses libgit2 through pygit2, whose import takes 80 ms."""
+"""Read objects with libgit2 through pygit2, whose import takes 80 ms."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 # Held during each call of libgit2: its objects must not be shared between threads.
 _LOCK = threading.RLock()
-_PORTION = 1 << 16
+_PORTION = 1 << 16  # bytes read at once
 _MAX_COMPLETE = 10_000  # limit of loose objects remembered as complete
 _NAMES = {
     int(kind): kind.name.lower()

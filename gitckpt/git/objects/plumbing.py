@@ -1,4 +1,4 @@
-"""The adapter that calls git, and the choice of adapter. Imported by the hook."""
+"""Read objects with `git cat-file`, and choose the adapter. Imported by the hook."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ class Plumbing(ObjectWriter):
 
 
 def open_objects(repository: Repository, adapter: str = "auto") -> Objects:
-    """Return the adapter of a name; "auto" is libgit2 if it can open the repository."""
+    """Return the named adapter; "auto" tries libgit2, and falls back to plumbing."""
     if adapter == "plumbing":
         return Plumbing(repository)
     from gitckpt.git.objects import libgit2
     from gitckpt.model.errors import RepositoryError, UsageError
 
     if adapter not in ("auto", "libgit2"):
-        hint = "adapters: auto, libgit2, plumbing"
+        hint = "use one of these: auto, libgit2, plumbing"
         raise UsageError(f"there is no adapter {adapter!r}", hint=hint)
     try:
         return libgit2.Libgit2(repository)

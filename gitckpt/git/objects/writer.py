@@ -1,7 +1,7 @@
-"""The interface for objects, and the writer of loose objects and packs.
+"""Define the interface for git objects, and write loose objects and packs.
 
 `libgit2` (pygit2) is faster in a long-lived process, but takes 80 ms to import and cannot open all
-repositories. `plumbing` (the git executable) opens whatever git opens. Imported by the hook.
+repositories. `plumbing` calls git and opens whatever git opens. Imported by the hook.
 """
 
 from __future__ import annotations
@@ -27,16 +27,19 @@ if TYPE_CHECKING:
 
     class Objects(Protocol):
         def head(self) -> tuple[str, str | None]:
-            """Return commit ("" if unborn) and branch (None if detached) of HEAD."""
+            """Return the commit ("" if unborn) and the branch (None if detached) of HEAD."""
 
         def read(self, oids: Sequence[str], max_size: int | None = budget.DOCUMENT.size) -> Items:
-            """Yield kind and content by oid; None if missing, OVERSIZED above the limit."""
+            """Yield kind and content per oid; None if missing, kind OVERSIZED if too large."""
 
         def write(self, items: Sequence[Item], *, flushed: bool = True) -> list[str]:
-            """Write objects, referenced ones first; refs may name them once flushed."""
+            """Write objects and return their oids; `flushed`: wait until they are on the disk.
+
+            Blobs come before their trees, trees before their commits.
+            """
 
         def flush(self, oids: Iterable[str] = (), paths: Iterable[str] = ()) -> None:
-            """Wait until unflushed objects, and other oids and paths, are on the disk."""
+            """Wait until all written objects, and these oids and files, are on the disk."""
 
         def close(self) -> None: ...
 
@@ -53,14 +56,14 @@ _SMALL, _WINDOW, _MEMORY = 8 << 10, 13, 6
 
 
 def write(repository: Repository, items: Sequence[Item], oids: Sequence[str]) -> None:
-    """Write loose objects without flushing them; each one appears as a whole."""
+    """Write each object atomically as a loose object; do not flush."""
     top = os.path.join(repository.common_dir, "objects")
     try:
         mode = os.stat(top).st_mode
         for (kind, data), oid in zip(items, oids, strict=True):
             _write_loose(os.path.join(top, oid[:2]), oid[2:], kind, data, mode & 0o7777)
     except OSError as error:
-        raise GitError(["write"], 1, f"{error.filename or top}: {error.strerror}") from None
+        raise GitError(["hash-object"], 1, f"{error.filename or top}: {error.strerror}") from None
 
 
 def _write_loose(directory: str, name: str, kind: str, data: bytes, mode: int) -> None:
@@ -96,25 +99,25 @@ def _write_loose(directory: str, name: str, kind: str, data: bytes, mode: int) -
             return
 
 
-def _write_file(path: str, data: bytes, above: int) -> None:
-    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, above & 0o444)
+def _write_file(path: str, data: bytes, directory_mode: int) -> None:
+    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, directory_mode & 0o444)
     try:
         view = memoryview(data)
         while view:
             view = view[os.write(fd, view) :]
-        if above & _SHARED:  # the umask does not count
-            os.fchmod(fd, above & 0o444)
+        if directory_mode & _SHARED:  # the umask does not count
+            os.fchmod(fd, directory_mode & 0o444)
     finally:
         os.close(fd)
 
 
-def _make_directory(directory: str, above: int) -> None:
+def _make_directory(directory: str, directory_mode: int) -> None:
     try:
-        os.mkdir(directory, above & 0o777)
+        os.mkdir(directory, directory_mode & 0o777)
     except FileExistsError:
         return
-    if above & _SHARED:
-        os.chmod(directory, above)
+    if directory_mode & _SHARED:
+        os.chmod(directory, directory_mode)
 
 
 # Packs of whole objects and their indexes (gitformat-pack(5), both version 2)
@@ -126,9 +129,9 @@ _MAX_OFFSET = 1 << 31  # larger offsets go into a separate table
 def encode(
     objects: Sequence[Item], object_format: str, level: int = 0
 ) -> tuple[bytes, list[tuple[int, int]]]:
-    """Return a pack of distinct whole objects, with offset and CRC-32 of each entry."""
+    """Return a pack without deltas, and the offset and CRC-32 of each object in it."""
     parts = [b"PACK" + (2).to_bytes(4, "big") + len(objects).to_bytes(4, "big")]
-    places: list[tuple[int, int]] = []
+    positions: list[tuple[int, int]] = []
     offset = len(parts[0])
     for kind, data in objects:
         size = len(data)
@@ -139,19 +142,19 @@ def encode(
             byte, size = size & 0x7F, size >> 7
         header.append(byte)
         entry = bytes(header) + zlib.compress(data, level)
-        places.append((offset, zlib.crc32(entry)))
+        positions.append((offset, zlib.crc32(entry)))
         offset += len(entry)
         parts.append(entry)
     pack = b"".join(parts)
-    return pack + object_hash(object_format, pack).digest(), places
+    return pack + object_hash(object_format, pack).digest(), positions
 
 
 def write_pack(repository: Repository, items: Sequence[Item]) -> None:
-    """Write objects, whether they exist or not, as a pack, flushed to the disk."""
+    """Write a pack of all these objects, even existing ones, and flush it to the disk."""
     object_format = repository.object_format
     objects = {object_id(kind, data, object_format): (kind, data) for kind, data in items}
-    data, places = encode(list(objects.values()), object_format, level=-1)
-    index = _encode_index(dict(zip(objects, places, strict=True)), data, object_format)
+    data, positions = encode(list(objects.values()), object_format, level=-1)
+    index = _encode_index(dict(zip(objects, positions, strict=True)), data, object_format)
     directory = os.path.join(repository.common_dir, "objects", "pack")
     path = os.path.join(directory, f"pack-{os.urandom(20).hex()}")
     try:
@@ -159,7 +162,7 @@ def write_pack(repository: Repository, items: Sequence[Item]) -> None:
         _write_durably(f"{path}.pack", data)
         _write_durably(f"{path}.idx", index)  # last: git finds the pack by it
     except OSError as error:
-        raise GitError(["write"], 1, f"{error.filename or path}: {error.strerror}") from None
+        raise GitError(["index-pack"], 1, f"{error.filename or path}: {error.strerror}") from None
     fsync.flush([directory, os.path.dirname(directory)])
 
 
@@ -184,18 +187,18 @@ def _write_durably(path: str, data: bytes) -> None:
             return
 
 
-def _encode_index(places: dict[str, tuple[int, int]], pack: bytes, object_format: str) -> bytes:
-    ordered = sorted(places)
+def _encode_index(positions: dict[str, tuple[int, int]], pack: bytes, object_format: str) -> bytes:
+    ordered = sorted(positions)
     counts = [0] * 256
     for oid in ordered:
         counts[int(oid[:2], 16)] += 1
     parts = [b"\377tOc", (2).to_bytes(4, "big")]
     parts += [total.to_bytes(4, "big") for total in accumulate(counts)]
     parts += [bytes.fromhex(oid) for oid in ordered]
-    parts += [places[oid][1].to_bytes(4, "big") for oid in ordered]
+    parts += [positions[oid][1].to_bytes(4, "big") for oid in ordered]
     far: list[int] = []
     for oid in ordered:
-        offset = places[oid][0]
+        offset = positions[oid][0]
         if offset >= _MAX_OFFSET:
             far.append(offset)
             offset = 1 << 31 | (len(far) - 1)
@@ -212,7 +215,7 @@ _PACKED_FROM = 5000
 
 
 class ObjectWriter:
-    """A writer of objects that remembers the unflushed ones."""
+    """Write objects, and remember which of them are not flushed yet."""
 
     def __init__(self, repository: Repository) -> None:
         self._repository = repository

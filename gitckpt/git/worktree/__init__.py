@@ -1,4 +1,4 @@
 """Read and write a worktree's git state: index, operation in progress, submodules.
 
-Doors: all.
+Public modules: all.
 """

@@ -187,7 +187,9 @@ def repair(repository: Repository, path: str) -> None:
                 _point_dot_git_to(dot_git, os.path.realpath(git_dir))
             # In a place that maintenance cleans after a kill: this file is rarely written again.
             target, scratch = os.path.join(git_dir, "gitdir"), os.path.join(git_dir, SCRATCH)
-            regular.write_own(target, os.fsencode(f"{dot_git}\n"), flushed=True, scratch=scratch)
+            regular.write_private(
+                target, os.fsencode(f"{dot_git}\n"), flushed=True, scratch=scratch
+            )
             fsync.flush([git_dir])
         except OSError as error:
             reason = f"{error.filename or path}: {error.strerror}"

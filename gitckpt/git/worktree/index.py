@@ -189,7 +189,7 @@ class PrivateIndex:
     def require_time(self, doing: str) -> None:
         """Raise `DeadlinePassed` if the time is over; the error names `doing`."""
         if self.deadline is not None and time.monotonic() > self.deadline:
-            raise DeadlinePassed([doing], 0, "it took too long")
+            raise DeadlinePassed([doing], 0, "timed out")
 
     def write_tree(self) -> str:
         """Write this index as a tree and return its oid; blobs may be missing."""

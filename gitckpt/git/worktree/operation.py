@@ -37,7 +37,7 @@ _AM = ("rebase-apply", "applying")
 INSTRUCTIONS = "rebase-merge/git-rebase-todo"  # the remaining steps of a rebase, one per line
 
 # For a checkpoint that was fetched: git runs commands that these files name.
-FOREIGN = "the operation in progress is left out, as it was not captured in this repository"
+FOREIGN = "the operation in progress is not restored, as it was captured in another repository"
 
 _REBASES = ("rebase-merge", "rebase-apply")
 # The commit that a rebase began at.

@@ -133,7 +133,7 @@ def _find_unknown_settings(repository: Repository) -> Iterator[Finding]:
 
 def _find_tracked_settings(repository: Repository) -> Iterator[Finding]:
     prefix = "is tracked, so any branch can change it; gitckpt ignores these settings in it: "
-    for path, names in config.tracked(repository).items():
+    for path, names in config.settings_in_tracked_files(repository).items():
         cure = f"git config {shell_word(names[0])} VALUE"
         yield Finding("settings-tracked", path, prefix + first_of(names), cure)
 

@@ -312,7 +312,7 @@ def _describe_problem(error: UsageError, path: str) -> str:
 
 
 def places(repository: Repository) -> dict[str, str]:
-    return config.places(repository, r"^ckpt\.")
+    return config.files_of_settings(repository, r"^ckpt\.")
 
 
 def age_of_runs(repository: Repository, pipeline: str, age: int) -> int:
@@ -408,7 +408,7 @@ def write_template(path: str) -> bool:
             added = title + example
             new_text += added.replace("\n", "\r\n") if "\r\n" in old_text else added
         if new_text != old_text:
-            opener = private_dirs.own_file
+            opener = private_dirs.open_without_links
             with open(path, "w", encoding="utf-8", newline="", opener=opener) as file:
                 file.write(new_text)
     except (TOMLKitError, budget.Excess) as error:

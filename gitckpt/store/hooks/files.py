@@ -249,7 +249,7 @@ def _put(path: str, data: bytes | None, mode: int) -> None:
         return
     directory, name = os.path.split(path)
     scratch = os.path.join(directory, f".{name}.gitckpt-hook")
-    regular.write_own(path, data, flushed=True, opener=opener, scratch=scratch)
+    regular.write_private(path, data, flushed=True, opener=opener, scratch=scratch)
 
 
 def _insert(data: bytes, block: bytes) -> bytes:

@@ -46,7 +46,7 @@ class Line:
         value = value_of(repository, KEEP + commit, is_retry=is_retry)
         is_symbolic = value == commit and _is_symbolic(repository, KEEP + commit)
         self.update = Update(KEEP + commit, commit, value, is_symbolic=is_symbolic)
-        if value == commit or commit.encode("ascii") in repository.cuts():
+        if value == commit or commit.encode("ascii") in repository.read_shallow_and_grafts():
             return
         content = next(repository.cat_file.contents([commit]))
         text = content[2] if content else repository.git.run("cat-file", "commit", commit).out

@@ -45,7 +45,7 @@ def count(repository: Repository, index: Index, entries: Infos) -> dict[str, int
         if files is None or base is None or expansion.is_beyond(base, files):
             continue
         # One unreadable tree would end git before it has counted the others.
-        if not expansion.is_lacking(base, files):
+        if not expansion.needs_unreadable_trees(base, files):
             pairs.setdefault((base, files), []).append(entry.id)
     counted = diff.counts(repository, pairs)
     if new := [(id_, counted[pair]) for pair, members in pairs.items() for id_ in members]:

@@ -155,7 +155,7 @@ _PATIENCE = 2.0  # seconds to wait for other writers
 def clear(repository: Repository, tell: Callable[[str], None], in_the_way: str) -> bool:
     """Remove stale locks of gitckpt's refs; return whether `in_the_way` is gone."""
     if is_ours(repository, in_the_way):
-        if lock.is_ours(os.path.join(repository.make_private_dir(), ref_names.WRITE_LOCK)):
+        if lock.is_held_here(os.path.join(repository.make_private_dir(), ref_names.WRITE_LOCK)):
             discard_left(repository, tell)
         else:
             with ref_names.turn(repository, _PATIENCE) as is_alone:

@@ -274,7 +274,7 @@ def _write(repository: Repository, stack: Stack) -> None:
     values = stack.undo, stack.redo, stack.position, stack.open, stack.oids
     document = dict(zip(_KEYS, values, strict=True))
     try:
-        regular.write_own(path, json.dumps(document).encode(), flushed=True)
+        regular.write_private(path, json.dumps(document).encode(), flushed=True)
     except OSError as error:
         move = f"mv {shell_word(path)} {shell_word(f'{path}.old')}"
         hint = f"move it out of the way: {move}" if error.errno == EISDIR else None

@@ -55,7 +55,7 @@ def doubt(repository: Repository, instant: int) -> str | None:
     with contextlib.suppress(OSError):  # on a full disk, the older file does as well
         path = os.path.join(repository.make_private_dir(), _FILE)
         line = " ".join(map(str, (since, instant, *uptime))) + "\n"
-        regular.write_own(path, line.encode("ascii"), flushed=False, opener=private_dirs.create)
+        regular.write_private(path, line.encode("ascii"), flushed=False, opener=private_dirs.create)
     if instant - since >= _PROOF:
         return None
     return "the clock was set, or the repository was unused for a month: nothing expires for a day"

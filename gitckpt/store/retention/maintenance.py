@@ -115,7 +115,7 @@ def expect(repository: Repository) -> None:
 
 def expect_in_new(repository: Repository) -> None:
     is_known = os.path.exists(os.path.join(repository.private_dir, ref_names.MAINTAINED))
-    if is_known or repository.cuts():
+    if is_known or repository.read_shallow_and_grafts():
         return
     if not repository.git.run("for-each-ref", "--count=1", "refs/checkpoints").out:
         expect(repository)

@@ -269,7 +269,7 @@ def _put(path: str, data: bytes, top: str, *, is_executable: bool = False) -> No
         private_dirs.make(directory)
         with private_dirs.hold_open(directory), private_dirs.hold_open(top):
             scratch = os.path.join(top, _SCRATCH)
-            regular.write_own(path, data, flushed=True, opener=opened, scratch=scratch)
+            regular.write_private(path, data, flushed=True, opener=opened, scratch=scratch)
     except OSError as error:
         raise WorktreeError(f"cannot write {path}: {error.strerror}") from None
 

@@ -480,7 +480,7 @@ def own_objects(
             elif mode == encoding.DIRECTORY:
                 stages = _entries(repository, oid).values() if name == b"index" else [(mode, oid)]
                 for _, part in stages:
-                    oids.update([part, *diff.list_own_objects(repository, base, part)])
+                    oids.update([part, *diff.list_new_objects(repository, base, part)])
     except (GitError, MalformedTree):
         return None
     return oids - {base}

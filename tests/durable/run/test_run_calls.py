@@ -161,7 +161,7 @@ def test_a_run_is_begun_for_others_to_drive(plain: Store) -> None:
         Run.begin(plain, "nightly", key="monday")
     with pytest.raises(UsageError, match=r"^state: must be a map of names to values, not 3$"):
         Run.begin(plain, "x", state=3)
-    with pytest.raises(NotFoundError, match="no commit goes by 'nowhere'"):
+    with pytest.raises(NotFoundError, match="no commit is named 'nowhere'"):
         Run.begin(plain, "x", base="nowhere")
 
 
@@ -188,7 +188,7 @@ def test_what_a_run_begins_with_may_be_a_rev(plain: Store, main_checkout: Checko
         for base in ("HEAD", "HEAD~1", "v1", head, "")
     ]
     assert made == [main_checkout.head(), head, head, head, ""]
-    with pytest.raises(NotFoundError, match="no commit goes by 'nowhere'"):
+    with pytest.raises(NotFoundError, match="no commit is named 'nowhere'"):
         plain.record("run-started", start="b", base="nowhere")
 
 

@@ -61,7 +61,7 @@ def test_a_base_that_is_no_commit_is_refused_before_anything_begins(
     plain: Store, main_checkout: Checkout
 ) -> None:
     before = main_checkout.fingerprint()
-    with pytest.raises(NotFoundError, match="no commit goes by 'nothing'"):
+    with pytest.raises(NotFoundError, match="no commit is named 'nothing'"):
         Run.start(plain, "Add login!", base="nothing", adapter="plumbing")
     assert main_checkout.fingerprint() == before
 

@@ -79,7 +79,7 @@ def test_nobody_waits_for_a_pipe_in_the_place_of_a_ref(filled: Checkout, space: 
     path = Path(common_dir(filled)) / space / "x"
     path.parent.mkdir(parents=True, exist_ok=True)
     os.mkfifo(path)
-    with pytest.raises(CkptError, match=f"{path} is a pipe in the place of a ref"):
+    with pytest.raises(CkptError, match=f"{path} is a named pipe instead of a ref"):
         look(filled)
 
 

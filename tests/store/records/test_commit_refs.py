@@ -178,7 +178,7 @@ class TestALine:
         path = main_checkout.path / ".git/refs/keep/ckpt" / main_checkout.git("rev-parse", "HEAD")
         path.parent.mkdir(parents=True)
         os.mkfifo(path)
-        with pytest.raises(CkptError, match=f"{path} is a pipe in the place of a ref"):
+        with pytest.raises(CkptError, match=f"{path} is a named pipe instead of a ref"):
             plain.record("one-complete")
         path.unlink()
         assert plain.record("two-complete").git_sha == path.name

@@ -264,7 +264,7 @@ def test_a_base_is_a_commit(plain: Store, main_checkout: Checkout) -> None:
         main_checkout.git("rev-parse", "HEAD^{tree}"),
         main_checkout.git("rev-parse", "HEAD:README"),
     ):
-        with pytest.raises(NotFoundError, match=rf"^no commit goes by '{base}'$"):
+        with pytest.raises(NotFoundError, match=rf"^no commit is named '{base}'$"):
             plain.record("plan", base=base)
     assert len(plain.list()) == 3
     main_checkout.git("gc", "--quiet", "--prune=now")

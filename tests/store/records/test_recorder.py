@@ -523,11 +523,11 @@ def test_who_records_holds_the_lock_of_writers(plain: Store) -> None:
 
     class Looking(Fence):
         def update(self) -> Update:
-            held_then.append(lock.is_ours(path))
+            held_then.append(lock.is_held_here(path))
             return super().update()
 
     inside(plain).record("a-complete", {}, guard=Looking())
-    assert (held_then, lock.is_ours(path)) == ([True], False)
+    assert (held_then, lock.is_held_here(path)) == ([True], False)
 
 
 class TestObstacles:

@@ -81,9 +81,9 @@ def test_a_file_that_is_never_still_is_named(
     main_checkout.git("add", "staged")
     failing(tmp_path / "git", "update-index", UNSTABLE, 9)
     monkeypatch.setenv("GITCKPT_GIT", str(tmp_path / "git" / "git"))
-    with pytest.raises(WorktreeError, match="new changes each time that it is read") as caught:
+    with pytest.raises(WorktreeError, match="new changes while git reads the file") as caught:
         make_store(main_checkout).save("a-complete")
-    assert str(caught.value.hint).startswith("stop the program that writes to it")
+    assert str(caught.value.hint).startswith("stop the program that writes to the file")
 
 
 def test_what_changes_all_the_time_is_no_endless_loop(

@@ -16,7 +16,7 @@ pytestmark = pytest.mark.turns("clone")
 
 VERSIONS = 3
 FILES = ("README", "in/a", "in/b", "out/x", "out/y")
-HINT = "this is a partial clone: run the command again where its remote can be reached"
+HINT = "this is a partial clone: run the command again when its remote can be reached"
 
 
 def content(name: str, version: int) -> str:
@@ -161,7 +161,7 @@ def test_resume_fetches_what_it_needs_in_one_go(clone: Clone, make_store: MakeSt
 def refused(error: CkptError, wanted: set[str]) -> None:
     head, _, names = error.message.partition(": ")
     assert (head, set(names.split(", ")), error.hint) == (
-        f"{len(wanted)} objects of the files are missing here",
+        f"{len(wanted)} objects that the files need are missing",
         wanted,
         HINT,
     )

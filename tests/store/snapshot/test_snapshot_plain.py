@@ -72,7 +72,7 @@ def require_parts(store: Store, checkout: Checkout, files: str) -> None:
     if parts is not None:
         own = {
             files,
-            *diff.list_own_objects(at.repository, checkout.git("rev-parse", "HEAD^{tree}"), files),
+            *diff.list_new_objects(at.repository, checkout.git("rev-parse", "HEAD^{tree}"), files),
         }
         assert own <= set(parts)
         assert set(parts) - own <= set(

@@ -18,7 +18,7 @@ from tests.store.conftest import MakeStore
 from tests.store.submodules import CHECKPOINTS, dirty, named, names, settled
 from tests.stores import operation_of
 
-FOREIGN = "the operation in progress is left out, as it was not captured in this repository"
+FOREIGN = "the operation in progress is not restored, as it was captured in another repository"
 
 pytestmark = pytest.mark.long
 
