@@ -107,7 +107,11 @@ def _is_recorded(repository: Repository, event: str, argument: str) -> bool:
     from gitckpt.git.worktree import operation
 
     # git calls post-rewrite for a rebase with `--exec` even if nothing was rewritten.
-    return operation.is_last_patch(repository) if is_applied else operation.has_moved(repository)
+    return (
+        operation.is_last_patch(repository)
+        if is_applied
+        else operation.has_rebase_moved_head(repository)
+    )
 
 
 # The events that may record a checkpoint.
@@ -159,7 +163,7 @@ def _branch(repository: Repository, event: str) -> str | None:
     if not target and event == "post-rewrite":
         from gitckpt.git.worktree import operation
 
-        target = operation.apply_branch(repository)
+        target = operation.branch_of_apply_rebase(repository)
     return target.removeprefix("refs/heads/") if target.startswith("refs/heads/") else None
 
 

@@ -312,7 +312,7 @@ def _remove(inner: AnyCheckpoints, entries: Iterable[CheckpointInfo]) -> None:
 def _apply_in_each(
     store: AnyCheckpoints, paths: Collection[bytes], action: Callable[[AnyCheckpoints], None]
 ) -> None:
-    for repository in modules.stores(store.repository, paths):
+    for repository in modules.repositories_of_submodules(store.repository, paths):
         try:
             with store.seen_from(repository, "plumbing") as inner:
                 action(inner)

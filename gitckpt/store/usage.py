@@ -297,7 +297,7 @@ def _is_created_by_us(repository: Repository, path: str) -> bool:
     if os.path.basename(os.path.dirname(os.path.dirname(path))) == private_dirs.PRIVATE:
         return os.path.isdir(path)
     git_dir = administration.git_dir_of(path)
-    return git_dir is not None and administration.is_ours(repository, git_dir)
+    return git_dir is not None and administration.owns_git_dir(repository, git_dir)
 
 
 def _read_statuses(

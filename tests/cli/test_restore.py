@@ -733,7 +733,7 @@ def test_a_filter_that_fails(ckpt: Ckpt, save: Save, checkout: Checkout) -> None
         done = ckpt("restore", made[:8])
         assert (done.code, done.out) == (14, changes)
         assert done.err.endswith(
-            "error: 1 file is there only as git stores it, because a filter fails: a.dat\n"
+            "error: 1 file is in the worktree only as git stores it, because a filter fails: a.dat\n"
             f"hint: once the filter works, and has what it needs: git ckpt restore {made[:8]}\n"
         )
     done = ckpt("resume", made[:8])

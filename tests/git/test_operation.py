@@ -53,7 +53,9 @@ def test_a_rebase_of_more_commits_than_a_command_takes(
         resource.RLIMIT_STACK, (1 << 20, before[1])
     )  # a quarter of it is what a command takes
     try:
-        kept = operation.write_holder(repository, Plumbing(repository), todo, main_checkout.head())
+        kept = operation.write_keep_commit(
+            repository, Plumbing(repository), todo, main_checkout.head()
+        )
     finally:
         resource.setrlimit(resource.RLIMIT_STACK, before)
     assert main_checkout.git("merge-base", "--is-ancestor", commits[-1], str(kept)) == ""
@@ -64,7 +66,7 @@ def test_what_head_leads_to_is_not_walked(repository: Repository, main_checkout:
     commits = imported(main_checkout, [[number - 1] if number else [] for number in range(300)])
     place_of(main_checkout, commits[20]).unlink()
     todo = {operation.INSTRUCTIONS: "".join(f"pick {oid} x\n" for oid in commits[150:]).encode()}
-    kept = operation.write_holder(repository, Plumbing(repository), todo, commits[140])
+    kept = operation.write_keep_commit(repository, Plumbing(repository), todo, commits[140])
     assert main_checkout.git("rev-parse", f"{kept}^1") == commits[-1]
 
 

@@ -139,7 +139,11 @@ class TestFilesOfAWorktree:
             lambda: administration.write_file(there, str(checkout.path / "notes"), b"new\n"),
         )
         assert checkout.git("status", "--porcelain", "--ignored", "--untracked-files=all") == ""
-        left = [name for name in os.listdir(there.git_dir) if name.startswith(administration.AWAY)]
+        left = [
+            name
+            for name in os.listdir(there.git_dir)
+            if name.startswith(administration.WORKTREE_SCRATCH)
+        ]
         assert len(left) == 1
         administration.write_file(there, str(checkout.path / "notes"), b"new\n")
         assert (checkout.path / "notes").read_text() == "new\n"

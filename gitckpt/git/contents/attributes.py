@@ -101,10 +101,10 @@ class Treatment:
     is_rewritten: bool = False  # a filter, an encoding or `$Id$` may change more than line ends
     is_text: bool = False  # line ends are converted
     is_guessed: bool = False  # git looks at the content first: with a NUL, it is binary
-    gives_crlf: bool = False  # LF may come back as CRLF
+    gives_crlf: bool = False  # git may write LF as CRLF
 
     def may_change(self, data: bytes) -> bool:
-        """Return whether checkout may change content: if so, it must be compared."""
+        """Return whether git may write other bytes on checkout than the content of a blob."""
         if self.is_rewritten:
             return True
         if not self.is_text or (self.is_guessed and b"\0" in data):
@@ -128,13 +128,13 @@ class AttributeRules:
         return object_hash("sha1", data).hexdigest()
 
 
-def rules(
+def read_rules(
     repository: Repository,
     configured: Configured,
     directories: Iterable[bytes],
     unseen: Iterable[bytes],
 ) -> AttributeRules | None:
-    """Return the rules for conversions, or None if nothing is converted."""
+    """Return the rules by which git converts files; None if git converts none."""
     # `directories`, relative to the top, may have attribute files; so may `unseen`, paths in the
     # index without a file.
     top = repository.worktree or ""
@@ -152,8 +152,8 @@ def rules(
     return None
 
 
-def settings(repository: Repository, configured: Configured) -> bytes:
-    """Return the conversion settings outside the worktree; b"" if nothing converts."""
+def conversion_settings(repository: Repository, configured: Configured) -> bytes:
+    """Return the settings and attributes outside the worktree that convert files."""
     # Without filters: LFS is usually configured for all repositories at once.
     contents = map(_content, _files_outside(repository, configured))
     sources = [content for content in contents if content and _CONVERTING.search(content)]
@@ -167,7 +167,7 @@ def settings(repository: Repository, configured: Configured) -> bytes:
 
 
 def line_end_options(settings: bytes) -> tuple[str, ...]:
-    """Return git options that write line ends as under these `settings`."""
+    """Return the git options for the same line ends as under these `settings`."""
     first = settings.partition(b"\n")[0].decode("ascii", "replace")
     return setting_options(*_LINE_ENDS.get(first, _LINE_ENDS[""]))
 
@@ -185,15 +185,15 @@ def treatments(
     words = ("check-attr", "-z", "--stdin", *_ATTRIBUTES)
     fields = index.git(*words, data=nul_ended(paths)).split(b"\0")
     cache: dict[tuple[bytes, ...], Treatment] = {}
-    by_path = {}
+    treatment_by_path = {}
     width = 3 * len(_ATTRIBUTES)
     for start in range(0, len(fields) - 1, width):
         values = tuple(fields[start + 2 : start + width : 3])
         if values not in cache:
             settings = dict(zip(_ATTRIBUTES, map(os.fsdecode, values), strict=True))
             cache[values] = _treatment(settings, configured)
-        by_path[fields[start]] = cache[values]
-    return by_path
+        treatment_by_path[fields[start]] = cache[values]
+    return treatment_by_path
 
 
 def _treatment(settings: Mapping[str, str], configured: Configured) -> Treatment:
@@ -216,14 +216,14 @@ def _treatment(settings: Mapping[str, str], configured: Configured) -> Treatment
 
 def _files_outside(repository: Repository, configured: Configured) -> list[str]:
     # gitattributes(5)
-    users = os.path.expanduser(configured.attributes or f"{config.user_dir()}/attributes")
-    places = ("", *os.environ.get("PATH", "").split(os.pathsep))
-    candidates = (os.path.join(place, git_executable()) for place in places)
+    user_file = os.path.expanduser(configured.attributes or f"{config.user_dir()}/attributes")
+    directories = ("", *os.environ.get("PATH", "").split(os.pathsep))
+    candidates = (os.path.join(place, git_executable()) for place in directories)
     git = next(filter(os.path.isfile, candidates), "")
     paths = [
         "/etc/gitattributes",
         os.path.join(os.path.dirname(os.path.dirname(git)), "etc", "gitattributes"),
-        os.path.join(repository.worktree or "", users),
+        os.path.join(repository.worktree or "", user_file),
         os.path.join(repository.common_dir, "info", "attributes"),
     ]
     return list(dict.fromkeys(paths))

@@ -27,7 +27,7 @@ _DIRECTORIES = (b"files", b"index", b"operation", b"raw", b"run", b"auto-merge")
 _LISTS = (b"flags", b"directories", b"modes", b"sparse", b"conversion")
 
 _LIMITS = budget.OPERATION
-# Beyond this, an operation in progress is neither kept nor restored.
+# Beyond this, an operation in progress is neither captured nor restored.
 OPERATION = (
     f"more than {_LIMITS.count:,} files, {_LIMITS.depth} nested directories, "
     f"or {budget.OPERATION_SIZE:,} bytes"
@@ -41,8 +41,8 @@ class UnsoundSnapshot(WorktreeError):
 def require(repository: Repository, snapshot: str | None, commit: str) -> None:
     """Raise `UnsoundSnapshot` if a snapshot is too large or has a malformed tree.
 
-    Trees of HEAD are not checked. Without a `snapshot` (oid of its tree), `commit` has the files;
-    "" for no commit.
+    Trees that HEAD has, too, are not checked. `snapshot` is the oid of its tree; if None, the files
+    are those of `commit` ("" for no commit).
     """
     head = repository.cat_file.info("HEAD^{tree}")
     expansion, base = Expansion(repository, budget.SNAPSHOT), head[0] if head is not None else ""
@@ -57,14 +57,14 @@ def require(repository: Repository, snapshot: str | None, commit: str) -> None:
     is_beyond = any(expansion.is_beyond(base, tree) for tree in trees)
     if expansion.flaw:
         root = f"the snapshot {snapshot}" if snapshot else f"the commit {commit}"
-        raise UnsoundSnapshot(f"{expansion.flaw}: {root} leads to it", hint=HINT)
+        raise UnsoundSnapshot(f"{root} is malformed: {expansion.flaw}", hint=HINT)
     if is_beyond:
         limit = f"more than {budget.SNAPSHOT.count:,} paths, or too many nested directories"
         raise UnsoundSnapshot(f"the tree {snapshot or commit} holds {limit}", hint=HINT)
 
 
 def require_shape(parts: Entries, snapshot: str) -> None:
-    """Raise `UnsoundSnapshot` unless directories and lists are where they belong."""
+    """Raise `UnsoundSnapshot` if a directory of a snapshot is a file, or vice versa."""
     message = f"{snapshot} is not the tree of a snapshot"
     if b"files" not in parts:
         raise UnsoundSnapshot(f"{message}: it has no files/", hint=HINT)
@@ -98,7 +98,7 @@ _Filter = Callable[[list[str]], list[str]]
 
 
 class Census:
-    """Trees with everything below them; missing objects count as nothing."""
+    """Check trees and count the paths in them; a missing tree counts as empty."""
 
     def __init__(self, repository: Repository, roots: Iterable[str], readable: _Filter) -> None:
         # `readable` returns which trees may be read: a partial clone would fetch missing ones.
@@ -131,7 +131,7 @@ class Census:
         if item is None or item[1] not in ("tree", "blob", "commit", "tag"):
             return ()
         if item[1] != "tree":
-            self._flaws[oid] = f"it is a {item[1]}, and is named as a directory"
+            self._flaws[oid] = f"a {item[1]} is listed as a directory"
             return ()
         try:
             entries = decode_raw(item[2], self._repository.object_format)
@@ -142,7 +142,7 @@ class Census:
         names = [name + b"/" if name in trees else name for name in entries]
         is_sorted = names == sorted(names)
         flaw = find_oddity(entries) or (
-            "" if is_sorted else "its entries are not in the order of git"
+            "" if is_sorted else "the entries are not in the order of git"
         )
         if flaw:
             self._flaws[oid] = flaw

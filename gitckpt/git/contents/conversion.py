@@ -1,8 +1,8 @@
 """Find files that differ from what git would write for their blobs.
 
-A cached verdict holds while stat data, blob and rules stay the same. Under new rules, git may call
-a file unchanged that it would now store differently. So once verdicts are cached, files without one
-are compared with their blobs even if nothing converts them any more.
+A cached verdict on a file is valid while the stat data, the blob and the conversion rules stay the
+same. Under new rules, git may call a file unchanged that it would now store differently. Once
+verdicts are cached, every file without one is compared with its blob, even if no rule applies.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ _File = tuple[bytes, str, os.stat_result]  # path, oid and stat data of an entry
 
 FILE = "ckpt-exact"
 
-# Verdicts: the file is what git would write; it is not, and is not kept; a required filter applies.
-# Any other verdict is the oid of the kept bytes.
+# Verdicts: git would write these bytes; it would not, and no snapshot stores them; a required filter
+# applies. Any other verdict is the oid of the blob that stores the bytes.
 EXACT, INEXACT, REQUIRED = b"=", b"!", b"-"
 
 _FORM = b"gitckpt exact 1 "
@@ -48,7 +48,7 @@ def has_verdicts(repository: Repository) -> bool:
 
 
 def load_verdicts(repository: Repository) -> tuple[str, dict[bytes, bytes] | None]:
-    """Return the rules' digest and verdicts with marks by path; None without a file."""
+    """Return the digest of the rules, and verdicts by path; None without the file."""
     try:
         with open(_path(repository), "rb") as file:
             head, *records = file.read().split(b"\0")
@@ -93,19 +93,21 @@ _FAILED = "external filter"
 class Converted:
     """Files whose bytes differ from what git would write for their blobs."""
 
-    raw: dict[bytes, str] = field(default_factory=dict)  # with the oids of their bytes
-    skipped: list[bytes] = field(default_factory=list)  # whose bytes must not be kept
-    required: set[bytes] = field(default_factory=set)  # with a required filter: never bypass it
+    raw: dict[bytes, str] = field(default_factory=dict)  # path → oid of the blob with the bytes
+    skipped: list[bytes] = field(default_factory=list)  # paths: their bytes must not be stored
+    required: set[bytes] = field(
+        default_factory=set
+    )  # paths with a required filter, which is never bypassed
 
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """The rules by which the bytes of a file are kept or skipped."""
+    """The rules on whether a snapshot stores or skips the raw bytes of a file."""
 
-    max_size: int | None = None  # bytes: larger files are not kept
-    is_secret: Callable[[bytes], bool] = lambda _: False  # of a path to which a filter applies
-    text: str = ""  # differs whenever these terms do
-    always: Collection[bytes] = ()  # paths that are kept in any case
+    max_size: int | None = None  # bytes: larger files are skipped
+    is_secret: Callable[[bytes], bool] = lambda _: False  # for paths to which a filter applies
+    text: str = ""  # the rules as text, to detect changes
+    always: Collection[bytes] = ()  # paths that are stored in any case
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +118,7 @@ class _Candidate:
 
 
 class ConversionSearch:
-    """A search for files that git would not write as they are; writes them as blobs."""
+    """Find files whose bytes git would not write on checkout; store them as blobs."""
 
     def __init__(
         self,
@@ -180,13 +182,13 @@ class ConversionSearch:
     def _reuse(self, path: bytes, verdict: bytes) -> bool:
         if verdict == INEXACT and path in self._terms.always:
             return False
-        is_kept = verdict not in (EXACT, INEXACT, REQUIRED) and self._objects is not None
-        if is_kept and self._index.repository.cat_file.info(verdict.decode("ascii")) is None:
+        is_stored = verdict not in (EXACT, INEXACT, REQUIRED) and self._objects is not None
+        if is_stored and self._index.repository.cat_file.info(verdict.decode("ascii")) is None:
             return False
-        self._note(path, verdict)
+        self._add_to_result(path, verdict)
         return True
 
-    def _note(self, path: bytes, verdict: bytes) -> None:
+    def _add_to_result(self, path: bytes, verdict: bytes) -> None:
         if verdict == INEXACT:
             self._result.skipped.append(path)
         elif verdict == REQUIRED:
@@ -208,20 +210,20 @@ class ConversionSearch:
             treatment = treatments.get(path, attributes.UNTOUCHED)
             converts = treatment.is_rewritten or treatment.is_text
             if treatment.is_required:
-                self._settle(file, REQUIRED)
+                self._record_verdict(file, REQUIRED)
             elif (not converts and self._old_verdicts is None) or path in annexed:
-                self._settle(file, EXACT)
+                self._record_verdict(file, EXACT)
             elif self._was_secret(file):
-                self._settle(file, INEXACT)
+                self._record_verdict(file, INEXACT)
             elif self._is_too_large(path, size := status.st_size):
                 may_differ = converts and any(map(treatment.may_change, _pieces(path, fd)))
                 may_differ = may_differ or self._is_other_blob(oid, size, _pieces(path, fd))
-                self._settle(file, INEXACT if may_differ else EXACT)
+                self._record_verdict(file, INEXACT if may_differ else EXACT)
             else:
                 data = b"".join(_pieces(path, fd))
                 may_differ = converts and treatment.may_change(data)
                 if not may_differ and not self._is_other_blob(oid, len(data), [data]):
-                    self._settle(file, EXACT)
+                    self._record_verdict(file, EXACT)
                     continue
                 candidates.append(_Candidate(file, data, treatment))
                 total += len(data)
@@ -274,16 +276,16 @@ class ConversionSearch:
             for candidate, smudged in zip(group, contents, strict=True):
                 if smudged == candidate.data:
                     verdict = EXACT
-                elif self._may_be_kept(candidate, smudged) and self._is_of_blob(candidate, fd):
+                elif self._may_be_stored(candidate, smudged) and self._is_of_blob(candidate, fd):
                     oid = object_id("blob", candidate.data, self._format)
                     self._pending[oid] = candidate.data
                     verdict = oid.encode()
                 else:
                     verdict = INEXACT
-                self._settle(candidate.file, verdict)
+                self._record_verdict(candidate.file, verdict)
         self._write(_PORTION)
 
-    def _may_be_kept(self, candidate: _Candidate, smudged: bytes | None) -> bool:
+    def _may_be_stored(self, candidate: _Candidate, smudged: bytes | None) -> bool:
         # Not if a filter failed, or may hide a secret.
         path = candidate.file[0]
         is_secret = candidate.treatment.driver and self._terms.is_secret(path)
@@ -301,9 +303,9 @@ class ConversionSearch:
         result = self._index.run(*options, *words, data=candidate.data, ok=(0, 1, 128))
         return result.code == 0 and result.text == oid
 
-    def _settle(self, file: _File, verdict: bytes) -> None:
+    def _record_verdict(self, file: _File, verdict: bytes) -> None:
         path, oid, status = file
-        self._note(path, verdict)
+        self._add_to_result(path, verdict)
         # A file that changed lately may change again under the same time stamp.
         if verdict == REQUIRED or status.st_ctime_ns < time.time_ns() - _GRAIN:
             self._verdicts[path] = b"%s %s" % (verdict_mark(oid, status), verdict)
@@ -341,9 +343,9 @@ def written_by_git(
         return [None] * len(blobs)
     is_complete = result.code == 0 and len(parts) == len(plain)
     contents = [part.partition(b"\n")[2][:-1] for part in parts] if is_complete else []
-    by_path = dict(zip((path for _, path in plain), contents, strict=False))
+    content_by_path = dict(zip((path for _, path in plain), contents, strict=False))
     return [
-        by_path[path] if path in by_path else _write_blob(index, oid, path, options)
+        content_by_path[path] if path in content_by_path else _write_blob(index, oid, path, options)
         for oid, path in blobs
     ]
 

@@ -45,7 +45,7 @@ def umask() -> int:
 
 
 def narrow_mode(mode: int, mask: int) -> int | None:
-    """Return the permissions in `st_mode` within the umask; None if it allows no more."""
+    """Return permissions if narrower than the umask allows; else, return None."""
     if stat.S_ISDIR(mode):
         usual, owner = 0o777 & ~mask, _OWNER_OF_DIRECTORY
     elif stat.S_ISREG(mode):
@@ -77,7 +77,7 @@ def narrow_directories(modes: Mapping[bytes, int]) -> dict[bytes, int]:
 def empty_directories(
     repository: Repository, top: bytes, candidates: Collection[bytes], files: str
 ) -> list[bytes]:
-    """Return the candidates that are empty, without submodules of the tree `files`."""
+    """Return the empty directories among `candidates` that the tree `files` lacks."""
     directories = {path for path in candidates if path and _is_empty(os.path.join(top, path))}
     if directories:
         tracked = leaves(repository, files, with_trees=True)
@@ -93,7 +93,7 @@ def _is_empty(path: bytes) -> bool:
 
 
 def is_plain(path: bytes) -> bool:
-    """Return whether a path stays in the worktree and out of `.git`, however spelled."""
+    """Return whether a path is in the worktree and not in `.git`, in any spelling."""
     parts = path.split(b"/")
     spelled = {re.sub(rb"[^!-~]", b"", part).lower().rstrip(b".") for part in parts}
     return stays_within(path) and not {b".git", b"git~1"} & spelled and b"\0" not in path
@@ -105,8 +105,8 @@ def require_plain(directories: Collection[bytes], modes: Collection[bytes]) -> N
         if not is_plain(path):
             flaw = f"the path {path!r}"
     if flaw:
-        message = f"the snapshot cannot be trusted: it has {flaw}"
-        raise WorktreeError(message, hint="look at it: git fsck")
+        message = f"the snapshot has {flaw}, and cannot be trusted"
+        raise WorktreeError(message, hint="check the repository: git fsck")
 
 
 def missing_directories(top: str, directories: Collection[bytes]) -> list[bytes]:
@@ -115,14 +115,14 @@ def missing_directories(top: str, directories: Collection[bytes]) -> list[bytes]
 
 
 def wider_modes(top: str, modes: Mapping[bytes, int]) -> dict[bytes, int]:
-    """Return files and directories with more permissions than recorded; modes by path."""
-    by_path = {}
+    """Return the modes, by path, of files that have more permissions than in `modes`."""
+    wider = {}
     for path, mode in modes.items():
         with contextlib.suppress(OSError):
             current = os.lstat(os.path.join(os.fsencode(top), path)).st_mode
             if not stat.S_ISLNK(current) and current & 0o777 & ~_with_owner_bits(mode, current):
-                by_path[path] = current & 0o777
-    return by_path
+                wider[path] = current & 0o777
+    return wider
 
 
 def unrestored_paths(
@@ -156,12 +156,12 @@ def make_directories(top: str, directories: Collection[bytes]) -> None:
                 pass
         except OSError as error:
             message = f"cannot make the directory {path.decode('utf-8', 'replace')}"
-            hint = "see what is in its place"
+            hint = "see what is at this path"
             raise WorktreeError(f"{message}: {error.strerror}", hint=hint) from None
 
 
 def widen(top: str, modes: Mapping[bytes, int]) -> None:
-    """Restore modes that were narrowed, as far as the umask allows."""
+    """Widen narrowed modes to the given ones, as far as the umask allows."""
     mask = umask()
     for path, mode in modes.items():
         if is_plain(path):
@@ -191,7 +191,7 @@ def _with_owner_bits(mode: int, st_mode: int) -> int:
 
 @contextlib.contextmanager
 def open_directory(top: str, parts: list[bytes], *, make: bool = False) -> Iterator[int]:
-    """Yield the descriptor of a directory, never below a link or another repository."""
+    """Open a directory below `top`, but not through links or nested repositories."""
     fd = os.open(top, _DIRECTORY & ~os.O_NOFOLLOW)
     try:
         for part in parts:
@@ -203,7 +203,7 @@ def open_directory(top: str, parts: list[bytes], *, make: bool = False) -> Itera
             fd = inner
             with contextlib.suppress(FileNotFoundError):
                 os.lstat(b".git", dir_fd=fd)
-                raise NotADirectoryError(0, "a repository of its own is there")
+                raise NotADirectoryError(0, "a nested repository is there")
         yield fd
     finally:
         os.close(fd)
@@ -234,13 +234,13 @@ def restore_raw(repository: Repository, raw: Mapping[bytes, str]) -> None:
         blobs = repository.cat_file.contents([raw[path] for path in paths])
         for path, blob in zip(paths, blobs, strict=True):
             if blob is None or blob[1] != "blob":
-                message = f"{raw[path]} is missing, the content of {os.fsdecode(path)}"
+                message = f"{raw[path]}, the content of {os.fsdecode(path)}, is missing"
                 raise WorktreeError(message, hint="see what is wrong: git ckpt verify")
             replace(repository, path, blob[2])
 
 
 def refresh(index: PrivateIndex, paths: Collection[bytes]) -> None:
-    """Update index entries of files written without git, except flagged ones."""
+    """Update the stat data of entries whose files gitckpt wrote; skip flagged entries."""
     if not paths:
         return
     # The oid of entries added with --intent-to-add.
@@ -295,7 +295,7 @@ def replace(repository: Repository, path: bytes, data: bytes) -> bool:
 
 @contextlib.contextmanager
 def open_parent(repository: Repository, path: bytes) -> Iterator[tuple[int, bytes]]:
-    """Yield a descriptor of the directory of a path, and the name; follow no link."""
+    """Open the directory of a path, through no link; yield descriptor and file name."""
     *above, name = path.split(b"/")
     if not stays_within(path):
         raise FileNotFoundError(path)

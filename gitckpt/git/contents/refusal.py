@@ -40,7 +40,7 @@ _NOT_STARTED = (
 _PARTS = 16
 _CHANGING = (
     "stop the program that writes to the file, and run the command again; "
-    "or leave all files out: git ckpt save --no-worktree"
+    "or save without any files: git ckpt save --no-worktree"
 )
 
 _READ = (
@@ -68,7 +68,7 @@ class Read:
 def add_files(
     index: PrivateIndex, paths: list[bytes], settings: Sequence[str], env: Mapping[str, str] | None
 ) -> Read:
-    """Read files into an index, in smaller parts if they change; remove missing ones."""
+    """Add files to an index, in smaller parts if they change; remove missing ones."""
     result, parts = Read(), [paths]
     disabled: set[str] = set()
     is_refreshed = False
@@ -80,7 +80,7 @@ def add_files(
         try:
             complaint = index.run(*words, data=nul_ended(part), env=env).complaint
         except GitError as error:
-            if administration.met_change(error):
+            if administration.has_file_changed(error):
                 index.unlock()
                 if len(part) == 1:
                     message = f"{os.fsdecode(part[0])} changes while git reads the file"
@@ -107,7 +107,7 @@ def add_files(
         # git warns about changed line ends (`core.safecrlf`), and ignores files with unsafe names.
         result.converted += _matching_paths(_CONVERTED, complaint, part)
         result.refused += [
-            Refused(path, "git does not take this name", is_name=True)
+            Refused(path, "git rejects this name", is_name=True)
             for path in _matching_paths(_PASSED_OVER, complaint, part)
         ]
     return result
@@ -133,13 +133,13 @@ def _clean(index: PrivateIndex, path: bytes, data: bytes) -> Completed:
 
 
 def filter_works(index: PrivateIndex, path: bytes, oid: str) -> bool:
-    """Return whether a file's clean filter accepts its blob; False for an empty one."""
+    """Return whether a file's clean filter accepts its blob; False for an empty blob."""
     (blob,) = index.repository.cat_file.contents([oid])
     return blob is not None and bool(blob[2]) and _clean(index, path, blob[2]).code == 0
 
 
 def refused_path(error: GitError, paths: Iterable[bytes]) -> bytes | None:
-    """Return the path at which git gave up; None if it failed for another reason."""
+    """Return the path of the file at which git failed; None for other failures."""
     names = {*_REFUSED.findall(error.stderr), *_MISENCODED.findall(error.stderr)}
     names |= {name.partition(_FILTERED)[0] for name in names if name.endswith("' failed")}
     return next((path for path in paths if path.decode("utf-8", "replace") in names), None)
@@ -159,7 +159,7 @@ def cause(error: GitError) -> str:
     for line in error.stderr.splitlines():
         if line.strip() and not line.startswith("hint:"):
             return line.strip().removeprefix("error: ").removeprefix("fatal: ")
-    return "it gave no reason"
+    return "git gave no reason"
 
 
 def _matching_paths(

@@ -1,10 +1,10 @@
 """Record files left with the bytes of their blobs because a filter failed.
 
-Nothing else tells them from files that a user changed. An entry of the record, which is in the
-administrative directory, counts only while the file has the bytes of its blob.
+Without this record, which is in the git directory of the worktree, such a file would look like one
+that the user changed. An entry is valid only while the file has the bytes of the blob.
 
-For an unlocked file of git-annex, a blob has a pointer, which its filter writes into the worktree;
-a hook, which gitckpt's git calls do not run, then writes the content from `.git/annex/objects`.
+The blob of an unlocked git-annex file is a pointer, which the filter of git-annex copies to the
+worktree. A hook of git-annex, which gitckpt does not run, then writes the content instead.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def failing_smudge_filters(repository: Repository, error: GitError) -> set[str]:
 def select_filtered(
     repository: Repository, oids: Mapping[bytes, str], names: Collection[str]
 ) -> FilesByPath:
-    """Return the files of `oids` (by path) to which one of the filters applies."""
+    """Return the files to which one of the filters `names` applies; `oids` is by path."""
     drivers = filter_names(repository.git, oids) if oids and names else {}
     return {path: (oid, drivers[path]) for path, oid in oids.items() if drivers.get(path) in names}
 
@@ -102,7 +102,7 @@ def forget(repository: Repository, paths: Collection[bytes]) -> None:
 
 
 def add_unfiltered(index: PrivateIndex, files: FilesByPath) -> None:
-    """Add files to an index with the bytes they have, with their filters off."""
+    """Add files to an index with their present bytes, with their filters off."""
     if files:
         options = filters_off({driver for _, driver in files.values()})
         words = ("update-index", "--add", "--replace", "-z", "--stdin")
@@ -110,7 +110,7 @@ def add_unfiltered(index: PrivateIndex, files: FilesByPath) -> None:
 
 
 def complete(repository: Repository, files: FilesByPath) -> FilesByPath:
-    """Write files through their filters; return those whose filter still fails."""
+    """Write files again, with their filters; return those whose filter still fails."""
     if not files:
         return {}
     top = _top(repository)
@@ -139,7 +139,7 @@ def complete(repository: Repository, files: FilesByPath) -> FilesByPath:
 
 
 def complete_recorded(repository: Repository) -> list[bytes]:
-    """Complete all recorded files and update the index; return those that still fail."""
+    """Call `complete` for all recorded files, update the index; return failing files."""
     files = load_record(repository)
     return complete_and_stage(repository, files) if files else []
 
@@ -156,7 +156,7 @@ def complete_and_stage(repository: Repository, files: FilesByPath) -> list[bytes
 def _write_to_scratch(
     index: PrivateIndex, directory: bytes, paths: list[bytes]
 ) -> tuple[set[bytes], bool]:
-    """Return the files whose filter failed, and whether git complained about others."""
+    """Write files with filters; return failed ones, and whether git printed an error."""
     failed: set[bytes] = set()
     in_a_row = 0
     prefix = f"--prefix={os.fsdecode(directory)}/"
@@ -193,10 +193,10 @@ def write(
     attempt: Callable[[list[str]], object],
     reset: Callable[[], object] = lambda: None,
 ) -> tuple[FilesByPath, FilesByPath]:
-    """Let git write files; those whose required filter fails get the bytes of blobs.
+    """Let git write files, with the bytes of the blob where a required filter fails.
 
     `find_oids` returns the files; `attempt` writes them with the given git options, and `reset`
-    prepares another attempt. Return the files written without filter, and those that stay so.
+    prepares another attempt. Return the files written without filter, and those that still fail.
     """
     names: set[str] = set()
     while True:
@@ -226,8 +226,8 @@ def write(
 
 def update_index(index: PrivateIndex, unfiltered: FilesByPath, still_failing: FilesByPath) -> None:
     """Update the index for files that `write` returned, unless their blobs changed."""
-    staged = {path: oid for path, _, oid, stage, _ in index.entries() if stage == 0}
-    files = {path: entry for path, entry in unfiltered.items() if staged.get(path) == entry[0]}
+    index_oids = {path: oid for path, _, oid, stage, _ in index.entries() if stage == 0}
+    files = {path: entry for path, entry in unfiltered.items() if index_oids.get(path) == entry[0]}
     completed = _omit(files, still_failing)
     if completed:  # a refresh would trust the recorded sizes
         index.git("update-index", "-z", "--stdin", data=nul_ended(completed))
@@ -236,8 +236,8 @@ def update_index(index: PrivateIndex, unfiltered: FilesByPath, still_failing: Fi
 
 def failure(paths: Collection[bytes], command: str) -> WorktreeError:
     names = first_of([path.decode("utf-8", "replace") for path in paths])
-    subject = f"{len(paths)} files are there only as git stores them"
-    subject = subject if len(paths) > 1 else "1 file is there only as git stores it"
+    subject = f"{len(paths)} files are in the worktree only as git stores them"
+    subject = subject if len(paths) > 1 else "1 file is in the worktree only as git stores it"
     message = f"{subject}, because a filter fails: {names}"
     return WorktreeError(message, hint=f"once the filter works, {command}")
 
@@ -279,7 +279,7 @@ def uses_annex(repository: Repository) -> bool:
 
 
 def annexed_files(repository: Repository, files: Mapping[bytes, tuple[str, int]]) -> set[bytes]:
-    """Return the files (oid and size by path) whose content git-annex has here."""
+    """Return the files (path: oid, size) that have the size of their annexed content."""
     blobs = repository.cat_file.contents([oid for oid, _ in files.values()], _LARGEST_POINTER)
     pointers = (blob[2] if blob is not None and blob[1] == "blob" else None for blob in blobs)
     sources = _annex_contents(repository, files, pointers)
@@ -287,7 +287,7 @@ def annexed_files(repository: Repository, files: Mapping[bytes, tuple[str, int]]
 
 
 def populate_annexed(index: PrivateIndex, blobs: Mapping[bytes, str]) -> None:
-    """Replace pointers by their contents where git-annex has these here."""
+    """Replace the pointers whose contents are in `.git/annex` by these contents."""
     repository = index.repository
     top = _top(repository)
     small = [path for path in blobs if 0 < _size(os.path.join(top, path)) <= _LARGEST_POINTER]

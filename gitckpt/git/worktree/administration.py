@@ -1,7 +1,7 @@
 """Read and change the administrative directories of linked worktrees.
 
-Changes hold `lock_worktrees`. git takes no lock: a command that reads all worktrees fails if
-another process has half made or removed one, one time in ten when eight runs start at once.
+Changes hold `lock_worktrees`. git takes no lock: a command that reads all worktrees fails while
+another process adds or removes one, one time in ten when eight runs start at once.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _PROCESS = r"^filter\..*\.process$"
 _HUNG_UP = "the remote end hung up unexpectedly"
 
 
-def met_change(error: GitError) -> bool:
+def has_file_changed(error: GitError) -> bool:
     # SIGBUS: the file was truncated while git had it mapped.
     return error.code == -_SIGBUS or any(words in error.stderr for words in _CHANGED)
 
@@ -50,7 +50,7 @@ def is_corrupt(error: GitError) -> bool:
 
 
 def has_hung_up(error: GitError) -> bool:
-    """Return whether git died, naming no file, as a filter process did not start."""
+    """Return whether git died, naming no file, because a filter process did not start."""
     return _HUNG_UP in error.stderr
 
 
@@ -76,7 +76,7 @@ class IndexGone(BusyError):
 
 
 class IndexWatch:
-    """A context for git calls that detects the deletion of a private index."""
+    """Detect, around git calls, that another process deleted a private index."""
 
     # git takes a missing index for an empty one: a tree of it would lack all files.
 
@@ -93,12 +93,12 @@ class IndexWatch:
             self._check()
 
     def begin(self) -> None:
-        """Watch the index that is written now, in the directory that exists now."""
+        """Start to watch the index file, and the directory that contains the file."""
         self.end()
         try:
             self._fd = os.open(self._directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         except FileNotFoundError:
-            raise self.failure() from None
+            raise self.deletion_error() from None
 
     def end(self) -> None:
         self._exists = False
@@ -113,10 +113,10 @@ class IndexWatch:
         except FileNotFoundError:
             is_same = False
         if (self._exists and not exists) or not is_same:
-            raise self.failure()
+            raise self.deletion_error()
         self._exists = exists
 
-    def failure(self) -> IndexGone:
+    def deletion_error(self) -> IndexGone:
         message = f"{self._directory} was deleted while git read the files"
         return IndexGone(message, hint="run the command again")
 
@@ -128,15 +128,15 @@ COMMONDIR = "commondir"  # in the administrative directory: names the repository
 _LOCK = "worktrees.lock"
 _PATIENCE = 10.0  # the lock only makes git succeed more often: after that, go on without
 _TRIES = 20
-_MOTION = 1.0
-_PAUSE = 0.02
+_RECENTLY = 1.0  # seconds: worktrees changed since then may still be changing
+_PAUSE = 0.02  # seconds
 
 # Prefix of temporary files, in the administrative directory, that become `gitdir`.
 SCRATCH = "ckpt-gitdir"
 
 # The same for files of the worktree: in the worktree, the next capture would take the leftover of a
 # kill for a file of the user.
-AWAY = "ckpt-file"
+WORKTREE_SCRATCH = "ckpt-file"
 
 
 def call(repository: Repository, *arguments: str, options: tuple[str, ...] = ()) -> Completed:
@@ -161,7 +161,7 @@ def forget(repository: Repository, git_dir: str) -> None:
         except FileNotFoundError:
             return
         except OSError as error:
-            hint = mounts.reason(git_dir) or f"see what it is: ls -la {shell_word(git_dir)}"
+            hint = mounts.reason(git_dir) or f"look at the directory: ls -la {shell_word(git_dir)}"
             message = f"cannot delete {git_dir}: {error.filename}: {error.strerror}"
             raise WorktreeError(message, hint=hint) from None
         with contextlib.suppress(OSError):
@@ -178,12 +178,12 @@ def repair(repository: Repository, path: str) -> None:
             return
         words = ["worktree", "repair", path]
         if old_git_dir is None or not os.path.isdir(git_dir):
-            raise GitError(words, 1, f"{path}: git keeps no worktree of that name")
+            raise GitError(words, 1, f"{path}: git has no worktree of that name")
         dot_git = os.path.join(os.path.realpath(path), ".git")
         try:
             if is_lost:
                 regular.write(os.path.join(git_dir, COMMONDIR), b"../..\n")
-            if not is_ours(repository, old_git_dir):
+            if not owns_git_dir(repository, old_git_dir):
                 _point_dot_git_to(dot_git, os.path.realpath(git_dir))
             # In a place that maintenance cleans after a kill: this file is rarely written again.
             target, scratch = os.path.join(git_dir, "gitdir"), os.path.join(git_dir, SCRATCH)
@@ -198,7 +198,7 @@ def repair(repository: Repository, path: str) -> None:
 
 def _point_dot_git_to(dot_git: str, git_dir: str) -> None:
     # git-annex makes `.git` a link.
-    scratch = os.path.join(git_dir, AWAY)
+    scratch = os.path.join(git_dir, WORKTREE_SCRATCH)
     if os.path.islink(dot_git) and os.lstat(dot_git).st_dev == os.lstat(git_dir).st_dev:
         link = f"{scratch}.{os.getpid()}.{os.urandom(4).hex()}"
         os.symlink(os.path.relpath(git_dir, os.path.dirname(dot_git)), link)
@@ -209,7 +209,7 @@ def _point_dot_git_to(dot_git: str, git_dir: str) -> None:
 
 def _is_linked(repository: Repository, path: str) -> bool:
     git_dir = git_dir_of(path)
-    if git_dir is None or not is_ours(repository, git_dir):
+    if git_dir is None or not owns_git_dir(repository, git_dir):
         return False
     dot_git = read_line(os.path.join(git_dir, "gitdir"))
     return bool(dot_git) and _is_same(os.path.join(git_dir, dot_git), os.path.join(path, ".git"))
@@ -226,7 +226,7 @@ def lock_worktrees(repository: Repository) -> Lock:
 def _is_in_motion(repository: Repository) -> bool:
     directories = (worktrees_dir(repository), *git_dirs(repository))
     try:
-        return any(os.stat(path).st_mtime > time.time() - _MOTION for path in directories)
+        return any(os.stat(path).st_mtime > time.time() - _RECENTLY for path in directories)
     except FileNotFoundError:
         return True  # removed since it was listed
 
@@ -252,19 +252,19 @@ def _find_main_worktree(repository: Repository) -> str | None:
 
 
 def write_file(repository: Repository, path: str, data: bytes) -> None:
-    regular.write(path, data, scratch=os.path.join(repository.git_dir, AWAY))
+    regular.write(path, data, scratch=os.path.join(repository.git_dir, WORKTREE_SCRATCH))
 
 
 def seen_from(repository: Repository, path: str) -> Repository | None:
-    """Return the repository as seen from a linked worktree, whatever `GIT_DIR` says."""
+    """Open the repository in its linked worktree at `path`; None for another path."""
     git_dir = git_dir_of(path)
-    if git_dir is None or not is_ours(repository, git_dir) or not os.path.isdir(git_dir):
+    if git_dir is None or not owns_git_dir(repository, git_dir) or not os.path.isdir(git_dir):
         return None
     return Repository(git_dir, path, repository.object_format)
 
 
 def git_dir_of(path: str) -> str | None:
-    """Return the git directory, maybe missing, that `.git` of a worktree names."""
+    """Return the git directory that `.git` of a worktree names, even if missing."""
     dot_git = os.path.join(path, ".git")
     if os.path.islink(dot_git):  # made by git-annex
         return os.path.normpath(os.path.join(path, os.readlink(dot_git)))
@@ -273,7 +273,7 @@ def git_dir_of(path: str) -> str | None:
 
 
 def flush(repository: Repository, path: str) -> None:
-    """Flush git's files of a worktree to disk, which git does not do."""
+    """Flush the git directory of a worktree to the disk, which git does not do."""
     git_dir = git_dir_of(path)
     if git_dir is None:
         return
@@ -290,14 +290,14 @@ def flush(repository: Repository, path: str) -> None:
     fsync.flush([*paths, os.path.join(path, ".git"), *parents])
 
 
-def is_ours(repository: Repository, git_dir: str) -> bool:
+def owns_git_dir(repository: Repository, git_dir: str) -> bool:
     return _is_same(os.path.dirname(git_dir), worktrees_dir(repository))
 
 
 def foreign_repository(repository: Repository, path: str) -> str | None:
-    """Return the git directory of another existing repository that owns a worktree."""
+    """Return the git directory of the other repository that a worktree belongs to."""
     git_dir = git_dir_of(path)
-    if git_dir is None or is_ours(repository, git_dir):
+    if git_dir is None or owns_git_dir(repository, git_dir):
         return None
     exists = os.path.isfile(os.path.join(git_dir, COMMONDIR))
     return os.path.dirname(os.path.dirname(git_dir)) if exists else None
@@ -321,7 +321,7 @@ def lacks_commondir(repository: Repository, git_dir: str) -> bool:
 
 
 def lacks_head(git_dir: str) -> bool:
-    """Return whether HEAD is missing or broken, so that git sees no worktree."""
+    """Return whether a worktree's HEAD is missing or invalid, so that git ignores it."""
     if has_no_head(git_dir):
         return True
     path = os.path.join(git_dir, "HEAD")
@@ -370,10 +370,10 @@ def git_dirs(repository: Repository) -> list[str]:
 
 
 def find_moved(repository: Repository, git_dir: str, path: str, *parents: str) -> str | None:
-    """Find a moved worktree beside its old path, or in or beside the main worktree."""
+    """Find a moved worktree beside `path`, in `parents`, or near the main worktree."""
     top = main_worktree(repository)
-    around = [top, os.path.dirname(top)] if top is not None else []
-    for parent in (os.path.dirname(path), *parents, *around):
+    near_main = [top, os.path.dirname(top)] if top is not None else []
+    for parent in (os.path.dirname(path), *parents, *near_main):
         for candidate in (os.path.join(parent, name) for name in names_in(parent)):
             if _is_same(git_dir_of(candidate) or "/", git_dir):
                 return candidate
@@ -381,17 +381,17 @@ def find_moved(repository: Repository, git_dir: str, path: str, *parents: str) -
 
 
 def may_have_moved_along(repository: Repository, git_dir: str, path: str) -> bool:
-    """Return whether a worktree may have moved with its repository, in or beside it."""
+    """Return whether a worktree may have been moved together with its repository."""
     return any(
-        _lost_git_dir(place, git_dir) for place, _ in _moved_places(repository, git_dir, path)
+        _lost_git_dir(place, git_dir) for place, _ in _possible_moves(repository, git_dir, path)
     )
 
 
 def find_left_behind(repository: Repository, git_dir: str, path: str) -> str | None:
-    """Find a worktree whose repository was moved, with or without it."""
+    """Find a worktree whose repository was moved; the worktree may have moved along."""
     if _lost_git_dir(path, git_dir):
         return path
-    for place, old in _moved_places(repository, git_dir, path):
+    for place, old in _possible_moves(repository, git_dir, path):
         if git_dir_of(place) == old and not os.path.isdir(old):
             return place
     return None
@@ -403,8 +403,8 @@ def _lost_git_dir(path: str, git_dir: str) -> bool:
     return is_same_name and not os.path.isdir(old_git_dir)
 
 
-def _moved_places(repository: Repository, git_dir: str, path: str) -> list[tuple[str, str]]:
-    """Return possible places of a worktree that moved along, with its old `git_dir`."""
+def _possible_moves(repository: Repository, git_dir: str, path: str) -> list[tuple[str, str]]:
+    """Return where a worktree may be if moved along, each with its old git directory."""
     top = main_worktree(repository) or repository.common_dir
     parts = path.split(os.sep)
     return [

@@ -33,7 +33,7 @@ IndexEntry = tuple[bytes, bytes, str, int, bytes]
 
 # Without extensions of the user's index: a split index would leave shared files behind, the
 # untracked cache and a file system monitor would have to be trusted, and git 2.39 lists a file many
-# times if it makes an index with entries in intent only sparse.
+# times if it makes an index with intent-to-add entries sparse.
 _PLAIN = (
     *("-c", "core.splitIndex=false", "-c", "core.untrackedCache=false", "-c", "index.sparse=false"),
     # Loose objects are flushed in parallel, before a ref is written.
@@ -58,10 +58,10 @@ _GRAIN = 2_000_000_000
 
 
 class PrivateIndex:
-    """A private copy of an index; a context manager that opens and deletes it.
+    """A private copy of the user's index, deleted at the end of the `with` block.
 
     `deadline` is on the clock of `time.monotonic`. `is_rebuilt`: the user's index was unreadable,
-    and this one has only the commit. Files with a ctime before `opened` (ns) are unchanged.
+    so this one has the files of a commit. A file with a ctime before `opened` (ns) is unchanged.
     """
 
     def __init__(self, repository: Repository, deadline: float | None = None) -> None:
@@ -93,13 +93,13 @@ class PrivateIndex:
             return
         top = self.repository.worktree
         if top is not None and not os.path.isdir(top):  # it may have been deleted or moved
-            state = "no directory" if os.path.lexists(top) else "gone"
-            message = f"cannot look at the files of {top}: it is {state}"
-            raise WorktreeError(message, hint="if a run belongs to it: git ckpt resume")
+            state = "not a directory" if os.path.lexists(top) else "missing"
+            message = f"cannot read the files of {top}: the worktree is {state}"
+            raise WorktreeError(message, hint="if a run uses this worktree: git ckpt resume")
         try:
             self.opened = _file_system_time(self.repository)
         except FileNotFoundError:
-            raise self._watch.failure() from None
+            raise self._watch.deletion_error() from None
         try:
             self.copy_from(os.path.join(self.repository.git_dir, "index"))
         except BaseException:
@@ -117,7 +117,7 @@ class PrivateIndex:
         self.unlock()
 
     def status(self, *options: str) -> Child:
-        """Return a running `git status`, for `finish`. With options, start a new one."""
+        """Return a running `git status` for `finish`; options start a new process."""
         if options:
             self._stop_status()
         child, self._status = self._status, None
@@ -132,7 +132,7 @@ class PrivateIndex:
             child.kill_group()
 
     def copy_from(self, path: str) -> None:
-        """Start again as a copy of another index, or empty if it is missing."""
+        """Replace this index by a copy of another one, or delete it if that is missing."""
         self.close()
         if not os.path.exists(path):
             return
@@ -158,17 +158,17 @@ class PrivateIndex:
                     return git.run(*words, data=data, env=env, ok=ok, deadline=self.deadline)
             except GitError as error:
                 tries -= 1
-                if not tries or not administration.met_change(error):
+                if not tries or not administration.has_file_changed(error):
                     raise
             self.unlock()
 
     def unlock(self) -> None:
-        """Remove the lock that a killed git of this process left on the copy."""
+        """Remove the lock file that a killed git process left beside this index."""
         with contextlib.suppress(FileNotFoundError):
             os.unlink(f"{self.path}.lock")
 
     def edit(self, *args: str, data: bytes = b"", ok: Sequence[int] = (0,)) -> Completed:
-        """Run a git command that writes this index and stores no file."""
+        """Run a git command that changes this index but stores no content of files."""
         # git then compares files as young as the index before: failing filters are switched off.
         try:
             return self.run(*args, data=data, ok=ok)
@@ -186,10 +186,10 @@ class PrivateIndex:
         with self._watch:
             return git.finish(child, child.argv[6:], ok=ok, deadline=self.deadline).out
 
-    def require_time(self, doing: str) -> None:
-        """Raise `DeadlinePassed` if the time is over; the error names `doing`."""
+    def require_time(self, command: str) -> None:
+        """Raise `DeadlinePassed` after the deadline; the error names a git `command`."""
         if self.deadline is not None and time.monotonic() > self.deadline:
-            raise DeadlinePassed([doing], 0, "timed out")
+            raise DeadlinePassed([command], 0, "timed out")
 
     def write_tree(self) -> str:
         """Write this index as a tree and return its oid; blobs may be missing."""
@@ -209,13 +209,13 @@ class PrivateIndex:
         self.edit("update-index", "-q", "--refresh", ok=(0, 1))
 
     def refresh_young(self) -> None:
-        """Let git compare files as young as this index now, and only once."""
+        """Make git compare files as young as this index now, but not again later."""
         self.edit("update-index", "-q", "--refresh", "--force-write-index", ok=(0, 1))
         later = time.time() + _GRAIN / 1e9
         os.utime(self.path, (later, later))
 
     def put(self, lines: Iterable[bytes]) -> None:
-        """Set entries: lines `MODE OID STAGE<tab>PATH`; mode 0 removes."""
+        """Set entries: lines `MODE OID STAGE<tab>PATH`; mode 0 removes one."""
         data = b"".join(line + b"\0" for line in lines)
         if data:
             result = self.edit("update-index", "-z", "--index-info", data=data)
@@ -223,7 +223,7 @@ class PrivateIndex:
                 raise GitError(["update-index"], result.code, result.complaint)
 
     def is_whole(self) -> bool:
-        """Return whether this index is not truncated: git would read one that is."""
+        """Return whether this index file is complete: git reads even a truncated one."""
         try:
             with open(self.path, "rb") as file:
                 data = file.read()
@@ -241,7 +241,7 @@ class PrivateIndex:
             self.edit("update-index", option, "-z", "--stdin", data=data)
 
     def rebuild(self, commit: str) -> None:
-        """Start again from a commit ("" for none): the user's index cannot be read."""
+        """Replace this index by the files of a commit, or empty it for ""."""
         self.close()
         self.git("read-tree", commit or "--empty")
         self.is_rebuilt = True
@@ -346,7 +346,7 @@ def _is_left_over(lock: str, directory: str) -> bool:
     return False
 
 
-# Entries in intent only (`git add --intent-to-add_intent`), whether or not their files exist.
+# Intent-to-add entries (`git add --intent-to-add`), whether or not their files exist.
 
 EXECUTABLE, LINK, REPOSITORY = b"100755", b"120000", GITLINK
 _FLAG = 0x20000000  # CE_INTENT_TO_ADD, as `git ls-files --debug` prints it
@@ -364,12 +364,12 @@ _ADD = (
 
 
 def intent_oid(object_format: str) -> bytes:
-    """Return the oid of entries in intent only: that of the empty blob."""
+    """Return the oid in intent-to-add entries, which is that of the empty blob."""
     return object_id("blob", b"", object_format).encode("ascii")
 
 
 def intent_entries(index: PrivateIndex, paths: Collection[bytes]) -> dict[bytes, bytes]:
-    """Return the entries in intent only, with modes, among those of the empty blob."""
+    """Return the intent-to-add entries among `paths`, with their modes."""
     if not paths:
         return {}
     words = [os.fsdecode(path) for path in paths] if len(paths) <= _FEW else []
@@ -383,14 +383,14 @@ def intent_entries(index: PrivateIndex, paths: Collection[bytes]) -> dict[bytes,
 
 
 def forget_trees(index: PrivateIndex, paths: Collection[bytes]) -> None:
-    """Make git write trees above entries in intent only again, without them."""
+    """Drop cached trees above intent-to-add entries: git writes them without these."""
     # `git reset --hard` takes such an entry for an empty file of the commit, and keeps it in trees.
     # The option changes nothing else: they are not assumed unchanged.
     index.update("--no-assume-unchanged", paths)
 
 
 def add_intent(index: PrivateIndex, paths: Collection[bytes], modes: Mapping[bytes, bytes]) -> None:
-    """Add entries in intent only; `modes` has those that are not of plain files."""
+    """Add intent-to-add entries; `modes` has the modes that are not 100644."""
     if not paths:
         return
     paths = sorted(set(paths))
@@ -399,13 +399,13 @@ def add_intent(index: PrivateIndex, paths: Collection[bytes], modes: Mapping[byt
     index.put(b"100644 %s 0\t%s" % (oid, path) for path in paths)
     index.update("--force-remove", paths)
     # git makes such an entry only from a file, whose mode it takes. The file in the worktree may
-    # have another mode by now, so stand-ins are made in a scratch directory.
+    # have another mode by now, so placeholders are made in a scratch directory.
     scratch = index.repository.scratch("intent")
     try:
         try:
             for path in paths:
                 full = os.path.join(os.fsencode(scratch), path)
-                _stand_in(full, modes.get(path), index.repository.object_format)
+                _make_placeholder(full, modes.get(path), index.repository.object_format)
         except OSError as error:
             raise GitError(["add"], 1, f"{os.fsdecode(error.filename)}: {error.strerror}") from None
         words = (f"--work-tree={scratch}", "-C", scratch, "--literal-pathspecs", *_ADD)
@@ -415,7 +415,7 @@ def add_intent(index: PrivateIndex, paths: Collection[bytes], modes: Mapping[byt
         private_dirs.discard(scratch)
 
 
-def _stand_in(path: bytes, mode: bytes | None, object_format: str) -> None:
+def _make_placeholder(path: bytes, mode: bytes | None, object_format: str) -> None:
     os.makedirs(os.path.dirname(path), exist_ok=True)
     if mode == LINK:
         os.symlink(b"nowhere", path)
@@ -435,7 +435,7 @@ def _stand_in(path: bytes, mode: bytes | None, object_format: str) -> None:
 
 # The settings of a sparse checkout (git-sparse-checkout(1)), which a snapshot keeps.
 
-_NAMES = r"^(core\.sparsecheckout(cone)?|index\.sparse)$"
+_SPARSE_SETTINGS = r"^(core\.sparsecheckout(cone)?|index\.sparse)$"
 _ALL = b"/*"
 
 
@@ -446,7 +446,7 @@ def read_sparse(repository: Repository) -> bytes | None:
             patterns = file.read().splitlines()
     except FileNotFoundError:
         return None  # git then takes every file, whatever the configuration says
-    settings = config.read(repository, _NAMES)
+    settings = config.read(repository, _SPARSE_SETTINGS)
     values = {name: config.is_on(listed_values[-1]) for name, listed_values in settings.items()}
     if not values.get("core.sparsecheckout"):
         return None
@@ -459,7 +459,7 @@ def read_sparse(repository: Repository) -> bytes | None:
 
 
 def restore_sparse(repository: Repository, settings: bytes | None) -> None:
-    """Give a worktree without files the settings that `read_sparse` returned."""
+    """Apply what `read_sparse` returned to a worktree that has no files yet."""
     if settings is None:
         # git copies them from the worktree where the command ran.
         if read_sparse(repository) is not None:
@@ -488,7 +488,7 @@ def rules_in(repository: Repository, tree: str) -> dict[bytes, str]:
 def ignored_by(
     repository: Repository, rules: Mapping[bytes, str], paths: Sequence[bytes]
 ) -> set[bytes]:
-    """Return the paths that git ignores by these rules or those outside the worktree."""
+    """Return the paths that these .gitignore files or rules of the user ignore."""
     if not paths:
         return set()
     scratch = repository.scratch("rules")

@@ -1,6 +1,7 @@
-"""Find and copy the repositories of submodules: checked out, or in `modules`.
+"""Find and copy submodule repositories: checked out, or in git's `modules`.
 
-No name from `.gitmodules` becomes a path: git's own directories are walked, following no link.
+Names in `.gitmodules` never become paths: this module walks git's directories, without following
+links.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from gitckpt.git.repository import Repository
 from gitckpt.git.worktree import administration
 from gitckpt.model.errors import WorktreeError
 
+# Name of a submodule, its repository, and that of the same submodule elsewhere, if any.
 Pair = tuple[str, Repository, Repository | None]
 
 _OCTAL = re.compile(rb"\\([0-3][0-7]{2})")
@@ -36,14 +38,14 @@ _FETCH = (
 )
 
 _FLUSHED = ("-c", "core.fsync=all", "-c", "core.fsyncMethod=fsync")
-_STORAGE = (b"core.repositoryformatversion", b"core.bare", b"core.worktree")
-_ELSEWHERE = (b"", b".", b"..", b".git")
+_STORAGE_SETTINGS = (b"core.repositoryformatversion", b"core.bare", b"core.worktree")
+_FORBIDDEN_PARTS = (b"", b".", b"..", b".git")
 # Besides `HEAD`, what git looks for (`is_git_directory` in its setup.c).
-_OF_REPOSITORY = (b"objects", b"refs")
+_REPOSITORY_DIRS = (b"objects", b"refs")
 
 
 def seen_from(repository: Repository, path: bytes) -> Repository | None:
-    """Return a submodule's repository as seen from its checkout; None without one."""
+    """Return the repository of a submodule that is checked out; else, return None."""
     top = checkout_path(repository, path)
     if top is None:
         return None
@@ -59,28 +61,28 @@ def seen_from(repository: Repository, path: bytes) -> Repository | None:
 def may_have_submodules(repository: Repository) -> bool:
     """Return whether a repository may have submodules, without starting a process."""
     tops = [repository.worktree, os.path.dirname(repository.common_dir)]
-    has_modules = any(map(os.path.isdir, _places(repository)))
+    has_modules = any(map(os.path.isdir, _module_dirs(repository)))
     return has_modules or any(os.path.lexists(f"{top}/.gitmodules") for top in tops if top)
 
 
 def head_of(top: bytes) -> str | None:
-    """Return the commit checked out at a path, even in another user's repository."""
+    """Return the commit checked out in a directory; None if git finds none."""
     words = ("rev-parse", "--quiet", "--verify", "HEAD^{commit}")
     result = run([git_executable(), "-C", os.fsdecode(top), *words], env=environment(OFFLINE))
     return result.text or None if result.code == 0 else None
 
 
 def git_dirs_inside(repository: Repository) -> list[bytes]:
-    """Return git directories inside the worktree other than `.git`."""
+    """Return the repository's git directories inside the worktree, except `.git`."""
     top = os.path.realpath(repository.worktree or os.curdir)
     git_dirs = {os.path.realpath(repository.git_dir), os.path.realpath(repository.common_dir)}
-    places = {os.path.relpath(git_dir, top) for git_dir in git_dirs}
+    module_dirs = {os.path.relpath(git_dir, top) for git_dir in git_dirs}
     outside = (os.curdir, os.pardir, ".git")
-    return sorted(os.fsencode(place) for place in places if place.split("/")[0] not in outside)
+    return sorted(os.fsencode(place) for place in module_dirs if place.split("/")[0] not in outside)
 
 
 def bare_repositories(top: bytes, paths: Iterable[bytes]) -> list[bytes]:
-    """Return the directories of these files that look like bare repositories."""
+    """Return the directories that contain `paths` and look like bare repositories."""
     paths = {os.path.dirname(path) for path in paths if os.path.basename(path) == b"HEAD"} - {b""}
     return sorted(path for path in paths if _has_parts(os.path.join(top, path)))
 
@@ -94,9 +96,11 @@ def has_modules(git_dir: str) -> bool:
     return os.path.isdir(os.path.join(git_dir, "modules"))
 
 
-def stores(repository: Repository, paths: Collection[bytes] = ()) -> list[Repository]:
-    """Return submodules' repositories; `paths` adds their own `.git` directories."""
-    git_dirs = [git_dir for place in _places(repository) for git_dir in _git_dirs(place)]
+def repositories_of_submodules(
+    repository: Repository, paths: Collection[bytes] = ()
+) -> list[Repository]:
+    """Return submodule repositories: in `modules`, and as `.git` of those at `paths`."""
+    git_dirs = [git_dir for place in _module_dirs(repository) for git_dir in _git_dirs(place)]
     tops = [repository.worktree, *(path for _, path in administration.registered(repository))]
     if repository.is_linked:
         tops.append(administration.main_worktree(repository))
@@ -117,14 +121,20 @@ def _open_store(git_dir: str, object_format: str) -> Repository:
 
 
 def clone(
-    around: Repository, store: Repository, target: Repository, path: bytes, refs: Sequence[str]
+    superproject: Repository,
+    store: Repository,
+    target: Repository,
+    path: bytes,
+    refs: Sequence[str],
 ) -> Repository:
-    """Copy a submodule's repository for another worktree, to where git would put it.
+    """Copy a submodule's repository into `modules` of another worktree, `target`.
 
     `refs` are patterns of refs to copy besides branches, tags and remote-tracking branches.
     """
-    places = [place for place in _places(around) if store.git_dir.startswith(place + os.sep)]
-    name = os.path.relpath(store.git_dir, places[0]) if places else os.fsdecode(path)
+    module_dirs = [
+        place for place in _module_dirs(superproject) if store.git_dir.startswith(place + os.sep)
+    ]
+    name = os.path.relpath(store.git_dir, module_dirs[0]) if module_dirs else os.fsdecode(path)
     final = os.path.join(target.git_dir, "modules", name)
     if not os.path.lexists(final):
         scratch = os.path.join(target.git_dir, f"ckpt-making-{os.urandom(4).hex()}")
@@ -139,12 +149,12 @@ def clone(
             os.makedirs(os.path.dirname(final), exist_ok=True)
             os.rename(scratch, final)
         except OSError as error:
-            raise WorktreeError(f"cannot make {final}: {error.strerror}") from None
+            raise WorktreeError(f"cannot create {final}: {error.strerror}") from None
     return _open_store(final, store.object_format)
 
 
 def pairs(repository: Repository, git_dir: str) -> Iterator[Pair]:
-    """Yield name, repository and main worktree's repository of all submodules."""
+    """Yield all submodules of a worktree, each with the main worktree's repository."""
     for name, submodule, main in _pairs(
         git_dir, repository.common_dir, "", repository.object_format
     ):
@@ -155,7 +165,7 @@ def pairs(repository: Repository, git_dir: str) -> Iterator[Pair]:
 
 
 def nested_pairs(submodule: Repository, copy: Repository) -> Iterator[Pair]:
-    """Return a submodule's nested repositories with those of another copy, as `pairs`."""
+    """Yield the submodules in a submodule, each with its repository in another `copy`."""
     return _pairs(submodule.git_dir, copy.git_dir, "", submodule.object_format)
 
 
@@ -170,14 +180,16 @@ def _pairs(git_dir: str, other_dir: str, above: str, object_format: str) -> Iter
 
 
 def is_copy(repository: Repository, candidate: Repository, commit: str) -> bool:
-    """Return whether a repository is kept for a submodule or has its commit."""
-    places = tuple(os.path.realpath(place) + os.sep for place in _places(repository))
-    is_kept = os.path.realpath(candidate.common_dir).startswith(places)
-    return is_kept or (bool(commit) and candidate.cat_file.info(f"{commit}^{{commit}}") is not None)
+    """Return whether `candidate` is in `modules`, or has the submodule's commit."""
+    module_dirs = tuple(os.path.realpath(place) + os.sep for place in _module_dirs(repository))
+    is_in_modules = os.path.realpath(candidate.common_dir).startswith(module_dirs)
+    return is_in_modules or (
+        bool(commit) and candidate.cat_file.info(f"{commit}^{{commit}}") is not None
+    )
 
 
 def fetch(to: Repository, source: Repository, refs: Sequence[str]) -> None:
-    """Copy refs from a local repository under the same names; existing ones stay."""
+    """Copy refs from a local repository under the same names; force no existing ref."""
     if refs:
         data = "".join(f"{ref}:{ref}\n" for ref in refs).encode()
         words = (*_LOCALLY, *_FLUSHED, *_FETCH, "--stdin", source.git_dir)
@@ -194,8 +206,8 @@ def _copy_settings(store: Repository, copy: Repository) -> None:
         key, is_set, value = entry.partition(b"\n")
         section, _, subkey = key.partition(b".")
         name, _, last = subkey.rpartition(b".")
-        # How the copy is stored stays its own.
-        if section == b"extensions" or key in _STORAGE:
+        # The copy keeps the settings on its storage.
+        if section == b"extensions" or key in _STORAGE_SETTINGS:
             continue
         title = b'%s "%s"' % (section, _escaped(name)) if name else section
         quoted = b' = "%s"' % _escaped(value).replace(b"\n", b"\\n") if is_set else b""
@@ -225,10 +237,10 @@ def attach(store: Repository, top: str) -> Repository | None:
         os.makedirs(top, exist_ok=True)
         if os.listdir(top):
             return None
-        claim(store, top)
-        _link(store, top)
+        set_worktree(store, top)
+        _write_dot_git(store, top)
     except OSError as error:
-        raise WorktreeError(f"cannot make {top}: {error.strerror}") from None
+        raise WorktreeError(f"cannot create {top}: {error.strerror}") from None
     return Repository(store.git_dir, top, store.object_format)
 
 
@@ -239,27 +251,27 @@ def _recorded_worktree(store: Repository) -> str | None:
 
 
 def is_lost(store: Repository) -> bool:
-    """Return whether `core.worktree` of a submodule leads to a place without it."""
+    """Return whether `core.worktree` of a submodule names a directory without `.git`."""
     recorded = _recorded_worktree(store)
     return recorded is not None and not os.path.lexists(os.path.join(recorded, ".git"))
 
 
-def claim(store: Repository, top: str) -> None:
+def set_worktree(store: Repository, top: str) -> None:
     target = os.path.relpath(os.path.realpath(top), os.path.realpath(store.git_dir))
     store.git.run(
         "config", "--file", os.path.join(store.git_dir, "config"), "core.worktree", target
     )
 
 
-def _link(store: Repository, top: str) -> None:
+def _write_dot_git(store: Repository, top: str) -> None:
     target = os.path.relpath(os.path.realpath(store.git_dir), os.path.realpath(top))
-    # A kill must leave nothing there: only an empty place is taken for a submodule.
-    scratch = os.path.join(store.git_dir, administration.AWAY)
+    # A kill must leave no file in `top`: a submodule is checked out into empty directories only.
+    scratch = os.path.join(store.git_dir, administration.WORKTREE_SCRATCH)
     regular.write(os.path.join(top, ".git"), os.fsencode(f"gitdir: {target}\n"), scratch=scratch)
 
 
 def checked_out_at(repository: Repository, store: Repository) -> bytes | None:
-    """Return the path at which a worktree has one of `stores` checked out, if any."""
+    """Return where a worktree has a submodule repository checked out; None if nowhere."""
     recorded = _recorded_worktree(store)
     if recorded is None or repository.worktree is None:
         return None
@@ -294,8 +306,8 @@ def _reconnect(store: Repository, old: str, top: str) -> None:
             if below != "." and not below.startswith(".."):
                 _reconnect(inner, os.path.join(old, below), os.path.join(top, below))
     if os.path.isfile(os.path.join(top, ".git")):
-        claim(store, top)
-        _link(store, top)
+        set_worktree(store, top)
+        _write_dot_git(store, top)
 
 
 def checkout_path(repository: Repository, path: bytes) -> str | None:
@@ -306,8 +318,10 @@ def checkout_path(repository: Repository, path: bytes) -> str | None:
 
 
 def find(repository: Repository, path: bytes, ref: str) -> Repository | None:
-    """Return the repository of a submodule, checked out or kept, that has a ref."""
-    return _first_with([seen_from(repository, path), *stores(repository, [path])], ref)
+    """Return the first repository of a submodule that has a ref; None without one."""
+    return _first_with(
+        [seen_from(repository, path), *repositories_of_submodules(repository, [path])], ref
+    )
 
 
 def _first_with(candidates: Iterable[Repository | None], ref: str) -> Repository | None:
@@ -319,15 +333,15 @@ def _first_with(candidates: Iterable[Repository | None], ref: str) -> Repository
 
 
 def find_nested(repository: Repository, ref: str) -> Repository | None:
-    """Return the repository of a nested submodule in another worktree that has a ref."""
+    """Return a nested submodule's repository that has a ref, from another worktree."""
     # git clones a submodule again for each linked worktree, without the submodules nested in it.
     parts, object_format = repository.common_dir.split(os.sep), repository.object_format
     for start in (number for number, part in enumerate(parts) if part == "modules"):
         above = parts[: start - 2] if parts[start - 2] == "worktrees" else parts[:start]
-        around = _open_store(os.sep.join(above), object_format)
-        if not _is_git_dir(around.git_dir):
+        superproject = _open_store(os.sep.join(above), object_format)
+        if not _is_git_dir(superproject.git_dir):
             continue
-        twins = [os.path.join(place, *parts[start + 1 :]) for place in _places(around)]
+        twins = [os.path.join(place, *parts[start + 1 :]) for place in _module_dirs(superproject)]
         twins = [twin for twin in twins if twin != repository.common_dir]
         git_dirs = (path for twin in twins for path in _git_dirs(os.path.join(twin, "modules")))
         nested = _first_with((_open_store(git_dir, object_format) for git_dir in git_dirs), ref)
@@ -350,8 +364,10 @@ def has(repository: Repository, ref: str) -> bool:
 
 
 def is_plain(path: bytes) -> bool:
-    """Return whether git would take a path for one of a submodule in the worktree."""
-    return not any(part.lower() in _ELSEWHERE for part in path.split(b"/")) and b"\0" not in path
+    """Return whether git would accept a path as that of a submodule."""
+    return (
+        not any(part.lower() in _FORBIDDEN_PARTS for part in path.split(b"/")) and b"\0" not in path
+    )
 
 
 def is_submodule(repository: Repository, tree: str, path: bytes) -> bool:
@@ -364,7 +380,7 @@ def submodules_of(repository: Repository, tree: str) -> list[tuple[bytes, str]]:
 
 
 def unquote(text: str) -> bytes:
-    """Return the path that a document names, C-quoted if it is not UTF-8."""
+    """Decode a path in a document, which C-quotes paths that are not UTF-8."""
     data = os.fsencode(text)
     if len(data) > 1 and data[:1] == data[-1:] == b'"' and _OCTAL.search(data):
         path = _OCTAL.sub(lambda match: bytes([int(match[1], 8)]), data[1:-1])
@@ -375,7 +391,7 @@ def unquote(text: str) -> bytes:
     return data
 
 
-def _places(repository: Repository) -> list[str]:
+def _module_dirs(repository: Repository) -> list[str]:
     tops = (repository.common_dir, *administration.git_dirs(repository))
     return [os.path.join(top, "modules") for top in tops]
 
@@ -395,7 +411,7 @@ def _is_git_dir(path: str) -> bool:
 
 
 def _has_parts(path: bytes) -> bool:
-    return all(os.path.isdir(os.path.join(path, name)) for name in _OF_REPOSITORY)
+    return all(os.path.isdir(os.path.join(path, name)) for name in _REPOSITORY_DIRS)
 
 
 def _is_through_link(top: str, path: bytes) -> bool:

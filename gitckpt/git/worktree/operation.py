@@ -1,7 +1,7 @@
 """Save and restore a merge, cherry-pick, revert, rebase, am or bisect in progress.
 
-Its state (gitrepository-layout(5)) is in files and refs. Refs are kept as files, too, under the
-names that they have where refs are files.
+git stores this state (gitrepository-layout(5)) in files and refs. A snapshot stores the refs as
+files, too, under the names of loose refs.
 """
 
 from __future__ import annotations
@@ -64,15 +64,15 @@ def collect(repository: Repository) -> dict[str, bytes]:
             for name in names:
                 path = os.path.join(parent, name)
                 files[os.path.relpath(path, repository.git_dir)] = _content(path)
-    for ref, oid in _own_refs(repository).items():
+    for ref, oid in _worktree_refs(repository).items():
         files[ref] = oid.encode("ascii") + b"\n"
     return files
 
 
-def write_holder(
+def write_keep_commit(
     repository: Repository, objects: Objects, files: Mapping[str, bytes], head: str
 ) -> str | None:
-    """Write a commit that keeps the commits of an operation; None if HEAD keeps them."""
+    """Write a commit that keeps an operation's commits alive; None if HEAD does so."""
     # Branches and reflogs that lead to these commits may be gone when the operation goes on.
     tips = _tips(repository, _commits_in(repository, files), head)
     if not tips:
@@ -87,7 +87,7 @@ def write_holder(
 
 
 def bring_back(repository: Repository, files: Mapping[str, bytes]) -> None:
-    """Restore an operation, with only names and values that `collect` can return."""
+    """Restore an operation; skip names and values that `collect` would never return."""
     require_objects(repository, files)
     for name, oid in _refs_in(files).items():
         repository.git.run("update-ref", "--no-deref", name, oid)
@@ -108,8 +108,8 @@ def rebased_branch(files: Mapping[str, bytes]) -> str | None:
     return None
 
 
-def is_at_its_start(repository: Repository, files: Mapping[str, bytes]) -> bool:
-    """Return whether a rebase's branch has not moved; True for other operations."""
+def is_branch_unmoved(repository: Repository, files: Mapping[str, bytes]) -> bool:
+    """Return whether a rebase's branch is where it began; True for other operations."""
     branch = rebased_branch(files)
     if branch is None:
         return True
@@ -119,19 +119,19 @@ def is_at_its_start(repository: Repository, files: Mapping[str, bytes]) -> bool:
 
 
 def would_move_branch(files: Mapping[str, bytes], branch: str | None, source: str | None) -> bool:
-    """Return whether an operation would move a branch other than that it began on."""
+    """Return whether an operation that began on branch `source` would move `branch`."""
     # To continue or abort it moves HEAD (sequencer.c, builtin/am.c).
     moves = any(name.split("/")[0] in DIRECTORIES for name in files)
     return moves and branch is not None and branch != source
 
 
-def moves_nothing(repository: Repository, files: Mapping[str, bytes]) -> bool:
+def moves_no_branch(repository: Repository, files: Mapping[str, bytes]) -> bool:
     # If the branch has moved, only where this very operation is in progress.
-    return is_at_its_start(repository, files) or collect(repository) == files
+    return is_branch_unmoved(repository, files) or collect(repository) == files
 
 
 def detach(repository: Repository, files: Mapping[str, bytes]) -> dict[str, bytes]:
-    """Return an operation as if it had begun on no branch, so that its end moves none."""
+    """Return an operation as if begun on a detached HEAD: its end moves no branch."""
     # A rebase sets its branch and others (git-rebase(1), `--update-refs`), even if they moved.
     edited = {name: data for name, data in files.items() if name != "rebase-merge/update-refs"}
     for directory in _REBASES:
@@ -159,12 +159,12 @@ def hint_on_branch(branch: str) -> str:
 def require_objects(repository: Repository, files: Mapping[str, bytes]) -> None:
     for name, oid in _refs_in(files).items():
         if repository.cat_file.info(oid) is None:
-            message = f"{oid} is missing, which the operation in progress needs as {name}"
+            message = f"the operation in progress needs {oid} as {name}, and the object is missing"
             raise WorktreeError(message, hint="see what is wrong: git ckpt verify")
 
 
 def end_operation(repository: Repository) -> None:
-    """End the operation in progress without a trace; files and index stay."""
+    """Delete git's state of the operation in progress; change no file and no index."""
     for directory in DIRECTORIES:
         private_dirs.discard(os.path.join(repository.git_dir, directory))
     for name in FILES:
@@ -172,12 +172,12 @@ def end_operation(repository: Repository) -> None:
             os.unlink(os.path.join(repository.git_dir, name))
         except FileNotFoundError:
             pass
-    refs = [*(name for name in PSEUDO_REFS if name != _TRACE), *_own_refs(repository)]
+    refs = [*(name for name in PSEUDO_REFS if name != _TRACE), *_worktree_refs(repository)]
     commands = "".join(f"delete {ref}\n" for ref in refs if repository.cat_file.info(ref))
     repository.git.run("update-ref", "--stdin", data=commands.encode("ascii"))
 
 
-def _own_refs(repository: Repository) -> dict[str, str]:
+def _worktree_refs(repository: Repository) -> dict[str, str]:
     words = ("for-each-ref", "--format=%(refname) %(objectname)", *REFS)
     listing = repository.git.run(*words).out.decode("utf-8", "surrogateescape")
     return dict(line.split(" ") for line in listing.splitlines())
@@ -255,21 +255,21 @@ def applied_patches(repository: Repository) -> list[tuple[str, str]]:
     return _rewritten_commits(repository, _APPLIED)
 
 
-def has_moved(repository: Repository) -> bool:
-    """Return whether an ending rebase moved HEAD; True if git did not record it."""
+def has_rebase_moved_head(repository: Repository) -> bool:
+    """Return whether an ending rebase moved HEAD; True if git recorded no start."""
     head = repository.cat_file.info("HEAD")
-    starts = [_end(os.path.join(repository.git_dir, name), _LINES).strip() for name in _STARTS]
+    starts = [_read_end(os.path.join(repository.git_dir, name), _LINES).strip() for name in _STARTS]
     return head is None or head[0].encode("ascii") not in starts
 
 
-def apply_branch(repository: Repository) -> str:
+def branch_of_apply_rebase(repository: Repository) -> str:
     """Return the branch of a rebase with the apply backend; "" if it never stopped."""
-    data = _end(os.path.join(repository.git_dir, "rebase-apply/head-name"), _LINES)
+    data = _read_end(os.path.join(repository.git_dir, "rebase-apply/head-name"), _LINES)
     return data.strip().decode("utf-8", "replace")  # decoded as HEAD is
 
 
 def filter_repo_commits(repository: Repository) -> dict[str, str]:
-    """Return new commits by those rewritten by `git filter-repo`; "" for dropped ones."""
+    """Map commits that `git filter-repo` rewrote to the new ones; "" if dropped."""
     path = os.path.join(repository.common_dir, "filter-repo", "commit-map")
     try:
         pairs = _pairs(regular.content(path, _LARGEST_MAP, follow=False).splitlines())
@@ -284,7 +284,7 @@ def is_last_patch(repository: Repository) -> bool:
 
 
 def _rewritten_commits(repository: Repository, name: str) -> list[tuple[str, str]]:
-    return _pairs(_end(os.path.join(repository.git_dir, name), _LARGEST).splitlines())
+    return _pairs(_read_end(os.path.join(repository.git_dir, name), _LARGEST).splitlines())
 
 
 def _pairs(lines: list[bytes]) -> list[tuple[str, str]]:
@@ -295,11 +295,11 @@ def _pairs(lines: list[bytes]) -> list[tuple[str, str]]:
 def _newest_of_reflog(repository: Repository) -> bytes:
     if repository.has_reftable:
         return repository.git.run("rev-parse", "--quiet", "HEAD@{1}", "HEAD", ok=(0, 1, 128)).out
-    data = _end(os.path.join(repository.git_dir, "logs", "HEAD"), _LINES)
+    data = _read_end(os.path.join(repository.git_dir, "logs", "HEAD"), _LINES)
     return data.rstrip(b"\n").rpartition(b"\n")[2]
 
 
-def _end(path: str, size: int) -> bytes:
+def _read_end(path: str, size: int) -> bytes:
     try:
         return regular.tail(path, size)
     except OSError:

@@ -73,7 +73,7 @@ def find_headless(repository: Repository) -> Iterator[Finding]:
 
 def _is_registered(repository: Repository, path: str) -> bool:
     git_dir = administration.git_dir_of(path)
-    if git_dir is None or not administration.is_ours(repository, git_dir):
+    if git_dir is None or not administration.owns_git_dir(repository, git_dir):
         return False
     return os.path.isdir(git_dir) and git_dir not in administration.unfinished_git_dirs(repository)
 

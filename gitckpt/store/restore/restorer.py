@@ -216,7 +216,7 @@ class _Restore:
         branches = self._branch, checkpoint.branch
         self._would_move = same_head and operation.would_move_branch(files, *branches)
         self._rebased: str | None = None
-        if not operation.moves_nothing(repository, files):
+        if not operation.moves_no_branch(repository, files):
             self._rebased = operation.rebased_branch(files)
             files = operation.detach(repository, files)
         self._target.operation = files
@@ -285,7 +285,7 @@ class _Restore:
             current.files = replacement.take_out(index, absent, target.files)
         # A capture omits the settings if nothing converts, but restored attributes may convert.
         configured = self._limits.conversions(self._repository)
-        current.conversion = attributes.settings(self._repository, configured)
+        current.conversion = attributes.conversion_settings(self._repository, configured)
         self._current = current
 
     def _is_meant(self, path: bytes) -> bool:

@@ -279,7 +279,7 @@ class Submodules:
                     is_lost = place is None and modules.is_lost(repository)
                     if is_lost or place not in (None, path, *self.paths):  # elsewhere since
                         top = os.path.join(self._repository.worktree or "", os.fsdecode(path))
-                        modules.claim(repository, top)
+                        modules.set_worktree(repository, top)
             elif inner.objects.head()[0] != submodule.git_sha:
                 # No checkpoint of the outer worktree keeps the commit of this HEAD.
                 message = message_of(f"before it came back at {decode_path(path)}")

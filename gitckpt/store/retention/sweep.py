@@ -25,7 +25,7 @@ _PRIVATE = (
 )
 # Kinds of scratch files in the administrative directory of a worktree.
 _ADMIN = (
-    *(administration.AWAY, administration.SCRATCH, ref_names.UNDO_FILE),
+    *(administration.WORKTREE_SCRATCH, administration.SCRATCH, ref_names.UNDO_FILE),
     *("ckpt-exact", "ckpt-unfiltered"),
 )
 

@@ -203,7 +203,11 @@ def _forgotten(repository: Repository, run: str) -> str | None:
         return None
     path = os.path.join(opener.default_root(repository, configured), run)
     git_dir = administration.git_dir_of(path)
-    if git_dir is None or os.path.isdir(git_dir) or not administration.is_ours(repository, git_dir):
+    if (
+        git_dir is None
+        or os.path.isdir(git_dir)
+        or not administration.owns_git_dir(repository, git_dir)
+    ):
         return None
     return f"git has forgotten its worktree {path}; adopt it again: git ckpt resume {run}"
 

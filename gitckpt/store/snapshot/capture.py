@@ -165,7 +165,9 @@ class _Capture:
         unseen = [*survey.deleted, *survey.flags.get(manifest.SKIPPED, ())]
         inside = {*survey.directories, *leading_to({*self.also, *self.included})}
         # None if git converts nothing.
-        rules = attributes.rules(repository, self.limits.conversions(repository), inside, unseen)
+        rules = attributes.read_rules(
+            repository, self.limits.conversions(repository), inside, unseen
+        )
         files = self._files_tree(base, rules, paths)
         inexact = self._find_inexact(rules)
         raw = manifest.write_raw(repository, self.objects, inexact.raw | self.as_is)
@@ -175,7 +177,9 @@ class _Capture:
             self.omitted.append(Omitted(quoted(path), _NESTED, oid=oid))
         self.omitted += [*survey.submodules.values(), *survey.passed_over]
         content = manifest.Contents(files, stages, survey.flags, sparse=sparse, raw=raw)
-        content.conversion = attributes.settings(repository, rules.configured) if rules else b""
+        content.conversion = (
+            attributes.conversion_settings(repository, rules.configured) if rules else b""
+        )
         content.directories, content.modes = directories, modes
         is_flagged = any(flag != manifest.SKIPPED or sparse is None for flag in survey.flags)
         dirty = bool(stages or is_flagged or under_way or files != base)
@@ -203,7 +207,7 @@ class _Capture:
                 self.omitted.append(Omitted(".git", reason))
                 under_way, state = None, {}
             content.operation = state
-            needed = operation.write_holder(repository, self.objects, state, self.commit)
+            needed = operation.write_keep_commit(repository, self.objects, state, self.commit)
         tree = manifest.write(repository, self.objects, content)
         suspects: tuple[Suspect, ...] = ()
         if self.read:

@@ -11,7 +11,12 @@ from gitckpt.git.objects.encoding import GITLINK
 from gitckpt.git.process import Child, GitError
 from gitckpt.git.worktree import index as intent
 from gitckpt.git.worktree import modules
-from gitckpt.git.worktree.administration import TRIES, failing_filters, filters_off, met_change
+from gitckpt.git.worktree.administration import (
+    TRIES,
+    failing_filters,
+    filters_off,
+    has_file_changed,
+)
 from gitckpt.git.worktree.index import PrivateIndex
 from gitckpt.model.arguments import quoted
 from gitckpt.model.checkpoint import Omitted
@@ -196,7 +201,7 @@ def _finish_status(index: PrivateIndex, children: list[Child]) -> bytes:
             remaining -= 1
             if options:
                 raise
-            if remaining and met_change(error):
+            if remaining and has_file_changed(error):
                 index.unlock()
             # Files that need a failing required filter count as changed.
             elif failing := failing_filters(index.repository, error):

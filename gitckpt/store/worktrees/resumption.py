@@ -107,7 +107,7 @@ def _capture_index(repository: Repository, objects: Objects, commit: str) -> Wor
     if (not trees or trees == {0: base}) and not flags and not under_way:
         return Worktree(dirty=False)
     state = operation.collect(repository) if under_way else {}
-    needed = operation.write_holder(repository, objects, state, commit)
+    needed = operation.write_keep_commit(repository, objects, state, commit)
     tree = manifest.write(repository, objects, Contents(files, trees, flags, operation=state))
     return Worktree(dirty=True, tree=tree, operation=under_way, operation_commit=needed)
 
@@ -287,7 +287,8 @@ def _describe_place(repository: Repository, path: str) -> PathState:
         git_dir=git_dir,
         git_dir_exists=exists,
         is_kept=is_kept,
-        is_of_this_repository=git_dir is not None and administration.is_ours(repository, git_dir),
+        is_of_this_repository=git_dir is not None
+        and administration.owns_git_dir(repository, git_dir),
         owner=owner,
         other_repository=administration.foreign_repository(repository, path)
         if owner is None
@@ -325,7 +326,11 @@ def places(repository: Repository, runs: Collection[str]) -> dict[str, str]:
     for run in set(runs) - moved.keys():
         path = os.path.join(root, run)
         git_dir = administration.git_dir_of(path) or ""
-        if git_dir and administration.is_ours(repository, git_dir) and not os.path.isdir(git_dir):
+        if (
+            git_dir
+            and administration.owns_git_dir(repository, git_dir)
+            and not os.path.isdir(git_dir)
+        ):
             moved[run] = path
     return moved
 

@@ -286,7 +286,9 @@ def test_what_somebody_else_wrote_as_the_name_of_a_branch(plain: Store, name: by
     found = operation.detach(repository, files)
     assert not found["rebase-merge/head-name"].startswith(b"refs/")
     assert found["BISECT_START"] == name
-    assert operation.is_at_its_start(repository, files) == (operation.rebased_branch(files) is None)
+    assert operation.is_branch_unmoved(repository, files) == (
+        operation.rebased_branch(files) is None
+    )
 
 
 @pytest.mark.long

@@ -501,10 +501,10 @@ def test_a_way_out_of_the_worktree_is_refused(
     before = seen(main_checkout.path)
     with pytest.raises(
         UnsoundSnapshot,
-        match=f"it has an entry named b'{re.escape(path.split('/', maxsplit=1)[0])}'",
+        match=f"an entry is named b'{re.escape(path.split('/', maxsplit=1)[0])}'",
     ):
         plain.restore(made)
-    with pytest.raises(UnsoundSnapshot, match="it has an entry named"):
+    with pytest.raises(UnsoundSnapshot, match="an entry is named"):
         plain.resume(made, str(tmp_path / "there"))
     assert (seen(main_checkout.path), (tmp_path / "there").exists()) == (before, False)
     assert [

@@ -96,7 +96,7 @@ def test_trees_that_are_not_in_order_are_named(main_checkout: Checkout) -> None:
     (sentence,) = (
         sentence for code, _, sentence in told(look(main_checkout)) if code == "snapshot-invalid"
     )
-    assert sentence.endswith("its entries are not in the order of git")
+    assert sentence.endswith("the entries are not in the order of git")
 
 
 def test_an_operation_that_is_more_than_a_reader_takes_is_left_out(
