@@ -28,7 +28,7 @@ class TestAPipeInThePlaceOfARef:
         os.mkfifo(path)
         with pytest.raises(CkptError, match="is a named pipe instead of a ref") as caught:
             read_loose(discover(str(main_checkout.path)), A)
-        assert caught.value.hint == f"remove it: rm {path}"
+        assert caught.value.hint == f"remove the pipe: rm {path}"
 
     def test_is_named_where_git_waits_for_it(
         self, main_checkout: Checkout, refs: Refs, monkeypatch: pytest.MonkeyPatch

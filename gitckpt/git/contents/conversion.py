@@ -32,8 +32,8 @@ _File = tuple[bytes, str, os.stat_result]  # path, oid and stat data of an entry
 
 FILE = "ckpt-exact"
 
-# Verdicts: git would write these bytes; it would not, and no snapshot stores them; a required filter
-# applies. Any other verdict is the oid of the blob that stores the bytes.
+# Verdicts: git would write these bytes; it would not, so no snapshot stores them; a filter is
+# required for the file. Any other verdict is the oid of the blob that stores the bytes.
 EXACT, INEXACT, REQUIRED = b"=", b"!", b"-"
 
 _FORM = b"gitckpt exact 1 "
