@@ -81,7 +81,7 @@ def fetch_missing(
         old_oids = oids  # fetched trees may name other missing objects
 
 
-def fetch_for(repository: Repository, snapshot: str | None, commit: str) -> None:
+def fetch_trees_of(repository: Repository, snapshot: str | None, commit: str) -> None:
     """Fetch the trees and lists of a snapshot (or a commit's trees), but no files."""
     if promisor(repository) is None:
         return
@@ -161,24 +161,24 @@ SHOWN = 3  # missing objects named for each root
 
 
 @dataclass(frozen=True, slots=True)
-class Lacking:
+class LackingObjects:
     """Missing and damaged objects: some examples for each root that reaches any."""
 
     samples: Mapping[str, list[str]] = field(default_factory=dict)
     complaint: str = ""  # of git, where something is missing that cannot be identified
 
 
-def lacking(
+def find_lacking(
     repository: Repository,
     objects: Objects,
     roots: Iterable[str],
     damaged: Collection[str] = (),
     *,
     with_history: bool = True,
-) -> Lacking:
+) -> LackingObjects:
     """Return the missing or damaged objects that `roots` reach; read no blobs."""
     if next(iter(roots), None) is None:
-        return Lacking()
+        return LackingObjects()
     # Without the commit-graph: git trusts it for commits that are missing.
     words = [*LEAN, "-c", "core.commitGraph=false", "rev-list", "--objects", "--stdin"]
     words += ["--no-object-names"] if damaged else ["--quiet"]
@@ -194,11 +194,11 @@ def lacking(
 
     result = repository.git.stream_lines(*words, handle=flag, data=encode_lines(roots), ok=(0, 128))
     if not result.code and not flagged:
-        return Lacking()
+        return LackingObjects()
     walk = _Walk(repository, objects, roots, damaged, with_history=with_history)
     complaint = "" if walk.missing or not result.code else result.complaint
     last_line = complaint.strip().rpartition("\n")[2].removeprefix("fatal: ")
-    return Lacking(walk.samples_by_root(), last_line)
+    return LackingObjects(walk.samples_by_root(), last_line)
 
 
 class _Walk:

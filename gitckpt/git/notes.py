@@ -81,7 +81,7 @@ class Notes:
     ) -> tuple[str, list[Item]]:
         """Edit notes; return the new notes commit (or `tip`) and the objects to write.
 
-        `change` gets a commit and its note lines, and returns the new lines. `instant` is in us.
+        `change` gets a commit and its note lines, and returns new ones. `instant`: microseconds.
         """
         self._items = []
         annotated = sorted(set(commits))

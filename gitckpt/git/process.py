@@ -53,7 +53,7 @@ def describe_exit(code: int) -> str:
 
 
 class GitError(CkptError):
-    """A git command failed; a negative exit `code` is the number of a signal, negated."""
+    """A git command failed; exit `code` -9 means that signal 9 killed git."""
 
     def __init__(
         self, command: Sequence[str], code: int, stderr: str, *, hint: str | None = None
@@ -76,12 +76,12 @@ class GitError(CkptError):
 
 
 class DeadlinePassed(GitError):
-    """A git command exceeded its deadline; it was killed with its process group."""
+    """A git command exceeded its deadline; git was killed with its process group."""
 
 
 @dataclass(slots=True)
 class Completed:
-    """Exit code and output of a process; a negative `code` is a signal, negated."""
+    """The exit code and output of a process; `code` is -9 if signal 9 killed it."""
 
     code: int
     out: bytes

@@ -153,7 +153,7 @@ class Repository:
         raise NotFoundError(f"no commit is named {rev!r}", hint=hint)
 
     def commit_or_unborn(self, rev: str) -> str:
-        """Return what `commit` returns, or "" for HEAD on an unborn branch."""
+        """Return the commit of a rev like `commit`, but "" for HEAD on an unborn branch."""
         try:
             return self.commit(rev)
         except NotFoundError:

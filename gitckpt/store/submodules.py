@@ -204,7 +204,7 @@ def fetch_hint(path: bytes, checkpoint_id: str) -> str:
 def describe_problem(repository: Repository, path: bytes, checkpoint_id: str) -> str | None:
     """Describe the problem of a submodule's checkpoint; None if there is no problem."""
     ref = ref_names.CHECKPOINTS + checkpoint_id
-    submodule = modules.find(repository, path, ref)
+    submodule = modules.find_with_ref(repository, path, ref)
     if submodule is None:
         return f"no repository of the submodule has the checkpoint {checkpoint_id}"
     with contextlib.closing(submodule):
@@ -279,7 +279,7 @@ def copy_checkpoints(store: AnyCheckpoints, source: Repository, to: Repository) 
     """Copy the submodule checkpoints, with the refs they need, between repositories."""
     with store.seen_from(source, "plumbing") as source_store:
         listed = [entry.id for entry in source_store.list() if entry.trigger == SUBMODULE]
-    ids = [name for name in listed if not modules.has(to, ref_names.CHECKPOINTS + name)]
+    ids = [name for name in listed if not modules.has_ref(to, ref_names.CHECKPOINTS + name)]
     if not ids:
         return
     spaces = [space.rstrip("/") for space in (*ref_names.HOLDERS, ref_names.KEEP)]
@@ -287,7 +287,7 @@ def copy_checkpoints(store: AnyCheckpoints, source: Repository, to: Repository) 
     refs = output.decode("utf-8", "surrogateescape").split("\n")[:-1]
     holders = {space + name for name in ids for space in ref_names.HOLDERS}
     # A keep ref is named after its commit, so an existing one is the same.
-    keeps = {ref for ref in refs if ref.startswith(ref_names.KEEP) and not modules.has(to, ref)}
+    keeps = {ref for ref in refs if ref.startswith(ref_names.KEEP) and not modules.has_ref(to, ref)}
     modules.fetch(to, source, [ref for ref in refs if ref in holders or ref in keeps])
     modules.fetch(to, source, [ref_names.CHECKPOINTS + name for name in ids])
     local_checkpoints.copy(source, to, ids)

@@ -174,7 +174,7 @@ def test_many_pairs_are_counted_by_one_process(
     ]
     trees = ["", *(made(main_checkout, kind, oids) for kind in kinds)]
     pairs = [(old, new) for old in trees for new in trees]
-    found = diff.counts(repository, pairs)
+    found = diff.count_differences(repository, pairs)
     assert asked == ["diff-tree"]
     empty = trees[1]
     assert found == {
@@ -182,7 +182,7 @@ def test_many_pairs_are_counted_by_one_process(
         for old, new in pairs
     }
     assert set(found.values()) == {0, 1, 2, 3, 4}
-    assert diff.counts(repository, []) == {}
+    assert diff.count_differences(repository, []) == {}
     assert asked == ["diff-tree"]
 
 

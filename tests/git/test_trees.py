@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from gitckpt import GitError
-from gitckpt.git.objects.diff import leaf, leaves, present
+from gitckpt.git.objects.diff import leaf, leaves, paths_in_tree
 from gitckpt.git.objects.encoding import DIRECTORY, EXECUTABLE, FILE, GITLINK, LINK
 from gitckpt.git.repository import Repository, discover
 from tests.conftest import Checkout
@@ -84,7 +84,7 @@ def test_which_paths_are_there(repository: Repository, tree: str, more: int) -> 
         % n
         for n in range(more)
     ]
-    assert present(repository, tree, [b"a", b"d", b"lin", b"sub/x", b"b", *others]) == {
+    assert paths_in_tree(repository, tree, [b"a", b"d", b"lin", b"sub/x", b"b", *others]) == {
         b"a",
         b"d/[ab]*",
         b"d/x\ny",
@@ -92,7 +92,7 @@ def test_which_paths_are_there(repository: Repository, tree: str, more: int) -> 
 
 
 def test_no_path_is_none(repository: Repository, tree: str) -> None:
-    assert present(repository, tree, []) == set()
+    assert paths_in_tree(repository, tree, []) == set()
 
 
 def test_a_tree_that_is_missing(repository: Repository) -> None:

@@ -153,7 +153,7 @@ def read_rules(
 
 
 def conversion_settings(repository: Repository, configured: Configured) -> bytes:
-    """Return the settings and attributes outside the worktree that convert files."""
+    """Return settings and attributes outside the worktree that convert; b"" for none."""
     # Without filters: LFS is usually configured for all repositories at once.
     contents = map(_content, _files_outside(repository, configured))
     sources = [content for content in contents if content and _CONVERTING.search(content)]

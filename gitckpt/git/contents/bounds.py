@@ -35,7 +35,7 @@ OPERATION = (
 
 
 class UnsoundSnapshot(WorktreeError):
-    """A snapshot that gitckpt did not make."""
+    """A snapshot is malformed or too large, so gitckpt cannot have made it."""
 
 
 def require(repository: Repository, snapshot: str | None, commit: str) -> None:
@@ -179,7 +179,7 @@ _ENDINGS = (".pack", ".rev", ".idx")
 
 
 class Quarantine:
-    """A temporary object directory for git calls with its options and environment."""
+    """A temporary object directory for git calls that get `options`, `environment`."""
 
     def __init__(self, repository: Repository) -> None:
         self._repository = repository

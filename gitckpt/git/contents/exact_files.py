@@ -1,4 +1,4 @@
-"""Restore what git does not keep: raw bytes, empty directories and narrow modes.
+"""Restore what git does not store: raw bytes, empty directories and narrow modes.
 
 A snapshot may have been fetched: restoring one follows no link, changes nothing in `.git` or in a
 nested repository, and only narrows modes.

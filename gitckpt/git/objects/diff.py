@@ -39,7 +39,7 @@ def leaf(repository: Repository, tree: str, path: bytes) -> Leaf | None:
     return next((entry for entry in entries if entry[0] == path), None)
 
 
-def present(repository: Repository, tree: str, paths: Collection[bytes]) -> set[bytes]:
+def paths_in_tree(repository: Repository, tree: str, paths: Collection[bytes]) -> set[bytes]:
     """Return the paths of `leaves` at or below `paths`; an empty set for no paths."""
     return {path for path, _, _ in leaves(repository, tree, paths)} if paths else set()
 
@@ -134,7 +134,7 @@ def differences(
     return result
 
 
-def counts(
+def count_differences(
     repository: Repository, pairs: Collection[tuple[str, str]]
 ) -> dict[tuple[str, str], int]:
     """Return at how many paths the trees of each pair differ; "" is the empty tree."""

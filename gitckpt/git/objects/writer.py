@@ -126,7 +126,7 @@ _KINDS = {"commit": 1, "tree": 2, "blob": 3}
 _MAX_OFFSET = 1 << 31  # larger offsets go into a separate table
 
 
-def encode(
+def encode_pack(
     objects: Sequence[Item], object_format: str, level: int = 0
 ) -> tuple[bytes, list[tuple[int, int]]]:
     """Return a pack without deltas, and the offset and CRC-32 of each object in it."""
@@ -153,7 +153,7 @@ def write_pack(repository: Repository, items: Sequence[Item]) -> None:
     """Write a pack of all these objects, even existing ones, and flush it to the disk."""
     object_format = repository.object_format
     objects = {object_id(kind, data, object_format): (kind, data) for kind, data in items}
-    data, positions = encode(list(objects.values()), object_format, level=-1)
+    data, positions = encode_pack(list(objects.values()), object_format, level=-1)
     index = _encode_index(dict(zip(objects, positions, strict=True)), data, object_format)
     directory = os.path.join(repository.common_dir, "objects", "pack")
     path = os.path.join(directory, f"pack-{os.urandom(20).hex()}")

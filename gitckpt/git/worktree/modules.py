@@ -317,7 +317,7 @@ def checkout_path(repository: Repository, path: bytes) -> str | None:
     return os.path.join(top, os.fsdecode(path))
 
 
-def find(repository: Repository, path: bytes, ref: str) -> Repository | None:
+def find_with_ref(repository: Repository, path: bytes, ref: str) -> Repository | None:
     """Return the first repository of a submodule that has a ref; None without one."""
     return _first_with(
         [seen_from(repository, path), *repositories_of_submodules(repository, [path])], ref
@@ -326,7 +326,7 @@ def find(repository: Repository, path: bytes, ref: str) -> Repository | None:
 
 def _first_with(candidates: Iterable[Repository | None], ref: str) -> Repository | None:
     for candidate in filter(None, candidates):
-        if has(candidate, ref):
+        if has_ref(candidate, ref):
             return candidate
         candidate.close()
     return None
@@ -351,13 +351,13 @@ def find_nested(repository: Repository, ref: str) -> Repository | None:
 
 
 def is_ref_stored(repository: Repository, path: bytes, ref: str) -> bool:
-    submodule = find(repository, path, ref)
+    submodule = find_with_ref(repository, path, ref)
     if submodule is not None:
         submodule.close()
     return submodule is not None
 
 
-def has(repository: Repository, ref: str) -> bool:
+def has_ref(repository: Repository, ref: str) -> bool:
     if read_loose(repository, ref) is not None:
         return True
     return may_exist(repository, ref) and repository.cat_file.info(ref) is not None

@@ -263,7 +263,7 @@ def has_rebase_moved_head(repository: Repository) -> bool:
 
 
 def branch_of_apply_rebase(repository: Repository) -> str:
-    """Return the branch of a rebase with the apply backend; "" if it never stopped."""
+    """Return the branch of a rebase --apply; "" if the rebase never stopped."""
     data = _read_end(os.path.join(repository.git_dir, "rebase-apply/head-name"), _LINES)
     return data.strip().decode("utf-8", "replace")  # decoded as HEAD is
 

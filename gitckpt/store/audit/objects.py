@@ -63,7 +63,9 @@ def audit_objects(
     # Sorted by time, similar trees are adjacent, which is fast.
     rows = evidence.by_time() if only is None else [evidence.rows[id_] for id_ in sorted(only)]
     roots = list(dict.fromkeys(oid for row in rows for oid in _find_roots(row, evidence)))
-    lacking = graph.lacking(store.repository, store.objects, roots, lost, with_history=only is None)
+    lacking = graph.find_lacking(
+        store.repository, store.objects, roots, lost, with_history=only is None
+    )
     if lacking.complaint:
         cure = "see what is wrong: git fsck"
         yield lasting("objects-unreadable", ref_names.OWN[1], lacking.complaint, cure)

@@ -47,7 +47,7 @@ def count(repository: Repository, index: Index, entries: Infos) -> dict[str, int
         # One unreadable tree would end git before it has counted the others.
         if not expansion.needs_unreadable_trees(base, files):
             pairs.setdefault((base, files), []).append(entry.id)
-    counted = diff.counts(repository, pairs)
+    counted = diff.count_differences(repository, pairs)
     if new := [(id_, counted[pair]) for pair, members in pairs.items() for id_ in members]:
         index.remember_changed(new)
     return counts | dict(new)

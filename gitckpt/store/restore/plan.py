@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 from gitckpt.git.contents import attributes, exact_files
 from gitckpt.git.objects import diff
-from gitckpt.git.objects.diff import Difference, present
+from gitckpt.git.objects.diff import Difference, paths_in_tree
 from gitckpt.git.objects.encoding import oid_size, stays_within
 from gitckpt.git.repository import Repository
 from gitckpt.git.worktree import index as ignore
@@ -178,7 +178,7 @@ class Planner:
         sides = ((self._current, self._old_entries), (self._target, self._new_entries))
         for side, entries in sides if paths else ():
             for tree in (side.files, entries):
-                existing |= present(self._repository, tree, paths)
+                existing |= paths_in_tree(self._repository, tree, paths)
             conflicts = manifest.conflict_lines(self._repository, side)
             existing |= {line.partition(b"\t")[2] for line in conflicts}
             existing.update(side.flags.get(INTENT, ()), side.directories)
@@ -203,7 +203,7 @@ class Planner:
             # Ignored files that would become tracked: only the wanted index has them.
             candidates = sorted(fileless - paths_in(plan.files))
             paths = [path for path in candidates if not stays(path) and self._is_file(path)]
-            captured = present(self._repository, self._current.files, paths)
+            captured = paths_in_tree(self._repository, self._current.files, paths)
             plan.in_the_way += [path for path in paths if path not in captured]
             self._plan_index(fileless)
         sides = self._current, self._target
@@ -228,7 +228,7 @@ class Planner:
             # Files that exist here but not in the snapshot, where their entries are skipped.
             safe = filter(stays_within, self._target.absent_paths)
             paths = {path for path in safe if self._is_wanted(path) and self._is_file(path)}
-            plan.absent = paths & present(self._repository, self._current.files, paths)
+            plan.absent = paths & paths_in_tree(self._repository, self._current.files, paths)
         zeros = "0" * len(self._current.files)
         absent = (b"100644", b"000000", zeros, zeros)
         plan.files += [Difference("D", path, *absent) for path in sorted(plan.absent)]

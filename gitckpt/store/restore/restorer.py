@@ -195,7 +195,7 @@ class _Restore:
         _require_source(repository, checkpoint)
         checkpoint, self._stand_in = manifest.with_commit(repository, checkpoint, self._head)
         self._checkpoint = checkpoint
-        graph.fetch_for(repository, checkpoint.tree, checkpoint.git_sha)
+        graph.fetch_trees_of(repository, checkpoint.tree, checkpoint.git_sha)
         self._target = manifest.contents_of(checkpoint, repository, store.objects)
         self._limits = replace(store.rules.limits(), timeout=float("inf"))
         source = checkpoint if self._limits.submodules else replace(checkpoint, worktree=None)

@@ -300,9 +300,9 @@ class Submodules:
     ) -> bool:
         """Fetch the checkpoint of a submodule; return False if a dry run leaves that out."""
         ref = ref_names.CHECKPOINTS + submodule.checkpoint
-        if modules.has(repository, ref):
+        if modules.has_ref(repository, ref):
             return True
-        source = modules.find(self._repository, path, ref)
+        source = modules.find_with_ref(self._repository, path, ref)
         source = source or modules.find_nested(self._repository, ref)
         if source is None:
             raise _lacks_checkpoint(path, submodule.checkpoint)
@@ -324,7 +324,7 @@ class Submodules:
             submodules.init_command(path),
             ref_names.CHECKPOINTS + submodule.checkpoint,
         )
-        source = modules.find(repository, path, ref)
+        source = modules.find_with_ref(repository, path, ref)
         if source is None:
             neighbor = modules.find_nested(repository, ref)
             if neighbor is None:

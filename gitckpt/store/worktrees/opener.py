@@ -212,7 +212,7 @@ class WorktreeOpener:
     def _require_objects(self) -> None:
         checkpoint, tree = self.checkpoint, self.checkpoint.tree
         manifest.require_commit(self.repository, checkpoint)
-        graph.fetch_for(self.repository, tree, checkpoint.git_sha)
+        graph.fetch_trees_of(self.repository, tree, checkpoint.git_sha)
         if tree and self.repository.cat_file.info(f"{tree}:files") is None:
             message = f"the files {tree} of checkpoint {checkpoint.id} are missing"
             raise WorktreeError(message, hint="see what is wrong: git ckpt verify")

@@ -96,7 +96,7 @@ def _find_source(around: Repository, worktree: Repository, submodule: Submodule)
     message = f"no repository of it has the checkpoint {submodule.checkpoint}"
     if modules.checkout_path(worktree, path) is None:
         raise WorktreeError(message)
-    source = modules.find(around, path, ref)
+    source = modules.find_with_ref(around, path, ref)
     if source is None:
         raise _CheckpointMissing(message, hint=submodules.fetch_hint(path, submodule.checkpoint))
     return source
@@ -112,7 +112,7 @@ def _open(
         return repository
     spaces = (ref_names.CHECKPOINTS, *ref_names.HOLDERS)
     own_refs = (space + submodule.checkpoint for space in spaces)
-    refs = [*(ref for ref in own_refs if modules.has(source, ref)), f"{ref_names.KEEP}*"]
+    refs = [*(ref for ref in own_refs if modules.has_ref(source, ref)), f"{ref_names.KEEP}*"]
     try:
         with contextlib.closing(modules.clone(around, source, worktree, path, refs)) as copy:
             local_checkpoints.copy(source, copy, [submodule.checkpoint])
