@@ -47,10 +47,10 @@ def fetch_variables(repository: Repository) -> Mapping[str, str]:
     return MAY_FETCH if promisor(repository) is not None else {}
 
 
-def missing(
+def list_missing(
     repository: Repository, tree: str, base: str | None, *, blobs: bool = True
 ) -> list[str]:
-    """Return the missing objects below a tree but not below `base`; fetch none."""
+    """Return the missing objects below a tree, except those below `base`; fetch none."""
     command = ["rev-list", "--objects", "--no-object-names", "--missing=print"]
     command += [] if blobs else ["--filter=blob:none"]
     result = repository.git.run(*command, tree, *(["--not", base] if base else []), ok=(0, 128))
@@ -70,7 +70,7 @@ def fetch_missing(
     command = ["-c", "fetch.negotiationAlgorithm=noop", "fetch", "--quiet", remote, *options]
     command += ["--filter=blob:none", "--stdin"]
     old_oids: list[str] = []
-    while oids := missing(repository, tree, base, blobs=blobs):
+    while oids := list_missing(repository, tree, base, blobs=blobs):
         if oids == old_oids:
             raise missing_error(oids)
         data = "".join(f"{oid}\n" for oid in oids).encode("ascii")
@@ -82,7 +82,7 @@ def fetch_missing(
 
 
 def fetch_trees_of(repository: Repository, snapshot: str | None, commit: str) -> None:
-    """Fetch the trees and lists of a snapshot (or a commit's trees), but no files."""
+    """Fetch trees and lists of a snapshot, or else trees of a commit, but no files."""
     if promisor(repository) is None:
         return
     if snapshot is not None:
@@ -124,14 +124,14 @@ def outside(git: Git, commits: Iterable[str], tips: Iterable[str]) -> set[str]:
 
 
 def unreached(git: Git, commits: Iterable[str], tips: Collection[str]) -> set[str]:
-    """Return the same commits as `outside`, but correct even if commit dates are not."""
+    """Return the same commits as `outside`, even where commit dates are wrong."""
     # Few wrong dates make git stop a walk with exclusions early: six commits of 1970 are enough.
     candidates = outside(git, commits, tips)
     return candidates - _walk(git, tips) if candidates and tips else candidates
 
 
 def above(git: Git, tips: Collection[str], commits: Iterable[str]) -> set[str]:
-    """Return the tips that have an ancestor in `commits` and no descendant there."""
+    """Return the tips that have an ancestor, but no descendant, in `commits`."""
     if not tips or next(iter(commits), None) is None:
         return set()
     revs = chain(tips, (f"^{commit}" for commit in commits))
@@ -215,7 +215,7 @@ class _Walk:
         self._format = repository.object_format
         self._roots = dict.fromkeys(roots)
         self._promised = _promised(repository, objects)
-        self._present = set(present(repository)).difference(damaged)
+        self._present = set(list_objects(repository)).difference(damaged)
         # Commits whose parents a shallow clone lacks.
         shallow = read_or_empty(os.path.join(repository.common_dir, "shallow"))
         self._cut = set(shallow.decode("ascii").split())
@@ -283,7 +283,7 @@ def _references(
                 yield child, mode != DIRECTORY
 
 
-def present(repository: Repository) -> list[str]:
+def list_objects(repository: Repository) -> list[str]:
     """Return the oids of all objects in the repository, even damaged ones."""
     words = ("cat-file", "--batch-all-objects", "--unordered", "--buffer")
     return repository.git.run(*words, "--batch-check=%(objectname)").text.split()
@@ -339,7 +339,7 @@ _NAME_LENGTHS = (38, 62)  # of the files of loose objects: SHA-1, SHA-256
 Counted = Callable[[int, int], None]  # receives the number of objects read, and the total
 
 
-def unreadable(
+def find_unreadable(
     repository: Repository, oids: Sequence[str], progress: Counted | None = None
 ) -> set[str]:
     """Return damaged and missing objects; in a partial clone, only the damaged ones."""
@@ -355,18 +355,18 @@ def unreadable(
         if progress is not None and (count % _EVERY == 0 or count == len(oids)):
             progress(count, len(oids))
     if lost and promisor(repository) is not None:
-        lost.intersection_update(present(repository))
+        lost.intersection_update(list_objects(repository))
     return lost
 
 
-def all_unreadable(repository: Repository, progress: Counted | None = None) -> set[str]:
-    lost = unreadable(repository, present(repository), progress)
+def find_all_unreadable(repository: Repository, progress: Counted | None = None) -> set[str]:
+    lost = find_unreadable(repository, list_objects(repository), progress)
     # An object that a gc deleted meanwhile is not damaged.
-    return unreadable(repository, sorted(lost.intersection(present(repository))))
+    return find_unreadable(repository, sorted(lost.intersection(list_objects(repository))))
 
 
-def empty_files(repository: Repository) -> dict[str, str]:
-    """Return the paths, by oid, of empty loose objects, as a power cut leaves them."""
+def find_empty_files(repository: Repository) -> dict[str, str]:
+    """Return the paths, by oid, of loose objects that a power cut left empty."""
     top = os.path.join(repository.common_dir, "objects")
     paths = {}
     for place in (name for name in names_in(top) if len(name) == 2):

@@ -41,7 +41,7 @@ _OWN_WRITER = frozenset((b"core.logAllRefUpdates=false", b"update-ref", b"--stdi
 
 @dataclass(slots=True)
 class FileMark:
-    """What tells a file from another one of the same name, or from a changed one."""
+    """Stat data of a file, by which a later replacement or change is noticed."""
 
     inode: int
     changed: float

@@ -1,4 +1,4 @@
-"""Advisory locks (flock) between processes, released when the owner dies."""
+"""Lock files (flock) between processes; a lock ends when the process ends."""
 
 from __future__ import annotations
 

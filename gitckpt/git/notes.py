@@ -1,7 +1,7 @@
 """Read git notes, and edit them by writing note trees without git.
 
-`git notes add` and libgit2 lose notes when two processes write at once. Here the ref is swapped
-against its old value. The new commit has no parent, which `git log --all` would show.
+`git notes add` and libgit2 lose notes when two processes write at once. This module updates
+the ref only from its old value. A new commit has no parent: `git log --all` would show parents.
 """
 
 from __future__ import annotations

@@ -51,15 +51,17 @@ def test_nothing_is(
         checkout.git("gc", "--quiet")
     repository = opened(checkout)
     told: list[tuple[int, int]] = []
-    assert graph.all_unreadable(repository, lambda count, of: told.append((count, of))) == set()
-    assert graph.empty_files(repository) == {}
+    assert (
+        graph.find_all_unreadable(repository, lambda count, of: told.append((count, of))) == set()
+    )
+    assert graph.find_empty_files(repository) == {}
     assert told[-1][0] == told[-1][1] > 150
 
 
 def test_nothing_is_where_nothing_is(
     make_checkout: Callable[..., Checkout], opened: Callable[..., Repository]
 ) -> None:
-    assert graph.all_unreadable(opened(make_checkout())) == set()
+    assert graph.find_all_unreadable(opened(make_checkout())) == set()
 
 
 @pytest.mark.sampled(2)
@@ -76,8 +78,8 @@ def test_loose_ones(
     for oid in hit:
         spoil(place_of(checkout, oid), how)
     repository = opened(checkout)
-    assert graph.all_unreadable(repository) == set(hit)
-    assert set(graph.empty_files(repository)) == (set(hit) if how == "empty" else set())
+    assert graph.find_all_unreadable(repository) == set(hit)
+    assert set(graph.find_empty_files(repository)) == (set(hit) if how == "empty" else set())
 
 
 def test_one_with_the_content_of_another(main_checkout: Checkout, repository: Repository) -> None:
@@ -85,7 +87,7 @@ def test_one_with_the_content_of_another(main_checkout: Checkout, repository: Re
     one, two = filled(main_checkout, 2)
     place_of(main_checkout, one).chmod(0o644)
     place_of(main_checkout, one).write_bytes(place_of(main_checkout, two).read_bytes())
-    assert graph.all_unreadable(repository) == {one}
+    assert graph.find_all_unreadable(repository) == {one}
 
 
 def test_packed_ones(main_checkout: Checkout, repository: Repository) -> None:
@@ -101,7 +103,7 @@ def test_packed_ones(main_checkout: Checkout, repository: Repository) -> None:
     with pack.open("r+b") as file:
         file.seek(int(offset) + int(size) // 2)
         file.write(b"\xff\0\xff")
-    assert oid in graph.all_unreadable(repository)
+    assert oid in graph.find_all_unreadable(repository)
     main_checkout.git("fsck", ok=(1, 2, 3, 4, 5, 6, 7))
 
 
@@ -111,8 +113,8 @@ def test_what_is_there_twice_is_read_where_it_is_whole(
     oid = filled(main_checkout, 1)[0]
     main_checkout.git("repack", "--quiet")
     spoil(place_of(main_checkout, oid), "empty")
-    assert graph.all_unreadable(repository) == set()
-    assert graph.empty_files(repository) == {oid: str(place_of(main_checkout, oid))}
+    assert graph.find_all_unreadable(repository) == set()
+    assert graph.find_empty_files(repository) == {oid: str(place_of(main_checkout, oid))}
 
 
 def test_what_a_gc_deletes_meanwhile_is_no_damage(
@@ -127,8 +129,8 @@ def test_what_a_gc_deletes_meanwhile_is_no_damage(
         place_of(main_checkout, gone).unlink(missing_ok=True)
         once.clear()
 
-    assert graph.all_unreadable(repository, progress) == {hit}
-    assert graph.unreadable(repository, [hit, gone]) == {hit, gone}
+    assert graph.find_all_unreadable(repository, progress) == {hit}
+    assert graph.find_unreadable(repository, [hit, gone]) == {hit, gone}
 
 
 def test_a_large_one(
@@ -139,7 +141,7 @@ def test_a_large_one(
         main_checkout.git("hash-object", "-w", "--stdin", data=os.urandom(5000)) for _ in range(2)
     )
     spoil(place_of(main_checkout, hit), "flipped")
-    assert graph.unreadable(repository, [whole, hit]) == {hit}
+    assert graph.find_unreadable(repository, [whole, hit]) == {hit}
 
 
 def test_what_is_moved_aside_is_kept(main_checkout: Checkout, repository: Repository) -> None:

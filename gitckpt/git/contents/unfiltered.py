@@ -139,7 +139,7 @@ def complete(repository: Repository, files: FilesByPath) -> FilesByPath:
 
 
 def complete_recorded(repository: Repository) -> list[bytes]:
-    """Call `complete` for all recorded files, update the index; return failing files."""
+    """Complete the recorded files, and update the index; return those that still fail."""
     files = load_record(repository)
     return complete_and_stage(repository, files) if files else []
 
@@ -287,7 +287,7 @@ def annexed_files(repository: Repository, files: Mapping[bytes, tuple[str, int]]
 
 
 def populate_annexed(index: PrivateIndex, blobs: Mapping[bytes, str]) -> None:
-    """Replace the pointers whose contents are in `.git/annex` by these contents."""
+    """Replace git-annex pointers by the contents that are in `.git/annex/objects`."""
     repository = index.repository
     top = _top(repository)
     small = [path for path in blobs if 0 < _size(os.path.join(top, path)) <= _LARGEST_POINTER]

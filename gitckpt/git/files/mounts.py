@@ -19,8 +19,8 @@ def below(*directories: str) -> list[str]:
     return mount_points
 
 
-def reason(*directories: str) -> str | None:
-    """Describe a mount at or below directories, and the way to unmount it, or None."""
+def describe(*directories: str) -> str | None:
+    """Say which mount is at or below directories, and how to unmount it, or None."""
     mount_points = below(*directories)
     if not mount_points:
         return None

@@ -125,7 +125,7 @@ def hold_open(path: str) -> OpenDir:
 
 
 def require(path: str) -> None:
-    """Raise `WorktreeError` if a private directory in a path is a link or untrusted."""
+    """Raise `WorktreeError` if a private directory is a link or another user's."""
     top, names = split_private(path) or ("", [])
     for depth in range(len(names), 0, -1):
         if os.path.lexists(os.path.join(top, *names[:depth])):
@@ -182,7 +182,7 @@ def read(path: str, last: int | None = None) -> bytes:
 
 
 def append(path: str, data: bytes, *, flushed: bool = False) -> None:
-    """Append to a private file in one write; without `data`, only create it."""
+    """Append to a private file in one write; empty `data` only creates the file."""
     with open(path, "ab", buffering=0, opener=create) as file:
         file.write(data)
         if flushed:
@@ -302,7 +302,7 @@ def content(path: str, max_size: int) -> bytes:
 
 
 def private(directory: str, common_dir: str, *, make: bool) -> str:
-    """Check the owner of the private directory; with `make`, create it, set its mode."""
+    """Check the private directory's owner; `make` also creates it and sets the mode."""
     try:
         status = os.lstat(directory)
     except FileNotFoundError:

@@ -1,7 +1,7 @@
 """Read refs from files, and detect changes of refs and files by `stat`.
 
-git writes a ref through a lock beside it, which changes the times of the directory, and relies on
-the same for its own cache (`stat_validity` in refs/packed-backend.c).
+git writes a ref through a lock file in the same directory, which changes the directory's times. git
+relies on that for its own cache (`stat_validity` in refs/packed-backend.c).
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def packed_size(repository: Repository, refs: Iterable[str]) -> int:
 
 
 def may_exist(repository: Repository, ref: str) -> bool:
-    """Return False if a ref is known to be missing; else, git must be asked (5 ms)."""
+    """Return False if files show that a ref is missing; else, only git can tell."""
     if repository.has_reftable or not ref.startswith("refs/") or ref.startswith(OF_A_WORKTREE):
         return True
     try:

@@ -25,7 +25,7 @@ def content(path: str | bytes, max_size: int | None = None, *, follow: bool = Tr
 
 
 def content_below(top: str, path: str, max_size: int | None = None) -> bytes:
-    """Return the content of a file below `top`; links must stay below it."""
+    """Return the content of a file below `top`; links must stay below `top`."""
     root = os.path.realpath(top)
     real = os.path.realpath(os.path.join(top, path))
     if not real.startswith(f"{root}/"):

@@ -23,7 +23,7 @@ _MAX_PATHSPECS = 100
 def leaves(
     repository: Repository, tree: str, paths: Collection[bytes] = (), *, with_trees: bool = False
 ) -> list[Leaf]:
-    """Return files, links and submodules of a tree: all, or those at or below paths.
+    """Return files, links, submodules of a tree: all, or those at or below `paths`.
 
     The paths are literal. `with_trees` adds the directories.
     """
@@ -214,7 +214,7 @@ def _compare(path: bytes, old: tuple[bytes, bytes], new: tuple[bytes, bytes]) ->
 
 
 def list_new_objects(repository: Repository, base: str, tree: str) -> list[str]:
-    """Return the blobs and trees of `tree` that `base` lacks at the same path."""
+    """Return the oids in `tree` that `base` lacks at the same path; no submodules."""
     return [
         difference.new
         for difference in differences(repository, base, tree, with_trees=True)
@@ -268,7 +268,7 @@ class Expansion:
         return self._count(old, new, 0) > self._limits.count
 
     def needs_unreadable_trees(self, old: str, new: str) -> bool:
-        """Return whether to compare two trees needs unreadable ones; after `is_beyond`."""
+        """Return whether a comparison meets unreadable trees; call `is_beyond` before."""
         return (old, new) in self._pairs_lacking_trees
 
     def _count(self, old: str, new: str, depth: int) -> int:

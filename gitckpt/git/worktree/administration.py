@@ -161,7 +161,9 @@ def forget(repository: Repository, git_dir: str) -> None:
         except FileNotFoundError:
             return
         except OSError as error:
-            hint = mounts.reason(git_dir) or f"look at the directory: ls -la {shell_word(git_dir)}"
+            hint = (
+                mounts.describe(git_dir) or f"look at the directory: ls -la {shell_word(git_dir)}"
+            )
             message = f"cannot delete {git_dir}: {error.filename}: {error.strerror}"
             raise WorktreeError(message, hint=hint) from None
         with contextlib.suppress(OSError):

@@ -59,7 +59,7 @@ def audit_objects(
 
     `empty` maps oids to paths of empty loose objects. With `only`, commit history is not checked.
     """
-    lost = {*damaged, *graph.unreadable(store.repository, sorted(empty))}
+    lost = {*damaged, *graph.find_unreadable(store.repository, sorted(empty))}
     # Sorted by time, similar trees are adjacent, which is fast.
     rows = evidence.by_time() if only is None else [evidence.rows[id_] for id_ in sorted(only)]
     roots = list(dict.fromkeys(oid for row in rows for oid in _find_roots(row, evidence)))

@@ -62,7 +62,7 @@ def verify(
 
     Other processes may write meanwhile. A repair drops a worktree only if no work is lost.
     """
-    damaged = graph.all_unreadable(store.repository, progress) if contents else set()
+    damaged = graph.find_all_unreadable(store.repository, progress) if contents else set()
     checked, flaws = _inspect_settled(store, damaged, only)
     findings = {flaw.key: flaw.finding for flaw in flaws}
     tried, refused = set[tuple[str, str, str]](), list[str]()
@@ -74,7 +74,7 @@ def verify(
             continue
         refused += mend(store, due)
         tried |= {flaw.key for flaw in due}
-        damaged = graph.unreadable(store.repository, sorted(damaged))  # notes are rewritten
+        damaged = graph.find_unreadable(store.repository, sorted(damaged))  # notes are rewritten
         checked, flaws = _inspect_settled(store, damaged, only)
         if not is_last:  # report no flaws that the replaced documents caused
             findings = {flaw.key: flaw.finding for flaw in due}
@@ -106,7 +106,7 @@ def _inspect_settled(
 def _inspect(
     store: Checkpoints, damaged: Collection[str], only: Collection[str] | None
 ) -> tuple[bytes, dict[str, int], list[Flaw]]:
-    empty = graph.empty_files(store.repository)
+    empty = graph.find_empty_files(store.repository)
     evidence = inventory.gather(store)
     in_links, link_count = audit_links(store, evidence)
     in_worktrees, worktree_count = worktrees.audit(store, evidence)
@@ -194,7 +194,7 @@ def _write_links(store: Checkpoints, links: Sequence[Link]) -> None:
     def move_damaged_aside(items: Sequence[Item]) -> None:
         oids = [object_id(kind, data, repository.object_format) for kind, data in items]
         # git does not rewrite an object whose file exists, even if the file is damaged.
-        for oid in graph.unreadable(repository, oids):
+        for oid in graph.find_unreadable(repository, oids):
             graph.move_aside(repository, oid)
 
     common = (repository, store.objects, store.refs, store.clock())

@@ -94,7 +94,7 @@ class SubmoduleRemoval:
 
     def _remove(self, submodule: Repository, checkpoint: str, state: Mapping[str, Any]) -> None:
         top = submodule.worktree or ""
-        if (mount := mounts.reason(top)) is not None:
+        if (mount := mounts.describe(top)) is not None:
             raise _NotRemovable(mount)
         with self._store.seen_from(submodule, "plumbing") as inner:
             files = self._list_files(inner, inner.read_own(checkpoint))

@@ -150,7 +150,7 @@ def delete_directory(path: str) -> None:
     except FileNotFoundError:
         return  # another process deleted it
     except OSError as error:
-        reason, hint = mounts.reason(path), "unmount that, then"
+        reason, hint = mounts.describe(path), "unmount that, then"
         if reason is None:
             name = error.filename if isinstance(error.filename, str) else path
             reason = f"{name}: {error.strerror}"
@@ -165,7 +165,7 @@ def _remove(
         finish(store.repository)  # `expire` reports its failures
     last = newest or _newest(store, run)
     places = [place for pair in _worktrees_of(store.repository, run) for place in pair]
-    mounted = mounts.reason(*places, run_files.of_run(store.repository, run).path)
+    mounted = mounts.describe(*places, run_files.of_run(store.repository, run).path)
     if mounted is not None:
         return mounted
     for git_dir, path in _worktrees_of(store.repository, run):

@@ -169,7 +169,7 @@ class RunFiles:
         """Restore the output of the snapshot `target`; remove it for None."""
         private_dirs.require(self.path)
         bounds.require(repository, present, "")
-        if (mounted := mounts.reason(self.path)) is not None:
+        if (mounted := mounts.describe(self.path)) is not None:
             problem = f"the output of the run cannot be restored: {mounted}"
             raise WorktreeError(problem, hint="unmount that, then run the command again")
         # Other files, such as suspected secrets, stay unless they are in the way.

@@ -466,7 +466,7 @@ def is_whole(repository: Repository, checkpoint: Checkpoint, parts: Parts | None
     if checkpoint.tree is None:
         return True
     oids = own_objects(repository, checkpoint.tree, checkpoint.git_sha, parts)
-    return oids is not None and not graph.unreadable(repository, list(oids))
+    return oids is not None and not graph.find_unreadable(repository, list(oids))
 
 
 def own_objects(
@@ -612,7 +612,7 @@ def _damaged_objects(
     base = manifest.base_tree(repository, checkpoint.git_sha)
     committed = _list_objects(objects, base, repository.object_format, broken)
     suspects = sorted(broken.union(snapshot.keys() - committed.keys()))
-    unreadable = graph.unreadable(repository, suspects)
+    unreadable = graph.find_unreadable(repository, suspects)
     return {oid: (snapshot.get(oid, []), oid in committed) for oid in unreadable}
 
 

@@ -356,7 +356,7 @@ def fill(
             index.install()
         operation.bring_back(worktree, contents.operation)
     except GitError as error:
-        if missing := graph.missing(worktree, contents.files, None):
+        if missing := graph.list_missing(worktree, contents.files, None):
             is_promised = graph.promisor(worktree) is not None
             raise graph.missing_error(missing, is_promised=is_promised) from None
         message = f"cannot restore the files {contents.files}: {error.message}"
