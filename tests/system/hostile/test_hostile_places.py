@@ -51,7 +51,7 @@ def test_no_worktree_is_made_behind_a_link(
 ) -> None:
     build(main_checkout, elsewhere)
     made = plain.save("a-complete", {})
-    with pytest.raises(WorktreeError, match="is a symbolic link, and not used"):
+    with pytest.raises(WorktreeError, match="is a symbolic link, so gitckpt does not use it"):
         plain.resume(made)
     assert list(elsewhere.iterdir()) == []
 
@@ -160,7 +160,7 @@ def test_a_directory_of_somebody_else_is_not_used(
     made = plain.save("a-complete", {})
     (main_checkout.path / place).mkdir(exist_ok=True)
     os.chown(main_checkout.path / place, NOBODY, NOBODY)
-    with pytest.raises(CkptError, match="is another user's, and not used"):
+    with pytest.raises(CkptError, match="is another user's, so gitckpt does not use it"):
         plain.resume(made)
 
 
