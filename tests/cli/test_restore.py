@@ -734,7 +734,7 @@ def test_a_filter_that_fails(ckpt: Ckpt, save: Save, checkout: Checkout) -> None
         assert (done.code, done.out) == (14, changes)
         assert done.err.endswith(
             "error: 1 file is in the worktree only as git stores it, because a filter fails: a.dat\n"
-            f"hint: once the filter works, and has what it needs: git ckpt restore {made[:8]}\n"
+            f"hint: once the filter works: git ckpt restore {made[:8]}\n"
         )
     done = ckpt("resume", made[:8])
     assert (done.code, Path(done.out.strip(), "a.dat").read_text()) == (14, "content\n")

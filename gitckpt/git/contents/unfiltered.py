@@ -239,7 +239,7 @@ def failure(paths: Collection[bytes], command: str) -> WorktreeError:
     subject = f"{len(paths)} files are in the worktree only as git stores them"
     subject = subject if len(paths) > 1 else "1 file is in the worktree only as git stores it"
     message = f"{subject}, because a filter fails: {names}"
-    return WorktreeError(message, hint=f"once the filter works, {command}")
+    return WorktreeError(message, hint=f"once the filter works: {command}")
 
 
 def _read_record(repository: Repository) -> FilesByPath:
