@@ -107,7 +107,7 @@ class TestRestore:
         short = done.err.split(" in checkpoint ")[1][:8]
         shown = ckpt("show", short, at=checkout).out.splitlines()
         assert {"phase:       safety-complete", "trigger:     safety"} <= set(shown)
-        assert f"message:     before the files of {saved[:8]} came back" in shown
+        assert f"message:     before the restore of checkpoint {saved[:8]}" in shown
 
     def test_dry_run(self, ckpt: Ckpt, checkout: Checkout, saved: str) -> None:
         before = checkout.fingerprint()
@@ -296,7 +296,7 @@ class TestApart:
             "change  README\n",
             (
                 f"warning: HEAD stays at commit SHORT (topic); the checkpoint was made on {branch}, "
-                f"at the same commit; to be there: git switch {branch}\n{self.BACK}"
+                f"at the same commit; to switch there: git switch {branch}\n{self.BACK}"
             ),
         )
         checkout.git("checkout", "--quiet", "--detach")
@@ -305,7 +305,7 @@ class TestApart:
             "change  README\n",
             (
                 "warning: HEAD stays at commit SHORT (detached); the checkpoint was made on topic, "
-                "at the same commit; to be there: git switch topic\nnothing was changed\n"
+                "at the same commit; to switch there: git switch topic\nnothing was changed\n"
             ),
         )
 
@@ -347,7 +347,7 @@ class TestApart:
         assert len(warnings) == len(set(warnings)) == 2
         assert all(len(line) <= 160 for line in warnings)
         assert (
-            "10 paths left out of the checkpoint and missing here: .env, 0.pem, 1.pem and 7 more"
+            "10 paths neither in the checkpoint nor in the worktree: .env, 0.pem, 1.pem and 7 more"
             in lines[1]
         )
         assert "; see why: git ckpt show " in lines[1]
@@ -368,7 +368,7 @@ class TestApart:
         for words in (["--dry-run"], []):
             done = ckpt("restore", *words, made, "--", *paths, at=checkout)
             count, names = ("1 path", "d/.env") if paths == ["d"] else ("2 paths", ".env, d/.env")
-            sentence = f"{count} left out of the checkpoint and missing here: {names}; see why"
+            sentence = f"{count} neither in the checkpoint nor in the worktree: {names}; see why"
             assert done.err.count(sentence) == 1
             assert done.err.startswith(f"warning: {sentence}: git ckpt show {made[:8]}\n")
 
@@ -398,8 +398,8 @@ class TestApart:
             0,
             "change  README\n",
             (
-                "warning: the merge in progress here is put away; to have it again: git ckpt redo\n"
-                "the previous files are in checkpoint SHORT; to go forward again: git ckpt redo\n"
+                "warning: the merge in progress in the worktree is ended; to return to that state: git ckpt redo\n"
+                "what was here is in checkpoint SHORT; to go forward again: git ckpt redo\n"
             ),
         )
         again = ckpt("redo", at=checkout)
@@ -413,18 +413,18 @@ class TestApart:
         self.merge(checkout)
         made = save(checkout)
         checkout.git("merge", "--abort")
-        why = "as only some paths come back; a worktree with it: git ckpt resume SHORT\n"
+        why = "as only some paths are restored; to open a worktree with the merge: git ckpt resume SHORT\n"
         assert said(ckpt("restore", made, "README", at=checkout)) == (
             0,
             "change  README\n",
-            f"warning: the merge of the checkpoint is left out, {why}{self.BACK}",
+            f"warning: the merge of the checkpoint is not restored, {why}{self.BACK}",
         )
         checkout.git("reset", "--quiet", "--hard")
         checkout.commit("on", more="x\n")
         done = ckpt("restore", made, at=checkout)
         lines = normal(done.err).splitlines()
-        why = "as it belongs to another commit than HEAD; a worktree with it: git ckpt resume SHORT"
-        assert lines[1] == f"warning: the merge of the checkpoint is left out, {why}"
+        why = "as the checkpoint was recorded at another commit than HEAD; to open a worktree with the merge: git ckpt resume SHORT"
+        assert lines[1] == f"warning: the merge of the checkpoint is not restored, {why}"
         assert len(lines) == 3
 
     def test_a_merge_here_goes_on_with_files_of_another_commit(
@@ -433,8 +433,8 @@ class TestApart:
         made = save(checkout)
         self.merge(checkout)
         lines = normal(ckpt("restore", made, at=checkout).err).splitlines()
-        ends = "with these files, which are of another commit; to end it: git merge --continue, or git merge --abort"
-        assert lines[1] == f"warning: the merge in progress here goes on {ends}"
+        ends = "with the restored files, which belong to another commit; to end it: git merge --continue, or git merge --abort"
+        assert lines[1] == f"warning: the merge in progress continues {ends}"
 
     def test_a_run_is_not_gone_on_with(self, ckpt: Ckpt, checkout: Checkout) -> None:
         with Store.open(checkout.path, adapter="plumbing") as store:
@@ -502,7 +502,13 @@ class TestSteps:
         def line(step: str, checkpoint: list[str], before: str) -> str:
             return (
                 "\t".join(
-                    [step, *checkpoint, head, branch, f"before the files of {before[:8]} came back"]
+                    [
+                        step,
+                        *checkpoint,
+                        head,
+                        branch,
+                        f"before the restore of checkpoint {before[:8]}",
+                    ]
                 )
                 + "\n"
             )
@@ -526,7 +532,7 @@ class TestSteps:
                 "timestamp": time,
                 "git_sha": head,
                 "branch": branch,
-                "message": f"before the files of {brought[0][:8]} came back",
+                "message": f"before the restore of checkpoint {brought[0][:8]}",
             }
             for (id_, time), brought in ((fourth, first), (third, second))
         ]
@@ -595,7 +601,9 @@ class TestSteps:
         ckpt("undo", at=checkout)
         ckpt("undo", at=checkout)
         further = Outcome(
-            12, "", "error: there is nothing further back\nhint: go forward again: git ckpt redo\n"
+            12,
+            "",
+            "error: no earlier restore is left to undo\nhint: redo the newest undo: git ckpt redo\n",
         )
         assert ckpt("undo", at=checkout) == ckpt("undo", "--json", at=checkout) == further
         assert made
@@ -628,8 +636,8 @@ class TestRefused:
             14,
             "",
             (
-                "error: in the way of the files, and in no checkpoint: place/a.o\n"
-                "hint: move it out of the way, then run the command again; nothing was changed\n"
+                "error: the restore would overwrite paths that are in no checkpoint: place/a.o\n"
+                "hint: move these paths away, then run the command again; nothing was changed\n"
             ),
         )
         assert checkout.fingerprint() == before
@@ -699,7 +707,7 @@ class TestRefused:
         assert said(ckpt("restore", made, at=tmp_path / "bare")) == (
             14,
             "",
-            "error: there is no worktree here to put files into\nhint: open one: git ckpt resume SHORT\n",
+            "error: the repository has no worktree to restore files into\nhint: open a worktree: git ckpt resume SHORT\n",
         )
 
     def test_no_checkpoint_named(self, ckpt: Ckpt, checkout: Checkout) -> None:

@@ -91,7 +91,7 @@ def test_a_worktree_is_not_called_clean_of_which_something_is_not_captured(
     again = ckpt("restore", done.out.strip(), at=main_checkout)
     assert (again.code, again.err.splitlines()[0]) == (
         14,
-        "error: in the way of the files, and in no checkpoint: README",
+        "error: the restore would overwrite paths that are in no checkpoint: README",
     )
     path.unlink()
     assert (ckpt("restore", done.out.strip(), at=main_checkout).code, path.read_text()) == (

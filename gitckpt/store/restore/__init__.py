@@ -1,7 +1,7 @@
 """Restore a checkpoint's files into the current worktree; undo and redo.
 
-Doors:
+Public modules:
     restorer: `restore`, `undo` and `redo`.
-    undo: the steps that `undo` and `redo` can take.
-    submodules: tells whether a restore failed for submodules only.
+    undo: lists the restores that `undo` and `redo` can reverse.
+    submodules: tells whether only the submodules failed in a restore.
 """

@@ -23,24 +23,24 @@ _CRLF = b"\r\n"
 
 @dataclass(slots=True)
 class Exactness:
-    """The files whose bytes need care beyond what git writes."""
+    """The files whose captured bytes may differ from what git writes."""
 
-    raw: dict[bytes, str] = field(default_factory=dict)  # oids of bytes that the snapshot holds
-    # Files that git stores identically on both sides while their bytes differ: current oids.
+    raw: dict[bytes, str] = field(default_factory=dict)  # oids of exact bytes in the snapshot
+    # Files with different bytes now, though git stores the same blob: oids of the current bytes.
     alike: dict[bytes, str] = field(default_factory=dict)
-    unchanged: set[bytes] = field(default_factory=set)  # files that have the captured bytes
+    unchanged: set[bytes] = field(default_factory=set)  # files that already have the captured bytes
     is_within: Callable[[bytes], bool] = lambda _: True
-    # Paths that git writes, if `.gitattributes` is among them; it then affects other files.
+    # Paths that git writes or deletes; None unless one is `.gitattributes`, which affects others.
     touched: Collection[bytes] | None = None
-    # Files that git converts by the attributes that are in place before the restore.
+    # Files that the attributes make git convert, before the restore and after it.
     converted: set[bytes] = field(default_factory=set)
-    # Options that make git write the captured line ends; empty if not needed or unknown.
+    # Git options to write the captured line ends; empty if the settings agree or are unknown.
     line_ends: tuple[str, ...] = ()
-    # Files that git writes with the current settings although `line_ends` differ.
-    coming: Collection[bytes] = ()
-    # The settings of the capture are unknown: files that git stores identically stay.
+    # Files that git writes with the current settings' line ends, not with `line_ends`.
+    to_write: Collection[bytes] = ()
+    # Whether the conversion settings of the capture are unknown; then equal blobs count as equal.
     is_unsure: bool = False
-    rewritten: set[bytes] = field(default_factory=set)  # by gitckpt: the index must be refreshed
+    rewritten: set[bytes] = field(default_factory=set)  # files that git must stat again
     configured: Configured = field(default_factory=Configured)
     blobs: Mapping[bytes, str] = field(default_factory=dict)  # oids of regular files
 
@@ -52,7 +52,7 @@ def plan(
     differing: Iterable[Difference],
     is_within: Callable[[bytes], bool],
 ) -> Exactness:
-    """Plan which files need their bytes written or checked; `differing` is up to git."""
+    """Plan which files gitckpt writes or checks; git writes those in `differing`."""
     old_oids, new_oids = (manifest.raw_of(repository, side) for side in (current, target))
     touched = {entry.path: entry.status != "D" for entry in differing}
     planned = Exactness(is_within=is_within)
@@ -65,14 +65,15 @@ def plan(
     planned.is_unsure = target.is_of_commit or not has_attributes
     if not target.is_of_commit and line_ends != attributes.line_end_options(current.conversion):
         planned.line_ends = line_ends
-        planned.coming = {path for path, comes in touched.items() if comes and path not in new_oids}
+        to_write = {path for path, is_written in touched.items() if is_written}
+        planned.to_write = to_write - new_oids.keys()
     for path in filter(is_within, new_oids):
         if path in touched:
             if touched[path]:
                 planned.raw[path] = new_oids[path]
         elif old_oids.get(path) == new_oids[path]:
             planned.unchanged.add(path)
-        elif path in old_oids:  # else a skipped file that is absent: git does not write it either
+        elif path in old_oids:  # else a missing file, marked skip-worktree
             planned.raw[path], planned.alike[path] = new_oids[path], old_oids[path]
     if old_oids:
         planned.blobs = manifest.regular_files(repository, target.files)
@@ -94,9 +95,9 @@ def _hash(repository: Repository, files: Iterable[tuple[bytes, bytes | None]]) -
 def _find_changed(
     repository: Repository, planned: Exactness, alike: dict[bytes, str]
 ) -> dict[bytes, str]:
-    """Return the files whose bytes differ; note the unchanged ones in `planned`."""
+    """Return files of `alike` whose bytes differ; add others to `planned.unchanged`."""
     if planned.touched is not None and (planned.line_ends or planned.is_unsure):
-        return {}  # `bring_back` decides once the captured attributes are in place
+        return {}  # `write_captured` decides when the captured attributes are in place
     if planned.is_unsure:
         planned.unchanged.update(alike)
         return {}
@@ -109,7 +110,7 @@ def _find_changed(
     return {path: oid for path, oid in alike.items() if path not in planned.unchanged}
 
 
-def changed(names: str) -> BusyError:
+def changed_error(names: str) -> BusyError:
     hint = "look at git status, then run the command again"
     return BusyError(f"a file changed while it was to be replaced: {names}", hint=hint)
 
@@ -117,37 +118,37 @@ def changed(names: str) -> BusyError:
 def prepare(
     index: PrivateIndex, planned: Exactness, configured: Configured, expected: str
 ) -> Mapping[bytes, str]:
-    """Raise `BusyError` if a file has changed; return the oids of all files."""
+    """Raise `BusyError` if a file of `planned.alike` changed; return all blob oids."""
     repository = index.repository
-    has_any = planned.alike or planned.raw or planned.coming or planned.touched is not None
+    has_any = planned.alike or planned.raw or planned.to_write or planned.touched is not None
     planned.blobs = manifest.regular_files(repository, expected) if has_any else {}
     planned.configured = configured
     current = _hash_files(repository, planned.alike)
     if paths := [path for path, oid in planned.alike.items() if current.get(path) != oid]:
-        raise changed(first_of([*map(os.fsdecode, paths)]))
+        raise changed_error(first_of([*map(os.fsdecode, paths)]))
     if planned.touched is not None:
         planned.converted = _find_converted(index, planned)
     return planned.blobs
 
 
-def bring_back(index: PrivateIndex, planned: Exactness) -> None:
-    """Write the captured bytes; `index` lists the files as git has written them."""
+def write_captured(index: PrivateIndex, planned: Exactness) -> None:
+    """Write the captured bytes where git wrote others; `index` describes git's files."""
     plain = planned.alike.keys() - planned.raw.keys()
     if planned.touched is not None:
         planned.converted |= _find_converted(index, planned)
-    paths = sorted(plain | planned.converted | set(planned.coming))
+    paths = sorted(plain | planned.converted | set(planned.to_write))
     for start in range(0, len(paths), _AT_ONCE):
         batch, text = paths[start : start + _AT_ONCE], set[bytes]()
-        if planned.line_ends or planned.is_unsure:  # git converts nothing but their line ends
+        if planned.line_ends or planned.is_unsure:  # files of which git converts only the line ends
             treatments = attributes.treatments(index, planned.configured, batch).items()
-            text = {path for path, how in treatments if how.is_text and not how.is_rewritten}
-        binary = [path for path in batch if path not in text and path not in planned.coming]
+            text = {path for path, kind in treatments if kind.is_text and not kind.is_rewritten}
+        binary = [path for path in batch if path not in text and path not in planned.to_write]
         contents = _convert(index, planned, binary)
         contents |= _convert(index, planned, sorted(text), planned.line_ends)
         existing = exact_files.read_files(index.repository, contents)
         for (path, data), current in zip(contents.items(), existing, strict=True):
             if data is None:
-                hint = "go back to what was there before: git ckpt undo"
+                hint = "restore the previous state: git ckpt undo"
                 raise WorktreeError(f"git cannot write {os.fsdecode(path)}", hint=hint)
             is_same = data == current
             if planned.is_unsure and path in text and current is not None:
@@ -163,14 +164,14 @@ def bring_back(index: PrivateIndex, planned: Exactness) -> None:
 def _convert(
     index: PrivateIndex, planned: Exactness, paths: Iterable[bytes], options: Sequence[str] = ()
 ) -> dict[bytes, bytes | None]:
-    """Return the bytes as git writes them, without links and submodules."""
+    """Return by path the bytes that git would write; omit symlinks and submodules."""
     files = [(planned.blobs[path], path) for path in paths if path in planned.blobs]
     contents = conversion.written_by_git(index, files, is_filtered=False, options=options)
     return {path: data for (_, path), data in zip(files, contents, strict=True)}
 
 
 def _find_converted(index: PrivateIndex, planned: Exactness) -> set[bytes]:
-    # The files that git converts, and that the restore does not touch otherwise.
+    # Files that git converts, except those that the restore writes, deletes or found unchanged.
     excluded = {*planned.raw, *planned.unchanged, *(planned.touched or ())}
     paths = [path for path in planned.blobs if path not in excluded and planned.is_within(path)]
     treatments = attributes.treatments(index, planned.configured, paths).items()

@@ -26,12 +26,12 @@ if TYPE_CHECKING:
 
 ADD, CHANGE, DELETE, STAGE, MODE = "add", "change", "delete", "stage", "mode"
 _KINDS = {"A": ADD, "D": DELETE, "M": CHANGE, "T": CHANGE}
-# State keys of a safety checkpoint: directories that the restore made, modes that it narrowed.
+# Keys in a safety checkpoint's state: directories made and modes narrowed by the restore.
 _MADE, _NARROWED = "directories", "modes"
 
 _Paths = Sequence[bytes]
 _PathTest = Callable[[bytes], bool]
-Side = tuple[Contents, str]  # of the worktree or a snapshot, with its commit ("" for none)
+Side = tuple[Contents, str]  # contents of the worktree or a snapshot; its commit ("" for none)
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,53 +51,53 @@ class Plan:
     """What a restore does to files, directories and index."""
 
     files: list[Difference] = field(default_factory=list)  # to write or delete
-    # Whether the files equal those of the snapshot afterwards, without exception.
+    # Whether all files equal the snapshot after the restore.
     is_whole: bool = True
-    # A file and a directory of the same name are wanted: git did not make that tree.
+    # Whether the tree has a file and a directory of the same name; git makes no such tree.
     is_contradictory: bool = False
-    submodules: list[Difference] = field(default_factory=list)  # at another commit; they stay
+    submodules: list[Difference] = field(default_factory=list)  # at another commit than captured
     exactness: Exactness = field(default_factory=Exactness)
     changes: list[PathChange] = field(default_factory=list)
-    in_the_way: list[bytes] = field(default_factory=list)  # files that no capture holds yet
-    obstacles: list[bytes] = field(default_factory=list)  # that cannot be captured
-    # Lines for `PrivateIndex.put` that restore the entries of the wanted paths.
+    in_the_way: list[bytes] = field(default_factory=list)  # blocking files in no checkpoint
+    obstacles: list[bytes] = field(default_factory=list)  # blocking paths, not capturable
+    # Lines for `PrivateIndex.put` that restore the index entries of the selected paths.
     index_lines: list[bytes] = field(default_factory=list)
-    unknown: Collection[bytes] = ()  # untracked files that stay: the snapshot does not list such
-    untouched: list[bytes] = field(default_factory=list)  # files that differ and stay
-    # Lines that remove `.gitattributes` entries without a file: they would affect other files.
-    rules_gone: list[bytes] = field(default_factory=list)
-    skipped: Collection[bytes] = ()  # marked skip-worktree, here or there: they may stay absent
-    # Files to delete whose skip-worktree entries stay, with a content that no file had.
+    unknown: Collection[bytes] = ()  # untracked files that stay: the snapshot did not capture any
+    untouched: list[bytes] = field(default_factory=list)  # differing files that must stay
+    # Index lines that remove `.gitattributes` entries without a file, which affect other files.
+    attributes_gone: list[bytes] = field(default_factory=list)
+    skipped: Collection[bytes] = ()  # marked skip-worktree now or in the snapshot: may lack a file
+    # Files to delete while their skip-worktree index entries stay.
     absent: Collection[bytes] = ()
-    # By flag: the wanted paths that get it, and those that lose it.
+    # By index flag: the selected paths that get the flag, and those that lose the flag.
     flags: dict[str, tuple[Collection[bytes], Collection[bytes]]] = field(default_factory=dict)
     directories: Collection[bytes] = ()  # that must exist
-    removed: Collection[bytes] = ()  # directories to remove if they are empty
-    modes: Mapping[bytes, int] = field(default_factory=dict)  # to narrow
-    widened: dict[bytes, int] = field(default_factory=dict)  # modes to widen again
-    state: dict[str, Any] = field(default_factory=dict)  # for `undo`, in the safety checkpoint
+    removed: Collection[bytes] = ()  # directories to remove if empty
+    modes: Mapping[bytes, int] = field(default_factory=dict)  # permission bits to set, by path
+    widened: dict[bytes, int] = field(default_factory=dict)  # permission bits to add back, by path
+    state: dict[str, Any] = field(default_factory=dict)  # what `undo` will need
 
     @property
     def outdated(self) -> set[bytes]:
         """Return the paths that git must stat again."""
-        coming = paths_in(self.files, "AMT")
-        return coming - self.exactness.raw.keys() | self.exactness.rewritten
+        to_write = paths_in(self.files, "AMT")
+        return to_write - self.exactness.raw.keys() | self.exactness.rewritten
 
     def without_file(self, repository: Repository) -> set[bytes]:
-        """Return the skipped paths that have an index entry but no file now."""
+        """Return the paths marked skip-worktree that have no file in the worktree."""
         top = os.fsencode(repository.worktree or "")
         return {path for path in self.skipped if not is_file(top, path)}
 
     def require_no_obstacle(self) -> None:
-        """Raise `WorktreeError` if a path in the way is in no checkpoint."""
+        """Raise `WorktreeError` if the restore would overwrite a path in no checkpoint."""
         if paths := [*self.obstacles, *self.in_the_way]:
             names = first_of([decode_path(path) for path in paths])
-            hint = "move it out of the way, then run the command again; nothing was changed"
-            message = f"in the way of the files, and in no checkpoint: {names}"
+            hint = "move these paths away, then run the command again; nothing was changed"
+            message = f"the restore would overwrite paths that are in no checkpoint: {names}"
             raise WorktreeError(message, hint=hint)
 
     def apply_modes(self, repository: Repository) -> bool:
-        """Change directories without files, and modes; return whether there are any."""
+        """Make and remove empty directories, set modes; return whether any was planned."""
         top = repository.worktree or ""
         exact_files.remove_empty(top, self.removed)
         exact_files.widen(top, self.widened)
@@ -106,12 +106,12 @@ class Plan:
 
 
 def is_within(path: bytes, paths: Sequence[bytes]) -> bool:
-    """Return whether a path is in one of `paths`; always if there are none."""
+    """Return whether `path` is or is below one of `paths`; True if `paths` is empty."""
     return not paths or any(path == top or not top or path.startswith(top + b"/") for top in paths)
 
 
 def is_file(top: bytes, path: bytes) -> bool:
-    """Return whether a path is a file or symlink, not below another symlink."""
+    """Return whether a path is a regular file or symlink, and not below a symlink."""
     absolute = os.path.join(top, path)
     if not (os.path.isfile(absolute) or os.path.islink(absolute)):
         return False
@@ -123,7 +123,7 @@ def decode_path(path: bytes) -> str:
 
 
 def as_text(path: bytes) -> str | bytes:
-    """Return a path as text if it is UTF-8: people read the state of checkpoints."""
+    """Return a path as text if it is valid UTF-8, else the bytes."""
     try:
         return path.decode("utf-8")
     except UnicodeDecodeError:
@@ -137,9 +137,9 @@ def paths_in(changes: Iterable[Difference], only: str = "AMTD") -> set[bytes]:
 def find_missing(
     repository: Repository, current: Contents, target: Side, paths: Sequence[bytes]
 ) -> set[bytes]:
-    """Return files that a capture took from the index and that do not exist.
+    """Return the paths in `current` that the worktree has no file for.
 
-    In a sparse checkout, only those that the restore may write.
+    Of the paths marked skip-worktree, only those that the restore may write.
     """
     snapshot, commit = target
     skipped = set(current.flags.get(SKIPPED, ()) if current.sparse is not None else ())
@@ -154,9 +154,9 @@ def find_missing(
 
 
 class Planner:
-    """Plan how a worktree (`current`) becomes that of a snapshot (`target`).
+    """Plan how a restore turns the worktree (`current`) into a snapshot (`target`).
 
-    Only `paths` are restored; without any, all. `stays` tells whether a file must not be touched.
+    Empty `paths` selects all. `stays` tells whether the restore must not touch a file.
     """
 
     def __init__(
@@ -165,14 +165,14 @@ class Planner:
         self._repository, self._paths, self._stays = repository, paths, stays
         self._top = os.fsencode(repository.worktree or "")
         self._current, self._target = current[0], target[0]
-        # The trees of the index entries.
+        # Trees of all index entries, at stage 0.
         self._old_entries = comparison.merged_tree(repository, *current)
         self._new_entries = comparison.merged_tree(repository, *target)
-        self._staged: set[bytes] = set()
+        self._restaged: set[bytes] = set()
         self.plan = Plan()
 
     def require_paths(self, checkpoint: str) -> None:
-        """Raise `NotFoundError` if a path is in neither side: worktree, checkpoint."""
+        """Raise `NotFoundError` if a path is in neither the worktree nor the checkpoint."""
         paths = [path for path in self._paths if path]
         existing: set[bytes] = set()
         sides = ((self._current, self._old_entries), (self._target, self._new_entries))
@@ -184,23 +184,24 @@ class Planner:
             existing.update(side.flags.get(INTENT, ()), side.directories)
         if absent := [path for path in paths if not any(is_within(e, [path]) for e in existing)]:
             names = ", ".join(map(decode_path, absent))
-            hint = f"see what it holds: git ls-tree -r --name-only {self._target.files[:10]}"
-            raise NotFoundError(f"neither here nor in checkpoint {checkpoint}: {names}", hint=hint)
+            hint = f"list its files: git ls-tree -r --name-only {self._target.files[:10]}"
+            message = f"neither in the worktree nor in checkpoint {checkpoint}: {names}"
+            raise NotFoundError(message, hint=hint)
 
     def make(self, undone: Collection[bytes], *, index: bool) -> Plan:
-        """Plan the changes of files, and with `index` of index entries.
+        """Plan the changes of files; with `index`, also of index entries.
 
-        `undone` are files that exist only because of the restore that is undone.
+        `undone` lists files that the restore being undone has created.
         """
         plan, stays = self.plan, self._stays
-        # The wanted index entries without a file.
+        # Selected paths with an index entry, but no file, in the snapshot.
         differing = self._find_differences(self._new_entries, self._target.files)
         fileless = paths_in((entry for entry in differing if not entry.is_submodule), "D")
         fileless |= self._find_unmerged(self._target)
         self._plan_files(fileless, undone)
         self._find_obstacles()
         if index:
-            # Ignored files that would become tracked: only the wanted index has them.
+            # Ignored files that the restored index would make tracked.
             candidates = sorted(fileless - paths_in(plan.files))
             paths = [path for path in candidates if not stays(path) and self._is_file(path)]
             captured = paths_in_tree(self._repository, self._current.files, paths)
@@ -209,7 +210,7 @@ class Planner:
         sides = self._current, self._target
         plan.exactness = byte_exact.plan(self._repository, *sides, plan.files, self._may_change)
         alike = plan.exactness.alike
-        staged = self._staged - paths_in(plan.files) - alike.keys()
+        staged = self._restaged - paths_in(plan.files) - alike.keys()
         plan.changes = [PathChange(_KINDS[change.status], change.path) for change in plan.files]
         plan.changes += [PathChange(CHANGE, path) for path in alike]
         plan.changes += [PathChange(STAGE, path) for path in staged]
@@ -225,8 +226,8 @@ class Planner:
             raise WorktreeError(message, hint="look at it: git fsck")
         spared = self._find_unlisted(differing) - set(fileless) - set(undone)
         if self._target.sparse in (None, self._current.sparse):
-            # Files that exist here but not in the snapshot, where their entries are skipped.
-            safe = filter(stays_within, self._target.absent_paths)
+            # Files that the worktree has and the snapshot only lists as skip-worktree entries.
+            safe = filter(stays_within, self._target.away)
             paths = {path for path in safe if self._is_wanted(path) and self._is_file(path)}
             plan.absent = paths & paths_in_tree(self._repository, self._current.files, paths)
         zeros = "0" * len(self._current.files)
@@ -243,16 +244,18 @@ class Planner:
             elif path not in spared and (path not in plan.skipped or self._is_file(path)):
                 plan.files.append(change)
         plan.is_whole = not self._paths and plan.files == differing
-        coming = paths_in(plan.files, "AMT")
-        plan.is_contradictory = any(not coming.isdisjoint(_list_parents(path)) for path in coming)
+        to_write = paths_in(plan.files, "AMT")
+        plan.is_contradictory = any(
+            not to_write.isdisjoint(_list_parents(path)) for path in to_write
+        )
 
     def _find_differences(self, old_tree: str, tree: str) -> list[Difference]:
         return diff.differences(self._repository, old_tree, tree, self._paths)
 
     def _find_unlisted(self, differing: list[Difference]) -> set[bytes]:
-        """Return untracked files to spare, as the snapshot says nothing about them.
+        """Return untracked files to keep, as the snapshot cannot tell about them.
 
-        Its capture did not list untracked files, or its rules ignore them.
+        The snapshot has no untracked files at all, or its ignore rules exclude these files.
         """
         current, target = self._current, self._target
         rules_differ = any(os.path.basename(change.path) == ignore.RULES for change in differing)
@@ -260,11 +263,11 @@ class Planner:
             return set()
         additions = diff.differences(self._repository, self._old_entries, current.files)
         untracked = paths_in(additions, "A") - self._find_unmerged(current)
-        coming = paths_in(differing, "AMT")
-        for path in coming:  # a file to write needs their place
+        to_write = paths_in(differing, "AMT")
+        for path in to_write:  # a file to write replaces its parents
             untracked.difference_update(_list_parents(path))
         deleted = paths_in(differing, "D") & untracked
-        unlisted = [path for path in deleted if coming.isdisjoint(_list_parents(path))]
+        unlisted = [path for path in deleted if to_write.isdisjoint(_list_parents(path))]
         if target.is_of_commit:
             self.plan.unknown = unlisted
             return set(unlisted)
@@ -275,14 +278,14 @@ class Planner:
         return ignore.ignored_by(self._repository, rules, unlisted)
 
     def _find_unmerged(self, contents: Contents) -> set[bytes]:
-        # `write-tree` leaves out entries in conflict and entries added with intent-to-add.
+        # `git write-tree` omits entries in conflict and entries added with intent-to-add.
         intended = self._choose_wanted(contents.flags.get(INTENT, ()))
         return intended.union(self._list_conflicts(contents))
 
     def _find_skipped(self) -> set[bytes]:
-        # Paths whose files stay away. With the same patterns, these are the ones of the snapshot.
-        # Not a path whose file existed then and differed: its entry does not hold the content.
-        current, away = self._current, set(self._target.absent_paths)
+        # Paths that need no file. With equal sparse patterns, these are the snapshot's.
+        # A path whose captured file differs from its entry does need a file.
+        current, away = self._current, set(self._target.away)
         if current.sparse in (None, self._target.sparse):
             return away
         skipped = set(current.flags.get(SKIPPED, ())) - away
@@ -300,14 +303,14 @@ class Planner:
         self._plan_flags(paths_in(staged) | unmerged, deleted)
         zero = b"0" * 2 * oid_size(self._repository.object_format)
         lines, deleted_entries = {entry.path: entry.line for entry in staged}, paths_in(staged, "D")
-        self._staged = {*lines, *unmerged}.union(*plan.flags.get(INTENT, ()))
-        for path in sorted(self._staged):
+        self._restaged = {*lines, *unmerged}.union(*plan.flags.get(INTENT, ()))
+        for path in sorted(self._restaged):
             plan.index_lines.append(b"0 %s 0\t%s" % (zero, path))
             if path in lines:
                 plan.index_lines.append(lines[path])
             is_rule = os.path.basename(path) == attributes.FILE
             if is_rule and path in deleted_entries and not self._is_file(path):
-                plan.rules_gone.append(lines[path])
+                plan.attributes_gone.append(lines[path])
             plan.index_lines += new.get(path, [])
 
     def _plan_flags(self, staged: Collection[bytes], deleted: set[bytes]) -> None:
@@ -318,9 +321,9 @@ class Planner:
             old = self._choose_wanted(self._current.flags.get(flag, ()))
             new = self._choose_wanted(self._target.flags.get(flag, ()))
             if flag == SKIPPED and (is_sparse or self._target.sparse is not None):
-                coming = {change.path: change.status != "D" for change in self.plan.files}
+                to_write = {change.path: change.status != "D" for change in self.plan.files}
                 skipped = self._choose_wanted(self.plan.skipped)
-                new = {path for path in skipped if not coming.get(path, self._is_file(path))}
+                new = {path for path in skipped if not to_write.get(path, self._is_file(path))}
                 old |= deleted - new if is_sparse else set()
             stays = old if flag == INTENT else old.difference(staged)
             if old != new or stays != old:
@@ -380,13 +383,13 @@ class Planner:
         return [os.path.relpath(path, self._top) for path in paths]
 
     def plan_modes(self, undone: Mapping[str, Any]) -> None:
-        """Plan directories without files and narrow modes; find obstacles to them.
+        """Plan directories without files and permission bits; find obstacles.
 
-        `undone` is the state of the safety checkpoint whose restore is undone; empty for a restore.
+        `undone` is the state of the safety checkpoint that `undo` or `redo` restores; else empty.
         """
         plan, target, top = self.plan, self._target, os.fsdecode(self._top)
         removable = [
-            path for path in map(_path, undone.get(_MADE, ())) if exact_files.is_plain(path)
+            path for path in map(_as_bytes, undone.get(_MADE, ())) if exact_files.is_plain(path)
         ]
         for path in self._choose_wanted(plan.skipped):
             if self._is_hollow(path):  # git clears skip-worktree where something exists
@@ -404,7 +407,7 @@ class Planner:
         plan.obstacles += filter(self._is_no_directory, blocked)
         existing = (path for path in dict.fromkeys(removable) if os.path.isdir(self._resolve(path)))
         plan.removed = [path for path in existing if path not in needed]
-        recorded = {_path(name): mode for name, mode in dict(undone.get(_NARROWED, {})).items()}
+        recorded = {_as_bytes(name): mode for name, mode in dict(undone.get(_NARROWED, {})).items()}
         for path in sorted(recorded.keys() - touched - plan.modes.keys()):
             mode = plan.widened[path] = int(recorded[path]) & 0o777
             absolute = self._resolve(path)
@@ -417,14 +420,14 @@ class Planner:
             if all(os.path.join(path, name) in plan.removed for name in names):
                 plan.changes.append(PathChange(DELETE, path + b"/"))
         plan.changes += [PathChange(MODE, path) for path in changed_modes]
-        if coming := exact_files.missing_directories(top, sorted(needed)):
-            plan.state[_MADE] = [as_text(path) for path in coming]
+        if to_make := exact_files.missing_directories(top, sorted(needed)):
+            plan.state[_MADE] = [as_text(path) for path in to_make]
         if narrowed:
             texts = ((as_text(path), mode) for path, mode in narrowed.items())
             plan.state[_NARROWED] = {text: mode for text, mode in texts if isinstance(text, str)}
 
     def _is_hollow(self, path: bytes) -> bool:
-        # A captured directory that holds only directories; that of a submodule does not count.
+        # A captured directory that holds only directories, and is not a submodule's.
         absolute = self._resolve(path)
         is_directory = os.path.isdir(absolute) and not os.path.islink(absolute)
         if not is_directory or any(names for _, _, names in os.walk(absolute)):
@@ -437,5 +440,5 @@ def _list_parents(path: bytes) -> list[bytes]:
     return [b"/".join(parts[:count]) for count in range(1, len(parts))]
 
 
-def _path(name: object) -> bytes:
+def _as_bytes(name: object) -> bytes:
     return name if isinstance(name, bytes) else os.fsencode(str(name))

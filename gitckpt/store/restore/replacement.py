@@ -36,24 +36,24 @@ _NOT_UP_TO_DATE = re.compile(r"not uptodate|would be (?:overwritten|removed|lost
 
 
 def is_out_of_date(error: GitError) -> bool:
-    """Return whether a file differs from its index entry."""
+    """Return whether git failed because a file differs from its index entry."""
     return _NOT_UP_TO_DATE.search(error.stderr) is not None
 
 
 def list_files(index: PrivateIndex, captured: Captured) -> None:
-    """Add the captured files to the index if the capture left that out."""
+    """Add captured files to `index` that the capture did not add."""
     if not captured.unlisted:
         return
     index.git(*_ADD, data=nul_ended(_remove_absent(index, captured.unlisted)))
     tree = index.write_tree()
     if tree != captured.files:
         differing = diff.differences(index.repository, captured.files, tree)
-        message = f"files changed while they were looked at: {first_of([*map(str, differing)])}"
+        message = f"files changed while gitckpt read them: {first_of([*map(str, differing)])}"
         raise BusyError(message, hint="run the command again")
 
 
 def _remove_absent(index: PrivateIndex, paths: Collection[bytes]) -> list[bytes]:
-    """Remove the entries of files that do not exist; return the other paths."""
+    """Remove index entries of missing files; return the paths of existing files."""
     top = os.fsencode(index.repository.worktree or "")
     files = [path for path in paths if is_file(top, path)]
     index.update("--force-remove", sorted(set(paths).difference(files)))
@@ -63,9 +63,9 @@ def _remove_absent(index: PrivateIndex, paths: Collection[bytes]) -> list[bytes]
 def list_special(
     repository: Repository, omitted: Collection[Omitted], tree: str, paths: Sequence[bytes]
 ) -> list[bytes]:
-    """Return the pipes, sockets and devices that are where a tree has a file.
+    """Return the pipes, sockets and devices at paths where a tree has a file.
 
-    A capture takes such a tracked file from the index, as if it existed.
+    A capture takes the content of such a tracked path from the index.
     """
     top, special = os.fsencode(repository.worktree or ""), []
     for path in (modules.unquote(entry.path) for entry in omitted):
@@ -77,11 +77,11 @@ def list_special(
     return [path for path in special if any(is_within(file, [path]) for file in files)]
 
 
-def take_out(index: PrivateIndex, absent: Collection[bytes], tree: str) -> str:
-    """Remove entries without a file, so that git writes the missing files.
+def remove_entries(index: PrivateIndex, absent: Collection[bytes], tree: str) -> str:
+    """Remove the index entries of `absent`, so that git writes the missing files.
 
-    Attributes that are not in `tree` stay until git removes them: other files depend on them.
-    Returns the tree of the files that exist.
+    `.gitattributes` entries that `tree` lacks stay until git removes them, as they affect other
+    files. Returns the tree of the files that exist.
     """
     rules = [path for path in absent if os.path.basename(path) == attributes.FILE]
     postponed = set(rules) - paths_in_tree(index.repository, tree, rules)
@@ -94,19 +94,19 @@ def take_out(index: PrivateIndex, absent: Collection[bytes], tree: str) -> str:
         return scratch.write_tree()
 
 
-def take_away(index: PrivateIndex, files: Mapping[bytes, str]) -> None:
-    """Remove files that git cannot convert and therefore would not replace.
+def delete_unconvertible(index: PrivateIndex, files: Mapping[bytes, str]) -> None:
+    """Delete files that git cannot convert and therefore would not replace.
 
-    The safety checkpoint holds them. `files` has the oids of their bytes by path.
+    The safety checkpoint holds these files. `files` maps paths to the oids of the exact bytes.
     """
     if not files:
         return
     repository = index.repository
     if differing := exact_files.differing_paths(repository, files):
-        raise byte_exact.changed(first_of([os.fsdecode(path) for path in differing]))
+        raise byte_exact.changed_error(first_of([os.fsdecode(path) for path in differing]))
     for path in files:
-        place = exact_files.open_parent(repository, path)
-        with contextlib.suppress(FileNotFoundError), place as (fd, name):
+        parent = exact_files.open_parent(repository, path)
+        with contextlib.suppress(FileNotFoundError), parent as (fd, name):
             os.unlink(name, dir_fd=fd)
     index.update("--force-remove", sorted(files))
 
@@ -114,10 +114,10 @@ def take_away(index: PrivateIndex, files: Mapping[bytes, str]) -> None:
 def replace_files(
     index: PrivateIndex, files: Sequence[Difference], old_tree: str, expected: str
 ) -> list[bytes]:
-    """Let git replace files; it checks all of them before it writes the first.
+    """Let git replace files; git checks all of them before it writes the first.
 
-    Returns the files that stay unfiltered because a filter fails. `index` lists the files as they
-    are, in `old_tree`. Raises `GitError` if git refuses (`is_out_of_date`) or cannot write, and
+    Returns the files that stay unfiltered because a filter fails. `index` and `old_tree` describe
+    the current files. Raises `GitError` if git refuses (`is_out_of_date`) or cannot write, and
     `BusyError` if a file has changed.
     """
     words = (*PARALLEL, "read-tree", "-m", "-u", "--no-sparse-checkout", expected)
@@ -128,22 +128,22 @@ def replace_files(
         except GitError as error:
             if not is_out_of_date(error):
                 raise
-            index.refresh()  # a file that was only touched has not changed
+            index.refresh()  # a file with a new timestamp may have the same content
             index.git(*options, *words)
 
-    coming = {change.path: change.new for change in files if change.status != "D"}
+    to_write = {change.path: change.new for change in files if change.status != "D"}
     paths = [change.path for change in files]
     relist = functools.partial(_list_current, index, paths, old_tree, expected)
-    filtered, still_failing = unfiltered.write(index.repository, lambda: coming, attempt, relist)
+    filtered, still_failing = unfiltered.write(index.repository, lambda: to_write, attempt, relist)
     if filtered:
         unfiltered.update_index(index, filtered, still_failing)
     return sorted(still_failing)
 
 
-def pending(
+def find_unfiltered(
     repository: Repository, tree: str, touched: Collection[bytes], paths: Sequence[bytes]
 ) -> FilesByPath:
-    """Return the files that are up to date but still unfiltered."""
+    """Return the files in `paths` that equal `tree`, but that no filter converted yet."""
     recorded = unfiltered.load_record(repository)
     if not recorded:
         return {}
@@ -152,12 +152,12 @@ def pending(
     return {path: state for path, state in recorded.items() if files.get(path) == state[0]}
 
 
-def complete(repository: Repository, pending: FilesByPath) -> list[bytes]:
-    """Filter files that are still unfiltered; return those whose filter fails."""
+def filter_pending(repository: Repository, pending: FilesByPath) -> list[bytes]:
+    """Run the filters of the `pending` files; return the files whose filter fails."""
     try:
         return unfiltered.complete_and_stage(repository, pending) if pending else []
     except GitError as error:
-        message = f"not every file could be written: {error.message}"
+        message = f"git could not write every file: {error.message}"
         raise WorktreeError(message, hint="run the command again") from None
 
 
@@ -171,15 +171,15 @@ def _list_current(
     differing = diff.differences(repository, expected, tree)
     missed = [change for change in differing if change.path in new_paths]
     if changed := comparison.unexpected(repository, missed, None, {}):
-        message = f"files changed while they were replaced: {first_of(changed)}"
-        raise BusyError(message, hint="go back to what was there before: git ckpt undo")
-    # git compares the content of a file as young as the index: unfiltered, it would seem changed.
+        message = f"files changed while git replaced them: {first_of(changed)}"
+        raise BusyError(message, hint="restore the previous state: git ckpt undo")
+    # git rereads a file that is as new as the index, and would see an unfiltered one as changed.
     later = time.time() + _LATER
     os.utime(index.path, (later, later))
 
 
 def _add(index: PrivateIndex, paths: Sequence[bytes], expected: str) -> None:
-    # A file behind a failing filter is read only if it is as git stores it; else its entry stays.
+    # If a filter fails, only files with the stored bytes are added; other entries stay.
     try:
         index.git(*_ADD, data=nul_ended(paths))
         return
@@ -187,8 +187,8 @@ def _add(index: PrivateIndex, paths: Sequence[bytes], expected: str) -> None:
         failing = failing_filters(index.repository, error)
         if not failing:
             raise
-    coming = manifest.regular_files(index.repository, expected)
-    oids = {path: coming.get(path, "") for path in paths}
+    to_write = manifest.regular_files(index.repository, expected)
+    oids = {path: to_write.get(path, "") for path in paths}
     behind = unfiltered.select_filtered(index.repository, oids, failing)
     data = nul_ended(path for path in paths if path not in behind)
     index.git(*filters_off(failing), *_ADD, data=data)

@@ -1,7 +1,7 @@
 """Restore a checkpoint into the current worktree; undo and redo restores.
 
-git writes only paths that differ, and refuses files that changed since they were captured. HEAD
-never moves.
+git writes only paths that differ, and refuses to overwrite files that changed since their capture.
+HEAD of the superproject never moves.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from gitckpt.store.snapshot.manifest import INTENT, SKIPPED
 
 Announce = Callable[[Sequence[str]], None]
 
-_ENDS = {
+_ENDINGS = {
     "merge": "git merge --continue, or git merge --abort",
     "cherry-pick": "git cherry-pick --continue, or --abort",
     "revert": "git revert --continue, or --abort",
@@ -48,15 +48,15 @@ _ENDS = {
     "bisect": "git bisect good, bad or reset",
 }
 _OF_SUBMODULE = "the submodule "
-_FEW = 3  # so many omitted paths are named by a remark
+_MAX_NAMED = 3  # omitted paths that a remark names
 # Paths that git may refuse, as they lead out of the worktree or into .git.
 _UNUSUAL = re.compile(rb"[^ -~]|git|(^|/)\.|[~:\\]|//", re.IGNORECASE)
-_TRIES = 10  # of a restore while HEAD moves
+_TRIES = 10  # attempts while other processes move HEAD
 
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """The commit, branch and operation in progress of a worktree."""
+    """The commit, branch and operation in progress of a worktree or checkpoint."""
 
     commit: str  # full oid of HEAD; "" before the first commit
     branch: str | None  # short name; None if HEAD is detached
@@ -69,27 +69,28 @@ class Position:
 
 @dataclass(frozen=True, slots=True)
 class RestoreResult:
-    """The result of a restore."""
+    """What a restore changed, and remarks for the user."""
 
     checkpoint: str  # id
     changes: Sequence[PathChange]
     safety: str | None  # id of the checkpoint of the previous state; None if nothing was done
     remarks: Sequence[str]  # for the user, for example about files that the checkpoint omits
-    head: Position  # of HEAD, which stays
+    head: Position  # of the worktree; a restore does not move HEAD
     source: Position  # where the checkpoint was recorded
-    apart: Sequence[str]  # sentences about the difference between `head` and `source`
-    # Files left as git stores them because a filter fails; another restore completes them.
+    apart: Sequence[str]  # sentences on how `head` differs from `source`
+    # Files written as git stores them because a filter fails; another restore filters them.
     unfiltered: Sequence[bytes] = ()
-    # Files that stay because no checkpoint can hold their content: the reason by path.
+    # Files left unchanged because no checkpoint can hold their content: reasons by path.
     kept: Mapping[bytes, str] = field(default_factory=dict)
 
 
 def kept_failure(kept: Mapping[bytes, str]) -> WorktreeError:
-    """Return the error for files that a restore has left as they were."""
+    """Return the error for files that a restore did not change; see `kept`."""
     names = first_of([f"{quoted(path)} ({reason})" for path, reason in sorted(kept.items())])
-    count = f"{len(kept)} files stay as they are" if len(kept) > 1 else "1 file stays as it is"
-    hint = "make git able to read it (or move it away), then run the command again"
-    return WorktreeError(f"{count}, as no checkpoint can hold what is in there: {names}", hint=hint)
+    count = f"{len(kept)} files were" if len(kept) > 1 else "1 file was"
+    hint = "make these files readable for git (or move them away), then run the command again"
+    message = f"{count} not restored, as no checkpoint can hold the current content: {names}"
+    return WorktreeError(message, hint=hint)
 
 
 def restore(
@@ -102,13 +103,14 @@ def restore(
     announce: Announce = lambda _: None,
     trusted: bool = False,
 ) -> RestoreResult:
-    """Restore files, index and operation of a checkpoint, as `Store.restore`.
+    """Restore files, index and operation of a checkpoint; see `Store.restore`.
 
-    Without `paths`, everything is restored. `announce` receives the `apart` and `remarks` of the
-    result before anything changes. Raises `BusyError` if another process changes index or files.
+    Empty `paths` selects everything. `announce` receives the `apart` and `remarks` of the result
+    before anything changes. Raises `BusyError` if another process changes index or files.
     """
     if not trusted and store.is_replaced(checkpoint.id):
-        hint = f"; if you trust what came: git ckpt restore {checkpoint.id[: ids.SHORT]} --trust"
+        command = f"git ckpt restore {checkpoint.id[: ids.SHORT]} --trust"
+        hint = f"; if you trust the fetched one: {command}"
         raise local_checkpoints.replaced(checkpoint.id, hint)
     return _run(lambda: _Restore(store, checkpoint, paths, index=index), dry_run, announce)[1]
 
@@ -116,14 +118,14 @@ def restore(
 def undo(
     store: Checkpoints, *, dry_run: bool = False, announce: Announce = lambda _: None
 ) -> RestoreResult:
-    """Restore the state before the newest restore, or raise `NotFoundError`."""
+    """Restore the state before the newest restore; `NotFoundError` without one."""
     return _step(store, undoing.UNDO, dry_run, announce)
 
 
 def redo(
     store: Checkpoints, *, dry_run: bool = False, announce: Announce = lambda _: None
 ) -> RestoreResult:
-    """Restore the state before the newest undo, or raise `NotFoundError`."""
+    """Restore the state before the newest undo; `NotFoundError` without one."""
     return _step(store, undoing.REDO, dry_run, announce)
 
 
@@ -131,28 +133,28 @@ def _step(store: Checkpoints, kind: str, dry_run: bool, announce: Announce) -> R
     stack = undoing.read(store)
     target, missing = undoing.next_step(store, stack, kind)
     if target is None:
-        raise undoing.nothing(stack, kind, missing)
+        raise undoing.no_step_error(stack, kind, missing)
     checkpoint = store.read(target)
     paths = undoing.written_by_newest(store, stack, checkpoint)
     attempt = functools.partial(_Restore, store, checkpoint, (), paths, step=kind)
     result = _run(attempt, dry_run, announce)[1]
-    remarks = undoing.skipped(missing)
+    remarks = undoing.skipped_remarks(missing)
     if stack.open is not None:
-        remarks.append("the step before this one was cut off")
+        remarks.append("the previous restore, undo or redo was interrupted")
     return replace(result, remarks=[*remarks, *result.remarks])
 
 
 def _run(
     make: Callable[[], _Restore], dry_run: bool, announce: Announce
 ) -> tuple[_Restore, RestoreResult]:
-    # Starts again if HEAD moves before anything has changed; `make` reads HEAD each time.
+    # Tries again if HEAD moved before the restore changed anything; `make` reads HEAD each time.
     for _ in range(_TRIES - 1):
         attempt = make()
         try:
             return attempt, attempt.run(dry_run=dry_run, announce=announce)
         except (BusyError, capture.Moved) as error:
             if attempt.has_begun or type(error) not in (BusyError, capture.Moved):
-                raise  # a lock was waited for already
+                raise  # subclasses, as for a lock, have waited already
     last = make()
     return last, last.run(dry_run=dry_run, announce=announce)
 
@@ -170,9 +172,9 @@ def _restore_submodule(
 
 
 class _Restore:
-    """A single restore: inspect, plan, apply, compare.
+    """One attempt to restore: inspect, plan, apply, compare.
 
-    `has_begun` tells whether files may have changed, `is_due` whether there is anything to do.
+    `has_begun` tells whether files may have changed, `is_due` whether anything has to change.
     """
 
     def __init__(
@@ -189,11 +191,11 @@ class _Restore:
         self._store, self._repository, self._objects = store, repository, store.objects
         self._paths, self._undone_files = list(paths), undone_files
         self._undone = {} if step == undoing.RESTORE else checkpoint.state
-        self._has_index, self._step = index or not paths, step
+        self._restores_index, self._step = index or not paths, step
         self._head, self._branch = store.objects.head()
-        self._left_out = _list_left_out(repository, checkpoint, self._paths)
+        self._omitted_remarks = _list_omitted(repository, checkpoint, self._paths)
         _require_source(repository, checkpoint)
-        checkpoint, self._stand_in = manifest.with_commit(repository, checkpoint, self._head)
+        checkpoint, self._commit_remark = manifest.with_commit(repository, checkpoint, self._head)
         self._checkpoint = checkpoint
         graph.fetch_trees_of(repository, checkpoint.tree, checkpoint.git_sha)
         self._target = manifest.contents_of(checkpoint, repository, store.objects)
@@ -203,13 +205,13 @@ class _Restore:
         self._removal = SubmoduleRemoval(store, self._undone, self.submodules.paths, self._limits)
         self.is_due = self.has_begun = False
         self._unheld: dict[bytes, str] = {}
-        self._apart: Collection[bytes] = modules.git_dirs_inside(repository)
+        self._nested_repositories: Collection[bytes] = modules.git_dirs_inside(repository)
         self._choose_operation()
 
     def _choose_operation(self) -> None:
         repository, checkpoint = self._repository, self._checkpoint
-        same_head = self._head == checkpoint.git_sha and self._stand_in is None
-        files = self._target.operation if self._stand_in is None else {}
+        same_head = self._head == checkpoint.git_sha and self._commit_remark is None
+        files = self._target.operation if self._commit_remark is None else {}
         is_ours = not files or local_checkpoints.is_captured_here(repository, checkpoint.id)
         self._is_foreign = not is_ours
         files = files if is_ours else {}
@@ -231,7 +233,7 @@ class _Restore:
             self.is_due = bool(is_due or self._changes_operation)
             if dry_run:
                 self._require_objects(plan)
-            pending = replacement.pending(
+            pending = replacement.find_unfiltered(
                 self._repository, self._target.files, paths_in(plan.files), self._paths
             )
             if dry_run or not self.is_due:
@@ -239,7 +241,7 @@ class _Restore:
                 if not dry_run:
                     if self._step != undoing.RESTORE:
                         undoing.finish(self._store, self._step, self._checkpoint.id)
-                    still_failing = replacement.complete(self._repository, pending)
+                    still_failing = replacement.filter_pending(self._repository, pending)
                     self.submodules.require_all(is_changed=False)
                 completed = [path for path in pending if path not in still_failing]
                 plan.changes += [PathChange(planning.CHANGE, path) for path in completed]
@@ -253,10 +255,10 @@ class _Restore:
             if remarks := [*apart, *self._list_remarks(plan)]:
                 announce(remarks)
             safety = self._record_safety(plan)
-            with undoing.offered(self._step):
+            with undoing.with_revert_hint(self._step):
                 still_failing = self._apply(index, plan, expected)
-        still_failing += replacement.complete(self._repository, pending)
-        with undoing.offered(self._step):
+        still_failing += replacement.filter_pending(self._repository, pending)
+        with undoing.with_revert_hint(self._step):
             self._compare(plan, expected)
         self.submodules.apply()
         self._removal.apply(safety)
@@ -266,13 +268,15 @@ class _Restore:
 
     def _capture(self, index: PrivateIndex, head: str, untracked: Sequence[bytes]) -> Captured:
         settings = self._limits, untracked
-        return capture.capture_in(index, self._objects, head, *settings, keeps=self._is_meant)
+        return capture.capture_in(index, self._objects, head, *settings, keeps=self._is_selected)
 
     def _inspect(self, index: PrivateIndex, also: Sequence[bytes] = ()) -> None:
         captured = self._capture(index, self._head, [*self._undone_files, *also])
         self._captured = captured
-        self._unheld = {path: why for path, why in captured.unheld.items() if self._is_meant(path)}
-        self._apart = captured.apart
+        self._unheld = {
+            path: why for path, why in captured.unheld.items() if self._is_selected(path)
+        }
+        self._nested_repositories = captured.apart
         target = self._target
         target.directories = [path for path in target.directories if not self._stays(path)]
         target.modes = {path: mode for path, mode in target.modes.items() if not self._stays(path)}
@@ -282,31 +286,31 @@ class _Restore:
         absent = planning.find_missing(self._repository, current, side, self._paths)
         current.files = captured.files
         if absent:
-            current.files = replacement.take_out(index, absent, target.files)
+            current.files = replacement.remove_entries(index, absent, target.files)
         # A capture omits the settings if nothing converts, but restored attributes may convert.
         configured = self._limits.conversions(self._repository)
         current.conversion = attributes.conversion_settings(self._repository, configured)
         self._current = current
 
-    def _is_meant(self, path: bytes) -> bool:
+    def _is_selected(self, path: bytes) -> bool:
         return is_within(path, self._paths)
 
     def _stays(self, path: bytes) -> bool:
-        return path in self._unheld or modules.is_below(path, self._apart)
+        return path in self._unheld or modules.is_below(path, self._nested_repositories)
 
     # Plan.
 
     def _plan(self, index: PrivateIndex) -> Plan:
         planner = self._make_planner()
         planner.require_paths(self._checkpoint.id)
-        plan = planner.make(self._undone_files, index=self._has_index)
+        plan = planner.make(self._undone_files, index=self._restores_index)
         touched = {change.path for change in plan.changes if change.kind != planning.STAGE}
-        left_out = [*plan.in_the_way, *sorted(touched.intersection(self._captured.lossy))]
-        if left_out:  # the settings omit them, but the safety checkpoint must hold them
+        uncaptured = [*plan.in_the_way, *sorted(touched.intersection(self._captured.lossy))]
+        if uncaptured:  # the settings omit these files, but the safety checkpoint must hold them
             index.copy_from(os.path.join(self._repository.git_dir, "index"))
-            self._inspect(index, left_out)
+            self._inspect(index, uncaptured)
             planner = self._make_planner()
-            plan = planner.make(self._undone_files, index=self._has_index)
+            plan = planner.make(self._undone_files, index=self._restores_index)
         planner.plan_modes(self._undone)
         omitted, files = self._captured.worktree.omitted, self._target.files
         plan.obstacles += replacement.list_special(self._repository, omitted, files, self._paths)
@@ -324,7 +328,7 @@ class _Restore:
         return self._brings_operation and self._current.operation != self._target.operation
 
     def _prepare(self, index: PrivateIndex, plan: Plan) -> str:
-        """Return the tree to restore; git has accepted every path and all objects exist."""
+        """Check that git accepts all paths and has all objects; return the tree to write."""
         expected = self._target.files
         is_unusual = any(_UNUSUAL.search(change.path) for change in plan.files)
         if not plan.is_whole or plan.is_contradictory or is_unusual:
@@ -332,7 +336,7 @@ class _Restore:
             try:
                 with PrivateIndex(self._repository) as scratch:
                     scratch.copy_from(index.path)
-                    scratch.put([*(change.line for change in plan.files), *plan.rules_gone])
+                    scratch.put([*(change.line for change in plan.files), *plan.attributes_gone])
                     expected = scratch.write_tree()
             except GitError as error:
                 raise WorktreeError(f"{refused}: {error.message}") from None
@@ -341,7 +345,7 @@ class _Restore:
             differing = diff.differences(self._repository, *trees, self._paths)
             if names := [
                 str(change) for change in differing if change.path in planned
-            ]:  # a tree can hold what no index can
+            ]:  # a tree can have paths that the index refuses
                 raise WorktreeError(f"{refused}: {first_of(names)}")
         self._require_objects(plan)
         if graph.promisor(self._repository):
@@ -358,7 +362,7 @@ class _Restore:
         info = self._repository.cat_file.info
         if missing := sorted(pair for pair in oids if info(pair[1]) is None):
             names = first_of([f"{quoted(path)} (blob {oid})" for path, oid in missing])
-            message = f"checkpoint {self._checkpoint.id} lacks what was in {names}"
+            message = f"checkpoint {self._checkpoint.id} lacks the content of {names}"
             raise WorktreeError(message, hint=manifest.VERIFY)
 
     def _record_safety(self, plan: Plan) -> Checkpoint:
@@ -370,15 +374,15 @@ class _Restore:
             **plan.state,
             **self.submodules.state,
         }
-        message = f"before the files of {self._checkpoint.id[: ids.SHORT]} came back"
+        message = f"before the restore of checkpoint {self._checkpoint.id[: ids.SHORT]}"
         files, label, store = self._captured.worktree, ref_names.SAFETY_COMPLETE, self._store
-        if self._limits.submodules:  # also those to restore: the current index may lack them
+        if self._limits.submodules:  # also submodules to restore, which the index may lack
             paths = {*self._captured.submodules, *self.submodules.paths}
             files = submodules.capture(store, files, paths, self._limits)
         safety = store.record(label, state, worktree=files, trigger=SAFETY, message=message)
         failure = capture.repair(self._repository, store.objects, safety, store.announce)
         if failure is None and safety.git_sha != self._head:
-            failure = capture.moved_error()  # the staged content would belong to another commit
+            failure = capture.moved()  # else the index would count as that of another commit
         if failure is not None:
             store.remove([safety.id])
             raise failure
@@ -387,7 +391,7 @@ class _Restore:
         return safety
 
     def _apply(self, index: PrivateIndex, plan: Plan, expected: str) -> list[bytes]:
-        """Return the files that stay unfiltered because a filter fails."""
+        """Change files, index and operation; return the files whose filter fails."""
         paths, raw = paths_in(plan.files), plan.exactness.raw
         hidden = paths.intersection(self._current.flags.get(SKIPPED, ()))
         configured = self._limits.conversions(self._repository)
@@ -399,17 +403,18 @@ class _Restore:
                 listed = hidden.intersection(path for path, *_ in index.entries())
                 index.update("--no-skip-worktree", sorted(listed))
             as_is = self._captured.as_is.items()
-            replacement.take_away(index, {path: oid for path, oid in as_is if path in paths})
+            exact = {path: oid for path, oid in as_is if path in paths}
+            replacement.delete_unconvertible(index, exact)
             trees = self._current.files, expected
             still_failing = replacement.replace_files(index, plan.files, *trees)
             if plan.apply_modes(self._repository):
-                index.refresh()  # their ctime has changed
+                index.refresh()  # a new mode changes the ctime of a file
         except GitError as error:
             if replacement.is_out_of_date(error):
-                raise byte_exact.changed(error.message) from None
-            message = f"not every file could be written: {error.message}"
-            raise WorktreeError(message, hint=self._back) from None
-        byte_exact.bring_back(index, plan.exactness)
+                raise byte_exact.changed_error(error.message) from None
+            message = f"git could not write every file: {error.message}"
+            raise WorktreeError(message, hint=self._revert_hint) from None
+        byte_exact.write_captured(index, plan.exactness)
         if unfiltered.uses_annex(self._repository):
             files, outdated = manifest.regular_files(self._repository, expected), plan.outdated
             unfiltered.populate_annexed(
@@ -433,26 +438,26 @@ class _Restore:
             manifest.turn_into(index, target, self._checkpoint.git_sha, expected)
             index.install()
             return
-        # Even if no entry is restored, the stat data of converted files must be right.
+        # Even if no index entry is restored, git needs the stat data of converted files.
         is_converted = not self._captured.is_as_stored or plan.exactness.touched is not None
-        if not (self._has_index or is_converted):
+        if not (self._restores_index or is_converted):
             return
         with PrivateIndex(self._repository) as private_index:
             private_index.put(plan.index_lines)
             exact_files.refresh(private_index, plan.outdated)
             private_index.refresh()
-            for flag, (gets, loses) in plan.flags.items():
+            for flag, (added, removed) in plan.flags.items():
                 if flag == INTENT:
-                    manifest.add_in_intent(private_index, self._target, gets)
+                    manifest.add_in_intent(private_index, self._target, added)
                 else:
-                    manifest.change_flag(private_index, flag, gets, loses)
+                    manifest.change_flag(private_index, flag, added, removed)
             private_index.install()
 
     def _compare(self, plan: Plan, expected: str) -> None:
         for _ in range(_TRIES - 1):
             with contextlib.suppress(capture.Moved):
-                return self._require_none(self._find_differences(plan, expected))
-        return self._require_none(self._find_differences(plan, expected))
+                return self._require_equal(self._find_differences(plan, expected))
+        return self._require_equal(self._find_differences(plan, expected))
 
     def _find_differences(self, plan: Plan, expected: str) -> list[str]:
         deleted = paths_in(plan.files, "D") - set(plan.absent)
@@ -466,7 +471,7 @@ class _Restore:
             )
         words = ("diff-index", "--cached", "--no-renames", "--diff-filter=D", "--name-only", "-z")
         with PrivateIndex(self._repository) as index:
-            untracked = index.git(*words, expected).split(b"\0")[:-1]  # ignored ones, too
+            untracked = index.git(*words, expected).split(b"\0")[:-1]  # also ignored files
             files = self._capture(index, self._objects.head()[0], untracked).files
         away = plan.without_file(self._repository)
         top = os.fsencode(self._repository.worktree or "")
@@ -474,20 +479,20 @@ class _Restore:
             change
             for change in diff.differences(self._repository, expected, files, self._paths)
             if change.path not in away and not self._stays(change.path)
-            # A skipped entry counts as a file where there is none.
-            if self._has_index or change.status != "A" or planning.is_file(top, change.path)
+            # A capture lists a skip-worktree entry as a file even if there is none.
+            if self._restores_index or change.status != "A" or planning.is_file(top, change.path)
         ]
         names = comparison.unexpected(self._repository, wrong, deleted, plan.exactness.raw)
         return names + comparison.find_wrong_layout(self._repository, plan.directories, plan.modes)
 
-    def _require_none(self, differing: Sequence[str]) -> None:
+    def _require_equal(self, differing: Sequence[str]) -> None:
         if differing:
-            reason = f"what came back is not what checkpoint {self._checkpoint.id} captured"
-            raise WorktreeError(f"{reason}: {first_of(differing)}", hint=self._back)
+            reason = f"the restored files differ from checkpoint {self._checkpoint.id}"
+            raise WorktreeError(f"{reason}: {first_of(differing)}", hint=self._revert_hint)
 
     @property
-    def _back(self) -> str:
-        return f"go back to what was there before: {undoing.way_back(self._step)}"
+    def _revert_hint(self) -> str:
+        return f"restore the previous state: {undoing.revert_command(self._step)}"
 
     def _report(
         self, plan: Plan, safety: str | None, still_failing: Sequence[bytes], apart: Sequence[str]
@@ -499,7 +504,7 @@ class _Restore:
         return RestoreResult(*result, apart, tuple(sorted(still_failing)), self._unheld)
 
     def _compare_heads(self) -> list[str]:
-        """Return sentences on how HEAD differs from where the checkpoint was recorded."""
+        """Return sentences on how HEAD differs from the position of the checkpoint."""
         checkpoint, files = self._checkpoint, self._checkpoint.worktree
         current = Position(self._head, self._branch, self._captured.worktree.operation)
         under_way = files.operation if files else None
@@ -516,71 +521,73 @@ class _Restore:
             return remarks
         origin, advice = "while HEAD was detached", ""
         if source.branch is not None:
-            end = "-- " if source.branch.startswith("-") else ""  # a document may say anything
+            end = "-- " if source.branch.startswith("-") else ""  # fetched: may be any text
             origin = f"on {source.branch}"
-            advice = f"; to be there: git switch {end}{shell_word(source.branch)}"
+            advice = f"; to switch there: git switch {end}{shell_word(source.branch)}"
         recorded = f"the checkpoint was made {origin}, at the same commit{advice}"
         return [f"HEAD stays at {current}; {recorded}", *remarks]
 
     def _compare_operations(self, position: Position, source: Position, resume: str) -> list[str]:
         current, captured = position.operation, None if self._is_foreign else source.operation
-        end = _ENDS.get((captured if self._changes_operation else current) or "", "see git status")
-        suffix = "" if position.commit == source.commit else ", which are of another commit"
+        end = _ENDINGS.get(
+            (captured if self._changes_operation else current) or "", "see git status"
+        )
+        suffix = "" if position.commit == source.commit else ", which belong to another commit"
         remarks = []
         if self._changes_operation:
             if current and current != captured:
-                back = f"to have it again: {undoing.way_back(self._step)}"
-                remarks.append(f"the {current} in progress here is put away; {back}")
+                back = f"to return to that state: {undoing.revert_command(self._step)}"
+                remarks.append(f"the {current} in progress in the worktree is ended; {back}")
             if captured:
                 remark = f"the {captured} of the checkpoint is in progress again"
                 remarks.append(f"{remark}; to end it: {end}")
         elif self._paths or self._would_move or suffix:
             if captured:
-                reason = "it belongs to another commit than HEAD"
+                reason = "the checkpoint was recorded at another commit than HEAD"
                 if self._paths:
-                    reason = "only some paths come back"
+                    reason = "only some paths are restored"
                 elif self._would_move:
-                    reason = f"it would move {position.branch}"
-                remark = f"the {captured} of the checkpoint is left out, as {reason}"
-                remarks.append(f"{remark}; a worktree with it: {resume}")
+                    reason = f"that would move {position.branch}"
+                remark = f"the {captured} of the checkpoint is not restored, as {reason}"
+                remarks.append(f"{remark}; to open a worktree with the {captured}: {resume}")
             if current and not self._paths:
-                remark = f"the {current} in progress here goes on with these files{suffix}"
+                remark = f"the {current} in progress continues with the restored files{suffix}"
                 remarks.append(f"{remark}; to end it: {end}")
         return remarks
 
     def _list_remarks(self, plan: Plan) -> list[str]:
         deleted = {change.path for change in plan.changes if change.kind == planning.DELETE}
         covered = self.submodules.paths | self.submodules.moved | deleted
-        remarks = list(self._left_out)
+        remarks = list(self._omitted_remarks)
         for change in (change for change in plan.submodules if change.path not in covered):
             existed = change.new.strip("0")
-            past = f"it was at {change.new}" if existed else "the checkpoint has none"
-            remarks.append(f"the submodule {decode_path(change.path)} stays as it is; {past}")
+            past = f"was at {change.new} then" if existed else "is not in the checkpoint"
+            remarks.append(f"the submodule {decode_path(change.path)} is not changed; it {past}")
         if inside := [quoted(path) for path in plan.untouched if path not in self._unheld]:
             names = first_of(sorted(inside))
-            remarks.append(f"left out, as they lie in the directory of a repository: {names}")
+            remarks.append(f"files inside of another repository are not restored: {names}")
         if plan.unknown:
             names = first_of(sorted(map(decode_path, plan.unknown)))
-            remarks.append(f"untracked files stay, as the checkpoint does not list such: {names}")
+            remarks.append(f"untracked files stay, as the checkpoint captured none: {names}")
         files = self._checkpoint.worktree
         paths = {quoted(change.path) for change in plan.changes}
         if converted := paths.intersection(files.converted if files is not None else ()):
             names = first_of(sorted(converted))
-            remarks.append(f"comes back as git writes it, not byte for byte: {names}")
+            remarks.append(f"not restored byte for byte, as git converts these files: {names}")
         if self._brings_operation and self._rebased is not None:
             remarks.append(operation.hint_on_branch(self._rebased))
         if self._is_foreign and not self._paths:
             remarks.append(operation.FOREIGN)
-        remarks += [self._stand_in] if self._stand_in is not None else []
+        remarks += [self._commit_remark] if self._commit_remark is not None else []
         return remarks + self.submodules.remarks
 
 
 def _require_source(repository: Repository, checkpoint: Checkpoint) -> None:
-    """Raise `WorktreeError` without a worktree, or without files to restore."""
+    """Raise `WorktreeError` if there is no worktree, or the checkpoint has no files."""
     files, commit = checkpoint.worktree, checkpoint.git_sha[:10]
     if repository.worktree is None:
-        hint = f"open one: git ckpt resume {checkpoint.id[: ids.SHORT]}"
-        raise WorktreeError("there is no worktree here to put files into", hint=hint)
+        hint = f"open a worktree: git ckpt resume {checkpoint.id[: ids.SHORT]}"
+        raise WorktreeError("the repository has no worktree to restore files into", hint=hint)
     if files is not None and files.degraded and files.tree is None:
         hint = "see other checkpoints: git ckpt list"
         if commit:
@@ -588,10 +595,10 @@ def _require_source(repository: Repository, checkpoint: Checkpoint) -> None:
         raise WorktreeError(f"checkpoint {checkpoint.id} has no files: {files.degraded}", hint=hint)
 
 
-def _list_left_out(
+def _list_omitted(
     repository: Repository, checkpoint: Checkpoint, paths: Sequence[bytes]
 ) -> list[str]:
-    """Return a remark on paths that the checkpoint omits and that are missing."""
+    """Return a remark on paths that both checkpoint and worktree lack, or []."""
     top, names = os.fsencode(repository.worktree or ""), []
     for entry in checkpoint.worktree.omitted if checkpoint.worktree is not None else ():
         path = modules.unquote(entry.path).rstrip(b"/")
@@ -602,5 +609,5 @@ def _list_left_out(
     if not names:
         return []
     count = "1 path" if len(names) == 1 else f"{len(names)} paths"
-    reason = f"left out of the checkpoint and missing here: {first_of(names, _FEW)}"
+    reason = f"neither in the checkpoint nor in the worktree: {first_of(names, _MAX_NAMED)}"
     return [f"{count} {reason}; see why: git ckpt show {checkpoint.id[: ids.SHORT]}"]

@@ -1,6 +1,6 @@
-"""Restore the submodules of a checkpoint; remove those that a restore checked out.
+"""Restore the submodules of a checkpoint; on undo, remove newly checked-out ones.
 
-HEAD of a submodule moves; the safety checkpoint of the outer worktree keeps its old commit.
+HEAD of a submodule moves; the safety checkpoint of the superproject keeps its old commit alive.
 """
 
 from __future__ import annotations
@@ -31,29 +31,29 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-# In the state of a safety checkpoint: submodules to check out, with `_read_state` by path.
+# Key in a safety checkpoint's state: by path, the `_read_state` of submodules to check out.
 _KEY = "submodules"
 
 
 class _NotRemovable(CkptError):
-    """A submodule has files that no checkpoint holds, or it changed since its capture."""
+    """A submodule has files that are in no checkpoint, or changed since its capture."""
 
 
 def _read_state(store: Checkpoints, repository: Repository, top: str) -> dict[str, Any]:
-    """Record a submodule's HEAD and missing parent directories before checkout."""
+    """Return a submodule's HEAD and its number of missing directories before checkout."""
     missing = 0
     while not os.path.lexists(top):
         top, missing = os.path.dirname(top), missing + 1
-    with store.seen_from(repository, "plumbing") as inner:
-        head, branch = inner.objects.head()
+    with store.seen_from(repository, "plumbing") as submodule_store:
+        head, branch = submodule_store.objects.head()
     return {"head": head, "branch": branch or "", "missing": missing}
 
 
 class SubmoduleRemoval:
     """Remove the submodules that a restore checked out when it is undone.
 
-    Git keeps their repositories. `undone` is the state of the safety checkpoint; empty for a
-    restore.
+    Their repositories stay. `undone` is the state of the safety checkpoint that `undo` restores;
+    empty for a restore.
     """
 
     def __init__(
@@ -68,7 +68,7 @@ class SubmoduleRemoval:
         self._states = {path: by_path[path] for path in paths if isinstance(by_path[path], dict)}
 
     def plan(self) -> list[PathChange]:
-        """Return the submodules to remove, as changes."""
+        """Return a change for each submodule to remove."""
         changes = []
         for path in self._states:
             if submodule := modules.seen_from(self._store.repository, path):
@@ -77,7 +77,7 @@ class SubmoduleRemoval:
         return changes
 
     def apply(self, safety: Checkpoint) -> None:
-        """Remove the submodules that the safety checkpoint holds."""
+        """Remove submodules that `safety` has captured; add a remark for each that stays."""
         captured = safety.worktree.submodules if safety.worktree else ()
         checkpoints = {modules.unquote(entry.path): entry.checkpoint for entry in captured}
         for path, state in self._states.items():
@@ -86,23 +86,23 @@ class SubmoduleRemoval:
                 continue
             try:
                 if path not in checkpoints:
-                    raise _NotRemovable("no checkpoint holds it")
+                    raise _NotRemovable("no checkpoint has captured the submodule")
                 self._remove(submodule, checkpoints[path], state)
             except (CkptError, OSError) as error:
                 why = error.message if isinstance(error, CkptError) else error.strerror
-                self.remarks.append(f"the submodule {decode_path(path)} stays: {why}")
+                self.remarks.append(f"the submodule {decode_path(path)} was not removed: {why}")
 
     def _remove(self, submodule: Repository, checkpoint: str, state: Mapping[str, Any]) -> None:
         top = submodule.worktree or ""
         if (mount := mounts.describe(top)) is not None:
             raise _NotRemovable(mount)
-        with self._store.seen_from(submodule, "plumbing") as inner:
-            files = self._list_files(inner, inner.read_own(checkpoint))
+        with self._store.seen_from(submodule, "plumbing") as submodule_store:
+            files = self._list_files(submodule_store, submodule_store.read_own(checkpoint))
             walk = os.walk(os.fsencode(top))
             below = [os.path.join(parent, name) for parent, names, _ in walk for name in names]
             directories = [path for path in below if not os.path.islink(path)]
-            _point_head(inner, str(state.get("head", "")), str(state.get("branch", "")))
-        # `.git` files go last, inner ones first: after a kill they tell whose files are left.
+            _point_head(submodule_store, str(state.get("head", "")), str(state.get("branch", "")))
+        # `.git` files go last, nested ones first: after a kill, they tell which submodule is left.
         files.sort(key=lambda file: (os.path.basename(file) == b".git", -len(file)))
         for file in files:
             os.unlink(file)
@@ -113,18 +113,18 @@ class SubmoduleRemoval:
             os.rmdir(top)
             top = os.path.dirname(top)
 
-    def _list_files(self, inner: Checkpoints, checkpoint: Checkpoint) -> list[bytes]:
+    def _list_files(self, submodule_store: Checkpoints, checkpoint: Checkpoint) -> list[bytes]:
         """Return all files as absolute paths; raise `_NotRemovable` if one would be lost."""
-        repository, captured = inner.repository, checkpoint.worktree
+        repository, captured = submodule_store.repository, checkpoint.worktree
         top = os.fsencode(repository.worktree or "")
         if not os.path.isfile(os.path.join(top, b".git")):
-            raise _NotRemovable("its repository is in it")
+            raise _NotRemovable("the directory contains its own repository")
         if captured is None or captured.degraded or captured.omitted or captured.converted:
-            raise _NotRemovable("its checkpoint leaves something out")
-        current = inner.capture(self._limits)
-        state = inner.objects.head()[0], current.tree, current.dirty
+            raise _NotRemovable("the checkpoint of the submodule is incomplete")
+        current = submodule_store.capture(self._limits)
+        state = submodule_store.objects.head()[0], current.tree, current.dirty
         if state != (checkpoint.git_sha, captured.tree, captured.dirty):
-            raise _NotRemovable("it has changed meanwhile")
+            raise _NotRemovable("the submodule changed meanwhile")
         tree = leaves(repository, manifest.files_of(repository, checkpoint))
         captured_paths = {path for path, mode, _ in tree if mode != GITLINK} | {b".git"}
         files: list[bytes] = []
@@ -133,9 +133,9 @@ class SubmoduleRemoval:
             path = modules.unquote(submodule.path)
             nested_repository = modules.seen_from(repository, path)
             if nested_repository is None:
-                raise _NotRemovable("it has changed meanwhile")
-            with inner.seen_from(nested_repository, "plumbing") as innermost:
-                files += self._list_files(innermost, innermost.read(submodule.checkpoint))
+                raise _NotRemovable("the submodule changed meanwhile")
+            with submodule_store.seen_from(nested_repository, "plumbing") as nested_store:
+                files += self._list_files(nested_store, nested_store.read(submodule.checkpoint))
             nested.add(os.path.join(top, path))
         for parent, directories, names in os.walk(top):
             full = {name: os.path.join(parent, name) for name in [*names, *directories]}
@@ -144,15 +144,15 @@ class SubmoduleRemoval:
             for file in [full[name] for name in [*names, *links]]:
                 path = os.path.relpath(file, top)
                 if path not in captured_paths:
-                    raise _NotRemovable(f"no checkpoint holds {decode_path(path)} in it")
+                    raise _NotRemovable(f"its file {decode_path(path)} is in no checkpoint")
                 files.append(file)
         return files
 
 
-def _point_head(inner: Checkpoints, head: str, branch: str) -> None:
-    # The checkpoint of the submodule keeps the commit that HEAD leaves.
-    commit, current = inner.objects.head()
-    repository = inner.repository
+def _point_head(submodule_store: Checkpoints, head: str, branch: str) -> None:
+    # The checkpoint of the submodule keeps the old commit of HEAD alive.
+    commit, current = submodule_store.objects.head()
+    repository = submodule_store.repository
     if not head or (commit, current or "") == (head, branch) or not _has_commit(repository, head):
         return
     if branch and repository.tip_of(branch) == head:
@@ -165,49 +165,49 @@ def _has_commit(repository: Repository, commit: str) -> bool:
     return repository.cat_file.info(f"{commit}^{{commit}}") is not None
 
 
-_INSIDE = "after cd "  # begins advice to follow inside of a submodule
+_INSIDE = "after cd "  # begins advice for commands inside of a submodule
 
 
 class _Incomplete(WorktreeError):
-    """Submodules did not come back; the rest did, or was in place (`is_changed`)."""
+    """Submodules failed; `is_changed` tells whether the restore changed other files."""
 
     def __init__(self, failures: Sequence[str], advice: str, *, is_changed: bool) -> None:
-        then = "then, back here," if advice.startswith(_INSIDE) else "then"
+        then = "then, in this directory," if advice.startswith(_INSIDE) else "then"
         hint = f"{advice}; {then} run the command again" if advice else ""
         if is_changed:
-            hint += f"{', or' if hint else 'to'} go back: git ckpt undo"
-        success = "all else came back" if is_changed else "all else is as it was captured"
-        message = f"{success}, but not every submodule: {'; '.join(failures)}"
+            hint += f"{', or' if hint else 'to'} undo the restore: git ckpt undo"
+        success = "all else was restored" if is_changed else "all else equals the checkpoint"
+        message = f"{success}, but these submodules failed: {'; '.join(failures)}"
         super().__init__(message, hint=hint or None)
         self.advice = advice
 
 
 class _Unavailable(CkptError):
-    """A submodule cannot be opened; its hint is to be followed outside of it."""
+    """A submodule cannot be opened; run the hint's commands in the superproject."""
 
 
 def advice_of(error: CkptError) -> str | None:
-    """Return the advice if a restore failed for submodules only; else None."""
+    """Return the advice of an error about submodules only; None for other errors."""
     return error.advice if isinstance(error, _Incomplete) else None
 
 
 @dataclass(frozen=True, slots=True)
 class SubmoduleRestoreResult:
-    """The result of the restore of one submodule, or of its dry run."""
+    """What the restore of one submodule changed, or would change in a dry run."""
 
     changes: Sequence[PathChange]
     remarks: Sequence[str]
-    is_due: bool
-    failures: Sequence[str] = ()  # nested submodules that do not come back
+    is_due: bool  # whether anything had to change
+    failures: Sequence[str] = ()  # one sentence for each nested submodule that failed
     advice: str = ""  # on the first failure
 
 
-# Restores a checkpoint in the submodule's own repository; the last argument asks for a dry run.
+# Restores a checkpoint into a submodule: its store, the checkpoint, whether it is a dry run.
 Restore = Callable[[Checkpoints, Checkpoint, bool], SubmoduleRestoreResult]
 
 
 class Submodules:
-    """The submodules of a checkpoint that a restore brings back."""
+    """Restore the selected submodules of a checkpoint; collect changes and failures."""
 
     def __init__(
         self, store: Checkpoints, checkpoint: Checkpoint, paths: Sequence[bytes], restore: Restore
@@ -223,27 +223,27 @@ class Submodules:
         self.remarks: list[str] = []
         self.failures: list[str] = []
         self.advice = ""
-        self.moved: set[bytes] = set()  # paths from which renamed submodules go back
+        self.moved: set[bytes] = set()  # current paths of submodules to move back
 
     @property
     def state(self) -> dict[str, Any]:
-        """Return what `undo` needs, for the safety checkpoint; complete after `plan`."""
+        """Return the state that `undo` needs in the safety checkpoint; call `plan` first."""
         return {_KEY: self._states} if self._states else {}
 
     def plan(self) -> bool:
-        """Fill `changes` with what would be done; return whether there is anything to do."""
+        """Add the planned changes to `changes`; return whether any submodule needs one."""
         are_due = [self._attempt(path, dry_run=True) for path in self._by_path]
         return any(are_due)
 
     def apply(self) -> None:
-        """Restore the submodules; note the failed ones in `failures` and go on."""
+        """Restore all submodules; a failure is added to `failures` and stops no other one."""
         self.changes, self.remarks, self.failures = [], [], []
         for path in self._by_path:
             self._attempt(path, dry_run=False)
 
     def _attempt(self, path: bytes, *, dry_run: bool) -> bool:
         try:
-            return self._bring_back(path, self._by_path[path], dry_run=dry_run)
+            return self._restore_submodule(path, self._by_path[path], dry_run=dry_run)
         except _Unavailable as error:
             self._fail(path, error.message, error.hint)
         except CkptError as error:
@@ -254,7 +254,7 @@ class Submodules:
         return False
 
     def require_all(self, *, is_changed: bool = True) -> None:
-        """Raise an error if submodules failed."""
+        """Raise an error if `failures` has entries; `is_changed` as in `_Incomplete`."""
         if self.failures:
             raise _Incomplete(self.failures, self.advice, is_changed=is_changed)
 
@@ -263,33 +263,35 @@ class Submodules:
             self.advice = advice or ""
         self.failures.append(f"{decode_path(path)}: {reason}")
 
-    def _bring_back(self, path: bytes, submodule: Submodule, *, dry_run: bool) -> bool:
+    def _restore_submodule(self, path: bytes, submodule: Submodule, *, dry_run: bool) -> bool:
         repository = modules.seen_from(self._repository, path)
         is_present = repository is not None
         if repository is None:
             repository = self._check_out(path, submodule, dry_run=dry_run)
-        if repository is None:  # a dry run; `changes` has it
+        if repository is None:  # a dry run: `_check_out` has added the change
             return True
-        with self._store.seen_from(repository, "plumbing") as inner:
+        with self._store.seen_from(repository, "plumbing") as submodule_store:
             if is_present:
                 if not self._fetch(path, submodule, repository, dry_run=dry_run):
                     return True
                 if not dry_run:
-                    place = modules.checked_out_at(self._repository, repository)
-                    is_lost = place is None and modules.is_lost(repository)
-                    if is_lost or place not in (None, path, *self.paths):  # elsewhere since
+                    old_path = modules.checked_out_at(self._repository, repository)
+                    is_lost = old_path is None and modules.is_lost(repository)
+                    if is_lost or old_path not in (None, path, *self.paths):  # moved since
                         top = os.path.join(self._repository.worktree or "", os.fsdecode(path))
-                        modules.set_worktree(repository, top)
-            elif inner.objects.head()[0] != submodule.git_sha:
-                # No checkpoint of the outer worktree keeps the commit of this HEAD.
-                message = message_of(f"before it came back at {decode_path(path)}")
+                        modules.claim(repository, top)
+            elif submodule_store.objects.head()[0] != submodule.git_sha:
+                # No checkpoint of the superproject keeps this HEAD's commit alive.
+                message = message_of(f"before the submodule {decode_path(path)} was restored")
                 state = {"path": decode_path(path)}
-                inner.record(ref_names.SAFETY_COMPLETE, state, trigger=SAFETY, message=message)
-            checkpoint = inner.read_own(submodule.checkpoint)
-            is_moved = self._move_head(inner, path, checkpoint, dry_run=dry_run)
-            result = self._restore(inner, checkpoint, dry_run)
-        name, above = decode_path(path), path + b"/"
-        self.changes += [PathChange(change.kind, above + change.path) for change in result.changes]
+                submodule_store.record(
+                    ref_names.SAFETY_COMPLETE, state, trigger=SAFETY, message=message
+                )
+            checkpoint = submodule_store.read_own(submodule.checkpoint)
+            is_moved = self._move_head(submodule_store, path, checkpoint, dry_run=dry_run)
+            result = self._restore(submodule_store, checkpoint, dry_run)
+        name, prefix = decode_path(path), path + b"/"
+        self.changes += [PathChange(change.kind, prefix + change.path) for change in result.changes]
         self.remarks += [f"in the submodule {name}: {remark}" for remark in result.remarks]
         if result.failures:
             self._fail(path, "; ".join(result.failures), _from_outside(path, result.advice))
@@ -298,7 +300,7 @@ class Submodules:
     def _fetch(
         self, path: bytes, submodule: Submodule, repository: Repository, *, dry_run: bool
     ) -> bool:
-        """Fetch the checkpoint of a submodule; return False if a dry run leaves that out."""
+        """Fetch a submodule's missing checkpoint; a dry run returns False instead."""
         ref = ref_names.CHECKPOINTS + submodule.checkpoint
         if modules.has_ref(repository, ref):
             return True
@@ -308,7 +310,7 @@ class Submodules:
             raise _lacks_checkpoint(path, submodule.checkpoint)
         with contextlib.closing(source):
             if not modules.is_copy(self._repository, repository, submodule.git_sha):
-                raise _Unavailable("another repository is in its place", hint=_move_away(path))
+                raise _Unavailable("another repository is at this path", hint=_move_away(path))
             if dry_run:
                 self.changes.append(PathChange(CHANGE, path))
                 return False
@@ -316,92 +318,89 @@ class Submodules:
         return True
 
     def _check_out(self, path: bytes, submodule: Submodule, *, dry_run: bool) -> Repository | None:
-        """Check a submodule out without files, or move it back; return None in a dry run."""
+        """Attach a submodule without files, or move it back; return None in a dry run."""
         repository, top = self._repository, modules.checkout_path(self._repository, path)
         if top is None or (os.path.lexists(top) and (not os.path.isdir(top) or os.listdir(top))):
-            raise _Unavailable("something else is in its place", hint=_move_away(path))
-        command, ref = (
-            submodules.init_command(path),
-            ref_names.CHECKPOINTS + submodule.checkpoint,
-        )
-        source = modules.find_with_ref(repository, path, ref)
+            raise _Unavailable("other files are at this path", hint=_move_away(path))
+        command, ref = submodules.way_to_make(path), ref_names.CHECKPOINTS + submodule.checkpoint
+        source = modules.find(repository, path, ref)
         if source is None:
             neighbor = modules.find_nested(repository, ref)
             if neighbor is None:
                 raise _lacks_checkpoint(path, submodule.checkpoint, f"{command}; ")
             neighbor.close()
-            reason = f"its repository {neighbor.git_dir} is that of another worktree"
-            raise _Unavailable(reason, hint=f"bring it here: {command}")
+            reason = f"its repository {neighbor.git_dir} belongs to another worktree"
+            raise _Unavailable(reason, hint=f"make one for this worktree: {command}")
         if not self._is_submodule(path):
-            raise _Unavailable("no submodule in the files of the checkpoint")
+            raise _Unavailable("the files of the checkpoint have no submodule at this path")
         with contextlib.closing(source):
-            place = modules.checked_out_at(repository, source)
+            old_path = modules.checked_out_at(repository, source)
             checked_out = None
-            if place is not None:
-                self._require_movable(path, place)
-                self.moved.add(place)
-                self.changes.append(PathChange(DELETE, place))
-                checked_out = None if dry_run else modules.move(repository, source, place, top)
+            if old_path is not None:
+                self._require_movable(path, old_path)
+                self.moved.add(old_path)
+                self.changes.append(PathChange(DELETE, old_path))
+                checked_out = None if dry_run else modules.move(repository, source, old_path, top)
             elif dry_run:
                 self._states[submodule.path] = _read_state(self._store, source, top)
             else:
                 checked_out = modules.attach(source, top)
                 if checked_out is None:
                     reason = f"its repository {source.git_dir} is in use elsewhere"
-                    raise _Unavailable(reason, hint=f"bring it here: {command}")
+                    raise _Unavailable(reason, hint=f"make one for this worktree: {command}")
         self.changes.append(PathChange(ADD, path))
         return checked_out
 
-    def _require_movable(self, path: bytes, place: bytes) -> None:
-        """Raise an error if a submodule must stay at a place: uncaptured, or wanted."""
-        if is_within(place, self._paths) and not (place in self.paths or self._is_submodule(place)):
+    def _require_movable(self, path: bytes, old: bytes) -> None:
+        """Raise an error unless the restore may move a submodule from `old` to `path`."""
+        if is_within(old, self._paths) and not (old in self.paths or self._is_submodule(old)):
             return
-        advice, reason = _move_away(place), f"its repository is checked out at {decode_path(place)}"
+        advice, reason = _move_away(old), f"its repository is checked out at {decode_path(old)}"
         if self._paths:
-            words = [shell_word(decode_path(name)) for name in (path, place)]
+            words = [shell_word(decode_path(name)) for name in (path, old)]
             short = self._checkpoint.id[: ids.SHORT]
             advice = f"restore both: git ckpt restore {short} -- {' '.join(words)}"
         raise _Unavailable(reason, hint=advice)
 
     def _is_submodule(self, path: bytes) -> bool:
-        # The document of a fetched checkpoint may name any path.
+        # A fetched checkpoint may name any path.
         tree = manifest.files_of(self._repository, self._checkpoint)
         return modules.is_submodule(self._repository, tree, path)
 
     def _move_head(
-        self, inner: Checkpoints, path: bytes, checkpoint: Checkpoint, *, dry_run: bool
+        self, submodule_store: Checkpoints, path: bytes, checkpoint: Checkpoint, *, dry_run: bool
     ) -> bool:
-        """Move HEAD to the captured commit, on the captured branch if that is still there."""
-        head, commit = inner.objects.head()[0], checkpoint.git_sha
+        """Move HEAD to the captured commit; return whether it was elsewhere."""
+        head, commit = submodule_store.objects.head()[0], checkpoint.git_sha
         if head == commit or not commit:
             return False
-        if not _has_commit(inner.repository, commit):
+        if not _has_commit(submodule_store.repository, commit):
             message = f"commit {commit} of checkpoint {checkpoint.id} is missing in the submodule"
             raise WorktreeError(message, hint=manifest.VERIFY)
-        branch = checkpoint.branch if _is_branch_free(inner, checkpoint) else None
+        branch = checkpoint.branch if _is_branch_free(submodule_store, checkpoint) else None
         old, state = head or "an unborn branch", f"on {branch}" if branch else "detached"
         move = f"from {old[:10] if head else old} to {commit[:10]}, {state}"
-        self.remarks.append(f"HEAD of the submodule {decode_path(path)} goes {move}")
+        self.remarks.append(f"HEAD of the submodule {decode_path(path)} moves {move}")
         if not dry_run:
             message = f"checkout: moving from {old} to {branch or commit}"
-            inner.repository.point_head(BRANCHES + branch if branch else commit, message)
+            submodule_store.repository.point_head(BRANCHES + branch if branch else commit, message)
         return True
 
 
-def _is_branch_free(inner: Checkpoints, checkpoint: Checkpoint) -> bool:
-    """Return whether the branch is at its commit and no other worktree is on it."""
+def _is_branch_free(submodule_store: Checkpoints, checkpoint: Checkpoint) -> bool:
+    """Return whether the captured branch is at its commit and checked out nowhere."""
     branch = checkpoint.branch
-    if branch is None or inner.repository.tip_of(branch) != checkpoint.git_sha:
+    if branch is None or submodule_store.repository.tip_of(branch) != checkpoint.git_sha:
         return False
     return not any(
         administration.read_line(os.path.join(git_dir, "HEAD")) == f"ref: {BRANCHES}{branch}"
-        for git_dir, _ in administration.registered(inner.repository)
+        for git_dir, _ in administration.registered(submodule_store.repository)
     )
 
 
 def _lacks_checkpoint(path: bytes, checkpoint: str, first: str = "") -> _Unavailable:
-    reason = f"no repository of it has the checkpoint {checkpoint}"
-    return _Unavailable(reason, hint=first + submodules.fetch_hint(path, checkpoint))
+    reason = f"no repository of the submodule has its checkpoint {checkpoint}"
+    return _Unavailable(reason, hint=first + submodules.way_to_fetch(path, checkpoint))
 
 
 def _from_outside(path: bytes, advice: str | None) -> str:
@@ -409,4 +408,4 @@ def _from_outside(path: bytes, advice: str | None) -> str:
 
 
 def _move_away(path: bytes) -> str:
-    return f"move it away: {shell_word(decode_path(path))}"
+    return f"move away: {shell_word(decode_path(path))}"

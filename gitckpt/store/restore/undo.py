@@ -1,7 +1,7 @@
-"""Keep the stack of steps that `undo` and `redo` take in a worktree.
+"""Store which checkpoints the next `undo` and `redo` of a worktree restore.
 
-A file in the worktree's git directory lists safety checkpoints, with the oids of their documents,
-as a fetch can replace these. If it is lost, all safety checkpoints of the worktree count.
+A file in the worktree's git directory lists safety checkpoints, and the oids of their documents, as
+a fetch can replace documents. If the file is lost, `undo` uses all safety checkpoints.
 """
 
 from __future__ import annotations
@@ -34,52 +34,52 @@ from gitckpt.store.snapshot.manifest import Contents
 RESTORE, UNDO, REDO = "restore", "undo", "redo"
 _KEYS = ("undo", "redo", "here", "open", "oids")  # of the document, in the order of `Stack`
 _GONE = "removed, expired, or replaced by a fetch"
-_MANY = 100  # steps: from then on, those whose checkpoints are gone are dropped
+_LONG = 100  # steps; from longer lists, steps without a checkpoint are dropped
 _PATIENCE = 10.0  # seconds; other processes that change the stack take milliseconds
 
 
 @dataclass(frozen=True, slots=True)
 class UndoStep:
-    """A step that can be taken in a worktree."""
+    """A possible `undo` or `redo` in a worktree."""
 
     kind: str  # "undo" or "redo"
-    checkpoint: CheckpointInfo  # the safety checkpoint that it brings back
+    checkpoint: CheckpointInfo  # the checkpoint that the step restores
 
 
 @dataclass(slots=True)
 class Stack:
-    """The steps of a worktree; each list ends with the next one to take."""
+    """The possible undo and redo steps in a worktree; the next one is last in a list."""
 
-    undo: list[str]  # ids of checkpoints
+    undo: list[str]  # ids of the checkpoints to restore
     redo: list[str]
-    # What the newest undo or redo restored; None after a restore or an interrupted step.
+    # The checkpoint that the newest undo or redo restored; None after a restore or interruption.
     position: str | None = None
     open: str | None = None  # the safety checkpoint of the interrupted step
     oids: dict[str, str] = field(default_factory=dict)  # of the documents, by id
 
     def side(self, kind: str) -> list[str]:
-        """Return the checkpoints that "undo" or "redo" leads to."""
+        """Return the list for a kind of step, "undo" or "redo"."""
         return self.redo if kind == REDO else self.undo
 
 
 def read(store: Checkpoints) -> Stack:
-    """Return the steps of the worktree, even if their checkpoints are gone."""
+    """Read the steps of the worktree, including those whose checkpoints are gone."""
     if (stack := _read(store.repository)) is not None:
         return stack
-    place = local_checkpoints.worktree_name(store.repository)
-    created = local_checkpoints.creation_time(store.repository)
+    worktree = local_checkpoints.name_of(store.repository)
+    created = local_checkpoints.made_at(store.repository)
     safeties = [entry for entry in store.list() if entry.trigger == SAFETY]
     local = LocalCheckpoints.read(store.repository, [entry.id for entry in safeties])
     oids = {}
     for entry in filter(local.is_ours, reversed(safeties)):
         state = store.read(entry.id).state
-        if (state.get("worktree"), state.get("made", created)) == (place, created):
+        if (state.get("worktree"), state.get("made", created)) == (worktree, created):
             oids[entry.id] = entry.oid
     return Stack(list(oids), [], oids=oids)
 
 
 def next_step(store: Checkpoints, stack: Stack, kind: str) -> tuple[str | None, Sequence[str]]:
-    """Return the checkpoint that a step leads to, or None; and those that are gone."""
+    """Return the checkpoint to restore, or None; and skipped ones, as they are gone."""
     missing: list[str] = []
     for name in reversed(stack.side(kind)):
         if _exists(store, stack, name):
@@ -88,29 +88,28 @@ def next_step(store: Checkpoints, stack: Stack, kind: str) -> tuple[str | None, 
     return None, missing
 
 
-def nothing(stack: Stack, kind: str, missing: Sequence[str]) -> NotFoundError:
-    """Return the error for a step that does not exist; see `next_step`."""
+def no_step_error(stack: Stack, kind: str, missing: Sequence[str]) -> NotFoundError:
+    """Return the error if `next_step` finds no checkpoint; `missing` is from there."""
     message = "nothing was restored in this worktree"
     hint = "see other checkpoints: git ckpt list"
     if missing:
-        where = "back" if kind == UNDO else "forward"
-        message = f"the checkpoints of the steps further {where} are gone: {_GONE}"
+        message = f"the checkpoints to {kind} to are gone: {_GONE}"
     elif kind == REDO:
         message, hint = "no undo follows the newest restore", "see the steps: git ckpt undo --list"
     elif stack.redo:
-        message, hint = "there is nothing further back", "go forward again: git ckpt redo"
+        message, hint = "no earlier restore is left to undo", "redo the newest undo: git ckpt redo"
     return NotFoundError(message, hint=hint)
 
 
 def written_by_newest(store: Checkpoints, stack: Stack, target: Checkpoint) -> list[bytes]:
-    """Return the files that the newest step wrote and the target checkpoint lacks."""
+    """Return the files that the newest step created, as `target` lacks them."""
     newest, names = stack.position, []
     if newest is None:
         newest, names = target.state.get("before"), target.state.get("paths", [])
     try:
         source = store.read_own(str(newest))
     except (NotFoundError, WorktreeError):
-        return []  # removed or replaced meanwhile: files that are ignored now stay
+        return []  # the checkpoint is gone: newly created, now ignored files stay
     old, new = (_read_contents(store, checkpoint).files for checkpoint in (target, source))
     paths = [name if isinstance(name, bytes) else str(name).encode() for name in names]
     differing = diff.differences(store.repository, old, new, paths)
@@ -118,7 +117,7 @@ def written_by_newest(store: Checkpoints, stack: Stack, target: Checkpoint) -> l
 
 
 def steps(store: Checkpoints) -> list[UndoStep]:
-    """Return the steps that can be taken: back, then forward, the next one first."""
+    """Return the possible steps: undo, then redo, each with the next one first."""
     stack = read(store)
     listed = store.list(Query(ids=[*stack.undo, *stack.redo]))
     entries = {entry.id: entry for entry in listed if stack.oids.get(entry.id) == entry.oid}
@@ -131,10 +130,10 @@ def steps(store: Checkpoints) -> list[UndoStep]:
 
 
 def begin(store: Checkpoints, kind: str, safety: Checkpoint) -> None:
-    """Record that a restore, undo or redo begins, with its safety checkpoint."""
+    """Record in the stack that a restore, undo or redo (`kind`) begins."""
     with _lock(store.repository):
         stack = read(store)
-        undo, redo = (_drop(store, stack, side, safety) for side in (stack.undo, stack.redo))
+        undo, redo = (_without(store, stack, side, safety) for side in (stack.undo, stack.redo))
         interrupted = stack.open if _exists(store, stack, stack.open) else None
         is_half_done = interrupted is not None and _is_half_done(store, safety, interrupted)
         if kind == RESTORE:
@@ -144,7 +143,7 @@ def begin(store: Checkpoints, kind: str, safety: Checkpoint) -> None:
             ahead = redo if kind == UNDO else undo
             newest = stack.position if _exists(store, stack, stack.position) else None
             if newest is not None and not _is_same(store, store.read(newest), safety):
-                ahead.append(newest)  # files were edited since: both states can be wanted
+                ahead.append(newest)  # files were edited since: the user may want either state
             ahead.append(safety.id)
         recorded = LocalCheckpoints.read(store.repository, [safety.id]).oid(safety.id)
         oid = recorded or store.refs.read(ref_names.CHECKPOINTS + safety.id) or ""
@@ -153,7 +152,7 @@ def begin(store: Checkpoints, kind: str, safety: Checkpoint) -> None:
 
 
 def finish(store: Checkpoints, kind: str, target: str) -> None:
-    """Record that a step to the checkpoint `target` is complete."""
+    """Record in the stack that a restore, undo or redo of `target` is complete."""
     with _lock(store.repository):
         stack = read(store)
         if kind == RESTORE:
@@ -167,48 +166,48 @@ def finish(store: Checkpoints, kind: str, target: str) -> None:
         _write(store.repository, Stack(stack.undo, stack.redo, position=target, oids=stack.oids))
 
 
-def way_back(kind: str) -> str:
+def revert_command(kind: str) -> str:
     return "git ckpt redo" if kind == UNDO else "git ckpt undo"
 
 
 @contextlib.contextmanager
-def offered(kind: str) -> Iterator[None]:
-    """Add the command that reverts the step to an error about a deleted private index."""
+def with_revert_hint(kind: str) -> Iterator[None]:
+    """Extend the hint of `IndexGone` by the command that reverts the step."""
     try:
         yield
     except IndexGone as error:
-        hint = f"{error.hint}, or go back to what was there before: {way_back(kind)}"
+        hint = f"{error.hint}, or restore the previous state: {revert_command(kind)}"
         raise error.but(hint=hint) from None
 
 
-def skipped(missing: Sequence[str]) -> list[str]:
-    """Return a remark on the skipped steps whose checkpoints are gone."""
+def skipped_remarks(missing: Sequence[str]) -> list[str]:
+    """Return a remark on skipped steps, whose checkpoints are `missing`; [] for none."""
     names = ", ".join(name[: ids.SHORT] for name in missing)
     return [f"skipped steps whose checkpoints are gone ({_GONE}): {names}"] if missing else []
 
 
-def _drop(store: Checkpoints, stack: Stack, side: list[str], safety: Checkpoint) -> list[str]:
-    """Return a side without `safety`; if it is long, without missing checkpoints."""
+def _without(store: Checkpoints, stack: Stack, side: list[str], safety: Checkpoint) -> list[str]:
+    """Return a list of steps without `safety`; if long, also without missing ones."""
     names = [name for name in side if name != safety.id]
-    return names if len(side) <= _MANY else [name for name in names if _exists(store, stack, name)]
+    return names if len(side) <= _LONG else [name for name in names if _exists(store, stack, name)]
 
 
 def _exists(store: Checkpoints, stack: Stack, checkpoint: str | None) -> bool:
-    # With the document it was recorded with.
+    # A fetch may have replaced the document: the oid tells.
     oid = stack.oids.get(checkpoint or "")
     return oid is not None and store.refs.read(f"{ref_names.CHECKPOINTS}{checkpoint}") == oid
 
 
 def _is_half_done(store: Checkpoints, safety: Checkpoint, interrupted: str) -> bool:
-    """Return whether each path is as before an interrupted step, or as after it."""
+    """Return whether each path equals its state before or after the interrupted step."""
     try:
         start = store.read(interrupted)
         target = store.read_own(str(start.state.get("before")))
         sides = [_describe(store, checkpoint)[:2] for checkpoint in (start, target)]
     except (NotFoundError, InvalidCheckpoint, WorktreeError):
-        return False  # unknown: then it counts as a state of its own
+        return False  # unknown: counts as a state to return to
     current = _describe(store, safety)[:2]
-    for *trees, tree in zip(*sides, current, strict=True):  # files, then what is staged
+    for *trees, tree in zip(*sides, current, strict=True):  # files, then index entries
         differing = (diff.differences(store.repository, side, tree) for side in trees)
         start_paths, target_paths = ({entry.path for entry in entries} for entries in differing)
         if start_paths & target_paths:
@@ -226,7 +225,7 @@ def _is_same(store: Checkpoints, checkpoint: Checkpoint, safety: Checkpoint) -> 
 
 
 def _describe(store: Checkpoints, checkpoint: Checkpoint) -> tuple[str, str, object]:
-    """Return the trees of files and of staged entries, and the rest that is restored."""
+    """Return the tree of files, the tree of index entries, and other restored state."""
     contents = _read_contents(store, checkpoint)
     staged = comparison.merged_tree(store.repository, contents, checkpoint.git_sha)
     conflicts = {stage: tree for stage, tree in contents.index.items() if stage}
@@ -239,7 +238,7 @@ def _read_contents(store: Checkpoints, checkpoint: Checkpoint) -> Contents:
 
 
 def _lock(repository: Repository) -> Lock:
-    # Without the lock after `_PATIENCE`, the step continues all the same.
+    # After `_PATIENCE` seconds, the step continues without the lock.
     return Lock(os.path.join(repository.make_private_dir(), "undo.lock"), _PATIENCE)
 
 
@@ -255,7 +254,7 @@ def _read(repository: Repository) -> Stack | None:
         if not all(isinstance(oid, str) for oid in stack.oids.values()):
             return None
     except OSError as error:
-        if error.errno in (ENOENT, EISDIR, ELOOP):  # not written by gitckpt
+        if error.errno in (ENOENT, EISDIR, ELOOP):  # missing, a directory or a link
             return None
         raise
     except (ValueError, KeyError, TypeError, AttributeError):
@@ -277,7 +276,7 @@ def _write(repository: Repository, stack: Stack) -> None:
         regular.write_private(path, json.dumps(document).encode(), flushed=True)
     except OSError as error:
         move = f"mv {shell_word(path)} {shell_word(f'{path}.old')}"
-        hint = f"move it out of the way: {move}" if error.errno == EISDIR else None
+        hint = f"move the directory away: {move}" if error.errno == EISDIR else None
         raise WorktreeError(f"cannot write {path}: {error.strerror}", hint=hint) from None
     fsync.flush([repository.git_dir])
 

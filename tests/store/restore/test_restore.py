@@ -106,7 +106,7 @@ class TestAll:
         assert (safety.label, safety.trigger, safety.message) == (
             "safety-complete",
             "safety",
-            f"before the files of {made.id[:8]} came back",
+            f"before the restore of checkpoint {made.id[:8]}",
         )
         require_whole(checkout)
         assert not Path(checkout.git("rev-parse", "--absolute-git-dir"), "index.lock").exists()
@@ -294,7 +294,10 @@ class TestPaths:
         before = main_checkout.fingerprint()
         with pytest.raises(NotFoundError) as caught:
             plain.restore(made, [b"README", path])
-        assert caught.value.message == f"neither here nor in checkpoint {made.id}: {path.decode()}"
+        assert (
+            caught.value.message
+            == f"neither in the worktree nor in checkpoint {made.id}: {path.decode()}"
+        )
         assert main_checkout.fingerprint() == before
 
     def test_a_file_in_the_way_that_is_not_named_stays(
@@ -306,7 +309,10 @@ class TestPaths:
         before = main_checkout.fingerprint()
         with pytest.raises(WorktreeError) as caught:
             plain.restore(made, [b"new dir/tool"])
-        assert caught.value.message == "in the way of the files, and in no checkpoint: new dir"
+        assert (
+            caught.value.message
+            == "the restore would overwrite paths that are in no checkpoint: new dir"
+        )
         assert main_checkout.fingerprint() == before
 
     def test_in_conflict(self, store: Store, checkout: Checkout) -> None:
@@ -355,7 +361,7 @@ class TestAnotherCommit:
         main_checkout.commit("elsewhere", brand="new\n")
         done = plain.restore(made)
         assert done.remarks == []
-        left_out = "the merge of the checkpoint is left out, as it belongs to another commit than HEAD; a worktree with it"
+        left_out = "the merge of the checkpoint is not restored, as the checkpoint was recorded at another commit than HEAD; to open a worktree with the merge"
         assert done.apart[1:] == [f"{left_out}: git ckpt resume {made.id[:8]}"]
         assert not (main_checkout.path / ".git/MERGE_HEAD").exists()
         assert "<<<<<<<" in (main_checkout.path / "README").read_text()
@@ -476,8 +482,8 @@ def test_where_there_is_no_worktree(
     with pytest.raises(WorktreeError) as caught:
         store.restore(made)
     assert (caught.value.message, caught.value.hint) == (
-        "there is no worktree here to put files into",
-        f"open one: git ckpt resume {made.id[:8]}",
+        "the repository has no worktree to restore files into",
+        f"open a worktree: git ckpt resume {made.id[:8]}",
     )
 
 

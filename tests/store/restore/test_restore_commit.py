@@ -19,7 +19,7 @@ def test_untracked_files_stay(store: Store, checkout: Checkout) -> None:
         ("change", b"README"),
         ("delete", b"added"),
     ]
-    assert done.remarks == ["untracked files stay, as the checkpoint does not list such: new/notes"]
+    assert done.remarks == ["untracked files stay, as the checkpoint captured none: new/notes"]
     assert checkout.git("status", "--porcelain", "--untracked-files=all") == "?? new/notes"
     assert store.restore(made).changes == []
     store.undo()

@@ -16,7 +16,7 @@ from tests.conftest import Checkout
 from tests.planted import plant
 from tests.store.conftest import after_recording, view
 
-HINT = "move it out of the way, then run the command again; nothing was changed"
+HINT = "move these paths away, then run the command again; nothing was changed"
 
 
 def refused(store: Store, made: Checkpoint, *paths: bytes) -> CkptError:
@@ -64,7 +64,7 @@ class TestInTheWay:
         error = refused(plain, made)
         names = ", ".join(f"place/{number}.o" for number in range(min(count, 5)))
         assert (error.message, error.hint) == (
-            f"in the way of the files, and in no checkpoint: {names}{more}",
+            f"the restore would overwrite paths that are in no checkpoint: {names}{more}",
             HINT,
         )
         assert (ignoring.fingerprint(), type(error)) == (before, WorktreeError)
@@ -83,7 +83,9 @@ class TestInTheWay:
             (ignoring.path / "place/a.o").symlink_to("/")
         before = everything(ignoring.path)
         error = refused(plain, made)
-        assert error.message.startswith("in the way of the files, and in no checkpoint: place")
+        assert error.message.startswith(
+            "the restore would overwrite paths that are in no checkpoint: place"
+        )
         assert (everything(ignoring.path), error.hint) == (before, HINT)
 
     @pytest.mark.sampled(2)

@@ -421,9 +421,7 @@ def test_a_tree_with_one_name_twice(
     before = view(main_checkout.path)
     with monkeypatch.context() as patch:
         forge(patch, files)
-        with pytest.raises(
-            WorktreeError, match=r"what came back is not what checkpoint .* captured"
-        ):
+        with pytest.raises(WorktreeError, match=r"the restored files differ from checkpoint"):
             plain.restore(made.id)
     plain.undo()
     assert view(main_checkout.path) == before

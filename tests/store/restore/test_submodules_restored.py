@@ -76,7 +76,7 @@ def test_a_commit_that_only_head_had_is_kept_by_the_safety_checkpoint(
     assert [
         remark
         for remark in done.remarks
-        if remark.startswith("HEAD of the submodule lib goes from ")
+        if remark.startswith("HEAD of the submodule lib moves from ")
     ]
     lib.git("reflog", "expire", "--expire=now", "--all")
     lib.git("gc", "--quiet", "--prune=now")
@@ -207,7 +207,11 @@ def test_undo_leaves_a_submodule_with_something_that_no_checkpoint_holds(
     main_checkout.git("config", "ckpt.maxFileSize", "100KB")
     there = everything(main_checkout.path)
     done = plain.undo()
-    assert [remark for remark in done.remarks if remark.startswith("the submodule lib stays: ")]
+    assert [
+        remark
+        for remark in done.remarks
+        if remark.startswith("the submodule lib was not removed: ")
+    ]
     assert everything(main_checkout.path) == there
 
 
@@ -219,7 +223,8 @@ def test_one_whose_checkpoint_is_gone_does_not_keep_the_others_away(
     main_checkout.write("README", "other\n")
     lib.write("l", "other\n")
     with pytest.raises(
-        WorktreeError, match=f"lib: no repository of it has the checkpoint {named(made)[0]}"
+        WorktreeError,
+        match=f"lib: no repository of the submodule has its checkpoint {named(made)[0]}",
     ) as caught:
         restore(plain, made)
     assert (caught.value.exit_code, "git ckpt undo" in str(caught.value.hint)) == (14, True)
@@ -236,8 +241,8 @@ def hint_of(store: Store, made: Checkpoint, message: str) -> str:
     with pytest.raises(WorktreeError, match=message) as caught:
         restore(store, made)
     back = (
-        ", or go back: git ckpt undo"
-        if caught.value.message.startswith("all else came back")
+        ", or undo the restore: git ckpt undo"
+        if caught.value.message.startswith("all else was restored")
         else ""
     )
     assert str(caught.value.hint).endswith(f"; then run the command again{back}")
@@ -254,7 +259,7 @@ def test_what_is_advised_brings_back_a_checkpoint_that_is_gone(
     for space in (CHECKPOINTS, "refs/ckpt/trees"):
         lib.git("update-ref", "-d", f"{space}/{named(made)[0]}")
     lib.git("checkout", "--quiet", "l")
-    hint = hint_of(plain, made, "no repository of it has the checkpoint")
+    hint = hint_of(plain, made, "no repository of the submodule has its checkpoint")
     words = shlex.split(
         hint.partition(": ")[2].partition(";")[0].replace("CLONE", str(tmp_path / "CLONE"))
     )
@@ -293,16 +298,16 @@ def test_one_that_is_none_any_more_fails_though_all_else_is_there(
         restore(plain, made)
     where = "lib: " if path == "lib" else "lib: inner: "
     assert caught.value.message.startswith(
-        f"all else is as it was captured, but not every submodule: {where}something else is in its place"
+        f"all else equals the checkpoint, but these submodules failed: {where}other files are at this path"
     )
     advice = (
-        "move it away: lib; then run"
+        "move away: lib; then run"
         if path == "lib"
-        else "after cd lib: move it away: inner; then, back here, run"
+        else "after cd lib: move away: inner; then, in this directory, run"
     )
     assert caught.value.hint == f"{advice} the command again"
     looked = restore(plain, made, dry_run=True)
-    assert looked.remarks == [f"the submodule {where}something else is in its place"]
+    assert looked.remarks == [f"the submodule {where}other files are at this path"]
     shutil.rmtree(broken.path)
     restore(plain, made)
     assert (inner.path / "i").exists()
@@ -343,7 +348,7 @@ def test_the_settings_can_switch_it_off(
 
 @pytest.mark.parametrize(
     ("path", "reason"),
-    [("link/lib", "something else is in its place"), ("fresh/lib", "no submodule in the files")],
+    [("link/lib", "other files are at this path"), ("fresh/lib", "no submodule in the files")],
 )
 def test_a_path_that_somebody_made_up(
     plain: Store, main_checkout: Checkout, lib: Checkout, tmp_path: Path, path: str, reason: str
@@ -409,7 +414,7 @@ def test_a_repository_in_its_place_that_has_nothing_to_do_with_it(
     lib.commit("of somebody else", l="mine\n")
     main_checkout.write("README", "other\n")
     before = settled(lib)
-    with pytest.raises(WorktreeError, match="lib: another repository is in its place"):
+    with pytest.raises(WorktreeError, match="lib: another repository is at this path"):
         restore(plain, made)
     assert (settled(lib), (main_checkout.path / "README").read_text()) == (before, "hello\n")
 
@@ -423,7 +428,8 @@ def test_one_that_there_was_not_stays_and_that_is_said(
     main_checkout.git("submodule", "--quiet", "add", str(other.path), "lib")
     main_checkout.git("commit", "--quiet", "-m", "a submodule")
     assert (
-        "the submodule lib stays as it is; the checkpoint has none" in restore(plain, made).remarks
+        "the submodule lib is not changed; it is not in the checkpoint"
+        in restore(plain, made).remarks
     )
     assert (main_checkout.path / "lib/l").exists()
 
@@ -493,7 +499,7 @@ def test_renamed_submodule_goes_back_with_restore_and_undo(
     assert settled(main_checkout, vendor, deep) == before
     assert {("add", b"lib"), ("delete", path.encode())} <= set(changes(looked))
     done = restore(plain, made)
-    assert not [remark for remark in done.remarks if "stays as it is" in remark]
+    assert not [remark for remark in done.remarks if "is not changed" in remark]
     assert (lib.path / "x.o").read_text() == "built\n"
     (lib.path / "x.o").unlink()
     assert settled(lib, inner) == wanted

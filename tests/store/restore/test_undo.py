@@ -84,8 +84,8 @@ class TestBackAndForth:
         with pytest.raises(NotFoundError) as caught:
             three.store.undo()
         assert (caught.value.message, caught.value.hint) == (
-            "there is nothing further back",
-            "go forward again: git ckpt redo",
+            "no earlier restore is left to undo",
+            "redo the newest undo: git ckpt redo",
         )
         assert [three.redo(), three.redo()] == ["one", "two"]
         with pytest.raises(NotFoundError) as caught:
@@ -198,7 +198,7 @@ class TestGone:
         with pytest.raises(NotFoundError) as caught:
             three.store.undo()
         assert (caught.value.message, caught.value.hint) == (
-            "the checkpoints of the steps further back are gone: removed, expired, or replaced by a fetch",
+            "the checkpoints to undo to are gone: removed, expired, or replaced by a fetch",
             "see other checkpoints: git ckpt list",
         )
         assert three.steps() == ([], [])
@@ -335,4 +335,6 @@ class TestCutOff:
         self.cut(three, monkeypatch, "undo")
         assert three.store.is_cut_off()
         assert three.steps() == (["one", "first"], ["two"])
-        assert three.store.undo(dry_run=True).remarks == ["the step before this one was cut off"]
+        assert three.store.undo(dry_run=True).remarks == [
+            "the previous restore, undo or redo was interrupted"
+        ]

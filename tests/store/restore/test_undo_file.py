@@ -91,7 +91,7 @@ def test_what_was_fetched_is_no_step_back(
         clone.write("README", "three\n")
         other.restore(saved)
         other.undo()
-        with pytest.raises(NotFoundError, match="nothing further back"):
+        with pytest.raises(NotFoundError, match="no earlier restore is left"):
             other.undo()
     assert (clone.path / "README").read_text() == "three\n"
 

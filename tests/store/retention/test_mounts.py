@@ -159,7 +159,7 @@ def test_undo_leaves_a_submodule_in_which_something_is_mounted(
     (lib.path / "mnt").mkdir()
     done = mounted(f"mount --bind $EXT {lib.path}/mnt && ckpt undo")
     assert (
-        f"the submodule lib stays: {lib.path}/mnt is a mount point: umount {lib.path}/mnt"
+        f"the submodule lib was not removed: {lib.path}/mnt is a mount point: umount {lib.path}/mnt"
         in done.stderr
     )
     assert (lib.path / "l").exists()

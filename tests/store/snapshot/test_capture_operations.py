@@ -343,11 +343,11 @@ class TestNoBranchIsMoved:
         refs = checkout.refs("refs/heads")
         found = store.restore(made, dry_run=True)
         assert found.apart[-1].startswith(
-            f"the {kind.name} of the checkpoint is left out, as it would move another; a worktree with it: "
+            f"the {kind.name} of the checkpoint is not restored, as that would move another; to open a worktree with the {kind.name}: "
         )
         back = store.restore(made)
         assert back.apart[-1].startswith(
-            f"the {kind.name} of the checkpoint is left out, as it would move another; a worktree with it: "
+            f"the {kind.name} of the checkpoint is not restored, as that would move another; to open a worktree with the {kind.name}: "
         )
         assert inside(store).repository.operation() is None
         checkout.git(kind.name, "--abort", ok=(128,))

@@ -169,7 +169,7 @@ def test_a_restore_says_how_to_go_back_where_files_may_be_replaced(
         robber.wait()
         with pytest.raises(IndexGone) as caught:
             store.restore(made, None if path is None else [path])
-        back = ", or go back to what was there before: git ckpt undo" if is_replaced else ""
+        back = ", or restore the previous state: git ckpt undo" if is_replaced else ""
         assert caught.value.hint == f"run the command again{back}"
         store.restore(made)
         assert (changed.path / "changed.t").read_bytes() == b"2\r\n"

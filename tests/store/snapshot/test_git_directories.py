@@ -104,7 +104,7 @@ def test_what_an_older_checkpoint_has_in_the_git_directory_is_left_out(
     store = make_store(moved)
     done = store.restore(made)
     assert done.remarks == [
-        "left out, as they lie in the directory of a repository: .cfg/config, .cfg/hooks/post-commit"
+        "files inside of another repository are not restored: .cfg/config, .cfg/hooks/post-commit"
     ]
     assert (
         contents(moved.path / ".cfg/hooks"),
@@ -147,7 +147,7 @@ def test_restore_writes_no_files_into_a_bare_repository(
     before = contents(main_checkout.path / "srv.git")
     done = plain.restore(made)
     assert done.remarks == [
-        "left out, as they lie in the directory of a repository: srv.git/HEAD, srv.git/refs/heads/gone"
+        "files inside of another repository are not restored: srv.git/HEAD, srv.git/refs/heads/gone"
     ]
     assert contents(main_checkout.path / "srv.git") == before
 

@@ -243,7 +243,7 @@ def test_a_file_that_cannot_be_kept_in_a_submodule_is_named(
     path.write_bytes(b"changed\n")
     lib.write("other", "2\n")
     with pytest.raises(
-        WorktreeError, match=r"lib: 1 file stays as it is, .*: x\.bin \(filter lfs does not work"
+        WorktreeError, match=r"lib: 1 file was not restored, .*: x\.bin \(filter lfs does not work"
     ):
         plain.restore(good)
     assert (path.read_bytes(), (lib.path / "other").read_text()) == (b"changed\n", "1\n")
@@ -271,7 +271,7 @@ def test_restore_leaves_and_names_what_cannot_be_read(
     )
     (main_checkout.path / "closed").chmod(0o644)
     assert done.returncode == WorktreeError.exit_code, done.stderr
-    assert "error: 1 file stays as it is" in done.stderr
+    assert "error: 1 file was not restored" in done.stderr
     assert "closed (cannot be read: permission denied)" in done.stderr
     assert (
         (main_checkout.path / "closed").read_text(),

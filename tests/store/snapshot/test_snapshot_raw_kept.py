@@ -124,7 +124,7 @@ def test_a_restore_says_what_comes_back_otherwise(plain: Store, main_checkout: C
     made = plain.save("a-complete", {})
     here.write("credentials", "something else\n")
     done = plain.restore(made, dry_run=True)
-    assert done.remarks == ["comes back as git writes it, not byte for byte: credentials"]
+    assert done.remarks == ["not restored byte for byte, as git converts these files: credentials"]
     plain.restore(made)
     assert (here.path / "credentials").read_bytes() == b"source\n"
 
@@ -453,7 +453,7 @@ def test_a_restore_of_bytes_that_are_gone_changes_nothing(
     before = seen(here.path)
     for dry_run in (True, False):
         with pytest.raises(
-            WorktreeError, match=r"^checkpoint .* lacks what was in a\.nb \(blob [0-9a-f]+\)$"
+            WorktreeError, match=r"^checkpoint .* lacks the content of a\.nb \(blob [0-9a-f]+\)$"
         ):
             plain.restore(made, dry_run=dry_run)
         assert seen(here.path) == before

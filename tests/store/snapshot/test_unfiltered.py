@@ -203,7 +203,7 @@ def test_a_file_that_changes_meanwhile_stays(
     script.write_text(f"#!/bin/sh\necho mine > '{main_checkout.path}/c'\nexit 1\n")
     script.chmod(0o755)
     main_checkout.git("config", "filter.turn.smudge", str(script))
-    with pytest.raises(BusyError, match="files changed while they were replaced: M c"):
+    with pytest.raises(BusyError, match="files changed while git replaced them: M c"):
         plain.restore(plain.read(made))
     assert (main_checkout.path / "c").read_text() == "mine\n"
 

@@ -321,7 +321,8 @@ class WorktreeMachine(RuleBasedStateMachine):
             expected = replace(expected, operation=detached(target.operation, before.refs))
         if expected.refused:
             with pytest.raises(
-                WorktreeError, match=r"^in the way of the files, and in no checkpoint: "
+                WorktreeError,
+                match=r"^the restore would overwrite paths that are in no checkpoint: ",
             ):
                 command()
             assert self.here.look() == before

@@ -158,7 +158,7 @@ def test_nor_where_others_have_gone_on_with_one_of_theirs(
         there.close()
     main_checkout.git("fetch", "--quiet", str(other.path), *refs)
     with pytest.raises(
-        WorktreeError, match="all else came back, but not every submodule: lib"
+        WorktreeError, match="all else was restored, but these submodules failed: lib"
     ) as raised:
         Run.resume(plain, run.id, trust=True)
     assert str(raised.value.hint).endswith(

@@ -108,7 +108,7 @@ def test_one_that_is_gone_is_named(plain: Store, lib: Checkout) -> None:
     made = plain.save("a-complete", {})
     lib.git("update-ref", "-d", f"{CHECKPOINTS}/{named(made)[0]}")
     opened = plain.resume(made)
-    reason = f"no repository of it has the checkpoint {named(made)[0]}"
+    reason = f"no repository of the submodule has its checkpoint {named(made)[0]}"
     (remark,) = opened.remarks
     first = f"the submodule lib did not come back: {reason}; in this worktree: git submodule update --init --recursive -- lib; "
     assert remark.startswith(
@@ -181,18 +181,24 @@ def test_what_is_told_brings_those_within_it(
     with make_store(around.path) as store:
         with pytest.raises(WorktreeError, match="in use elsewhere") as caught:
             store.restore(made)
-        told = str(caught.value.hint).partition("bring it here: git ")[2].partition(";")[0]
+        told = (
+            str(caught.value.hint)
+            .partition("make one for this worktree: git ")[2]
+            .partition(";")[0]
+        )
         assert told == "submodule update --init --recursive -- lib"
         around.git(*told.replace("" if recursive else "--recursive ", "").split())
         if not recursive:
-            with pytest.raises(WorktreeError, match="is that of another worktree") as caught:
+            with pytest.raises(WorktreeError, match="belongs to another worktree") as caught:
                 store.restore(made)
             place, _, told = (
-                str(caught.value.hint).removeprefix("after cd ").partition(": bring it here: git ")
+                str(caught.value.hint)
+                .removeprefix("after cd ")
+                .partition(": make one for this worktree: git ")
             )
             assert (
                 told.partition("; ")[2]
-                == "then, back here, run the command again, or go back: git ckpt undo"
+                == "then, in this directory, run the command again, or undo the restore: git ckpt undo"
             )
             Checkout(around.path / place).git(*told.partition(";")[0].split())
         store.restore(made)
@@ -207,7 +213,7 @@ def test_what_is_told_of_one_within_another_names_its_place(
     inner.git("update-ref", "-d", f"{CHECKPOINTS}/{found}")
     (remark,) = plain.resume(made).remarks
     assert remark.startswith(
-        f"the submodule lib/inner did not come back: no repository of it has the checkpoint {found}; "
+        f"the submodule lib/inner did not come back: no repository of the submodule has its checkpoint {found}; "
     )
     assert (
         "; after cd lib: git submodule update --init --recursive -- inner; fetch the checkpoint "

@@ -183,7 +183,7 @@ def test_a_submodule_that_is_left_alone_stays_where_it_is(
         ("change", b"README"),
         ("stage", b"sub/moved"),
     ]
-    assert done.remarks == [f"the submodule sub/moved stays as it is; it was at {was}"]
+    assert done.remarks == [f"the submodule sub/moved is not changed; it was at {was} then"]
     assert (moved.git("rev-parse", "HEAD"), (moved.path / "inner").read_text()) == (
         head,
         "not committed\n",

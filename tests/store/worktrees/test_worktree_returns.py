@@ -286,7 +286,9 @@ class ReturnMachine(RuleBasedStateMachine):
         try:
             done = self.store.restore(checkpoint, paths or None, index=index)
         except WorktreeError as error:
-            if not error.message.startswith("in the way of the files, and in no checkpoint: "):
+            if not error.message.startswith(
+                "the restore would overwrite paths that are in no checkpoint: "
+            ):
                 raise
             done = None
         if done is None:
