@@ -58,7 +58,7 @@ DELETE_DIRECTORY = "gitckpt.store.retention.worktree.delete_directory"
 CAPTURE_IN = "gitckpt.store.snapshot.capture.capture_in"
 AUTOMATIC_LIMIT = "gitckpt.store.snapshot.limits._AUTOMATIC"
 CONTENTS_OF = "gitckpt.store.snapshot.manifest.contents_of"
-FILL_SUBMODULE = "gitckpt.store.worktrees.submodules._fill"
+FILL_SUBMODULE = "gitckpt.store.worktrees.submodules._fill_submodule"
 
 
 def plant(patch: pytest.MonkeyPatch, point: str, value: Any) -> None:

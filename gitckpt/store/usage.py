@@ -283,7 +283,7 @@ def _list_worktrees(repository: Repository, root: str) -> list[_Worktree]:
         owner = ownership.owner_in(git_dir)
         if owner is not None:
             worktrees.append((path, git_dir, owner))
-    unfinished = set(ownership.half_made(root))
+    unfinished = set(ownership.list_unfinished(root))
     for name in names_in(root):
         path = os.path.join(root, name)
         is_new = path not in unfinished and os.path.realpath(path) not in registered
@@ -322,8 +322,9 @@ def _find_leftovers(repository: Repository, roots: Collection[str]) -> dict[str,
     paths = sweep.scratch_files(repository)
     leftovers = {path: (sweep.kind_of(path), path in due) for path in paths}
     for root in roots:
-        leftovers |= dict.fromkeys(ownership.half_made(root), (f"{ownership.BEING_MADE}*", False))
-    # If a worktree is gone, only the record of its removal names the leftover directory.
+        pattern = f"{ownership.BEING_MADE}*"
+        leftovers |= dict.fromkeys(ownership.list_unfinished(root), (pattern, False))
+    # Where there is no worktree any more, only the note of a removal names its scaffold.
     for path in worktree.half_removed(repository):
         default = f"ckpt/{os.path.basename(path).partition('.')[0]}.*", True
         leftovers[path] = (leftovers.get(path, default)[0], True)

@@ -374,7 +374,7 @@ def test_a_place_that_is_taken_is_14_and_stays_as_it_is(
         14,
         "",
         f"error: {place} exists and is not the worktree of {made}\n"
-        "hint: move it out of the way, or choose another place: git ckpt resume --into DIR\n",
+        "hint: move that away, or choose another directory: git ckpt resume --into DIR\n",
     )
     assert checkout.fingerprint() == before
     assert sorted(place.rglob("*")) == there

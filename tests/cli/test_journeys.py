@@ -328,8 +328,8 @@ def test_a_bare_repository(
     assert ckpt("resume", at=bare) == Outcome(
         14,
         "",
-        f"error: no place for worktrees: {bare.path} is bare\n"
-        "hint: choose one: git config ckpt.worktreeDir DIR, or git ckpt resume --into DIR\n",
+        f"error: no directory for worktrees: {bare.path} is bare\n"
+        "hint: choose a directory: git config ckpt.worktreeDir DIR, or git ckpt resume --into DIR\n",
     )
     assert ckpt("resume", "--into", "../there", at=bare).out == f"{tmp_path}/there\n"
     assert files_of(tmp_path / "there") == {"README": b"hello\n"}

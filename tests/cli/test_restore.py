@@ -686,7 +686,7 @@ class TestRefused:
             0,
             (
                 "made the worktree of SHORT (manual-complete)\n"
-                "warning: it has the files of the commit only: capturing the files took more than 0 seconds\n"
+                "warning: the worktree has the files of the commit only: capturing the files took more than 0 seconds\n"
             ),
         )
         assert Path(opened.out.strip(), "README").read_text() == "hello\n"

@@ -703,7 +703,7 @@ class TestWhereGitKnowsNoPlaceForAnotherWorktree:
         refused = stage.ckpt("start", "another", at=there)
         assert refused.code == 14
         assert refused.err.splitlines()[0] == (
-            f"error: no place for worktrees: {tmp_path / 'elsewhere'} does not name its main worktree"
+            f"error: no directory for worktrees: {tmp_path / 'elsewhere'} does not name its main worktree"
         )
         stage.ok("finish", at=there)
         assert stage.status(stage.run()) == "complete"

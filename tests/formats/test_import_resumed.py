@@ -126,7 +126,7 @@ class TestForge:
         assert (tmp_path / "words").read_text().splitlines()[2:4] == ["--title", "Log in"]
         here = stage.checkout.git("rev-parse", "forge/auth")
         assert (here == stage.remote.git("rev-parse", "forge/auth")) is not is_elsewhere
-        told = f"HEAD is detached: the branch forge/auth is checked out in {left}, and stays behind there"
+        told = f"HEAD is detached: the branch forge/auth is checked out in {left}; commits of the run"
         assert (told in done.err) is is_elsewhere
 
     def test_it_says_until_when_its_agent_is_not_asked_and_that_is_no_instant(
@@ -213,7 +213,7 @@ def test_rlm_act_at_its_decomposition(stage: Stage) -> None:
         ),
     )
     assert done.code == 0, done.err
-    assert "is here: the worktree begins with" in done.err  # the commit that the file names
+    assert "names: the worktree starts from HEAD" in done.err  # the commit that the file names
     asked = [
         call
         for call in stage.calls

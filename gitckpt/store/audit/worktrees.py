@@ -25,12 +25,12 @@ def audit(store: Checkpoints, evidence: Evidence) -> tuple[list[Flaw], int]:
     count = 0
     for git_dir, path in administration.registered(repository):
         is_made_by_us = os.path.exists(os.path.join(git_dir, ref_names.RUN_FILE))
-        is_made_by_us |= ownership.is_locked_by_us(git_dir)
+        is_made_by_us |= ownership.is_locked_by_gitckpt(git_dir)
         if is_made_by_us and not ownership.is_being_made(path):
             count += 1
             flaws += _check(store, git_dir, path, evidence, root)
-    for directory in ownership.abandoned(repository):
-        sentence = "git worktree add was interrupted; until this is repaired, git gc may fail"
+    for directory in ownership.list_abandoned(repository):
+        sentence = "its creation was interrupted; git gc may fail as long as git keeps it"
         finding = Finding("worktree-unfinished", directory, sentence, REPAIR)
         flaws.append(Flaw(finding, scaffold=directory))
     paths = {flaw.finding.object for flaw in flaws}

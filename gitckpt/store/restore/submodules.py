@@ -399,7 +399,7 @@ def _is_branch_free(submodule_store: Checkpoints, checkpoint: Checkpoint) -> boo
 
 
 def _lacks_checkpoint(path: bytes, checkpoint: str, first: str = "") -> _Unavailable:
-    reason = f"no repository of the submodule has its checkpoint {checkpoint}"
+    reason = f"no repository of the submodule has the checkpoint {checkpoint}"
     return _Unavailable(reason, hint=first + submodules.way_to_fetch(path, checkpoint))
 
 

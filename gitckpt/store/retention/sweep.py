@@ -61,7 +61,7 @@ def sweep_files(repository: Repository) -> list[str]:
                 if is_unused:
                     os.unlink(path)
                     paths.append(path)
-    abandoned = ownership.abandoned(repository)
+    abandoned = ownership.list_abandoned(repository)
     return sorted([*paths, *(path for path in abandoned if ownership.discard(repository, path))])
 
 
@@ -115,7 +115,8 @@ def _scratch(repository: Repository) -> list[str]:
 
 def _left_worktrees(repository: Repository) -> dict[str, leftovers.FileMark]:
     # From a killed `git worktree add`: git locks a worktree while it adds it, and never prunes it.
-    unfinished = filter(ownership.is_locked_by_us, administration.unfinished_git_dirs(repository))
+    git_dirs = administration.unfinished_git_dirs(repository)
+    unfinished = filter(ownership.is_locked_by_gitckpt, git_dirs)
     return leftovers.find_older(times.GRACE, unfinished)
 
 

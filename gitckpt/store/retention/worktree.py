@@ -215,7 +215,7 @@ def _forgotten(repository: Repository, run: str) -> str | None:
 def _reason(store: Checkpoints, newest: Checkpoint, git_dir: str, path: str) -> str | None:
     if not os.path.lexists(path) and modules.has_modules(git_dir):
         return f"its worktree {path} is gone, and {git_dir} has repositories of submodules"
-    if ownership.is_locked_by_others(git_dir):
+    if ownership.is_locked_by_user(git_dir):
         return f"its worktree {path} is locked"
     if not ownership.is_same(administration.git_dir_of(path), git_dir):
         if (moved := administration.find_moved(store.repository, git_dir, path)) is not None:

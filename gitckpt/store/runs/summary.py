@@ -153,7 +153,7 @@ def _places(store: Checkpoints, runs: Sequence[str]) -> dict[str, str]:
     if missing := [run for run in runs if run not in paths]:
         from gitckpt.store.worktrees import resumption  # only if git does not know one
 
-        paths |= resumption.places(store.repository, missing)
+        paths |= resumption.find_moved_worktrees(store.repository, missing)
     return paths
 
 

@@ -79,7 +79,7 @@ def adopt(store: Checkpoints, run: str, head: str | None = None, *, by: str | No
         # saves lost to a full disk, are not in the chain, but their files are here.
         foreign = [e.id for e in entries if not (local.has(e.id, e.oid) or local.is_ours(e))]
         if foreign:
-            ownership.note_behind(store.repository, run, newest.id, foreign[0])
+            ownership.record_behind(store.repository, run, newest.id, foreign[0])
     oids = [*(entry.oid for entry in reversed(entries)), *([head] if head is not None else [])]
     if not (paths := local_checkpoints.append_oids(store.repository, by or run, oids)):
         problem = f"the adoption of run {run} cannot be recorded"

@@ -1,7 +1,7 @@
 """Linked worktrees that gitckpt makes for runs and checkpoints.
 
-Doors:
+Public modules:
     resumption: opens the worktree of a checkpoint.
     opener: makes a worktree, or adopts one.
-    ownership: the run or checkpoint that a worktree was made for.
+    ownership: tells which run or checkpoint a worktree was made for.
 """

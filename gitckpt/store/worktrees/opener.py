@@ -1,6 +1,6 @@
-"""Open or make the worktree of a checkpoint, whatever became of it meanwhile.
+"""Open or make the worktree of a checkpoint.
 
-`WorktreeOpener` follows a plan; `fill` gives an empty worktree the files of a checkpoint.
+`WorktreeOpener` executes a `ResumePlan`; `fill_worktree` restores files into an empty worktree.
 """
 
 from __future__ import annotations
@@ -45,14 +45,14 @@ _ALONE = (*NO_HOOKS, "-c", "worktree.useRelativePaths=false")
 
 @dataclass(frozen=True, slots=True)
 class OpenResult:
-    """A worktree that is ready to be worked in."""
+    """A worktree that is ready to work in."""
 
     path: str  # of its top
-    made: bool  # whether it was made just now; if not, it is as it was left
+    made: bool  # whether it was made just now; else its files were not changed
     remarks: tuple[str, ...] = ()  # sentences for the user
-    # Files left as git stores them because a filter fails; opening again completes them.
+    # Files written as git stores them because a filter fails; opening again filters them.
     unfiltered: tuple[bytes, ...] = ()
-    # Its checkpoint, if others continued the run; `Run.resume` brings the newer one.
+    # The older checkpoint that it is at, if the run was continued elsewhere; see `Run.resume`.
     behind: str | None = None
 
 
@@ -60,8 +60,8 @@ class OpenResult:
 class WorktreeOpener:
     """Opens or makes the worktree of a checkpoint as planned.
 
-    `rescue` records what is in no checkpoint before git forgets a worktree whose directory is
-    gone; it gets git directory and path. If another commit stands in, no operation comes back.
+    `rescue`, called with git directory and path, records what only the index of a deleted worktree
+    holds. With `is_of_other_commit`, the operation in progress is not restored.
     """
 
     repository: Repository
@@ -107,25 +107,25 @@ class WorktreeOpener:
         try:
             private_dirs.make(root)
         except OSError as error:
-            hint = "choose another place: git ckpt resume --into DIR"
+            hint = "choose another directory: git ckpt resume --into DIR"
             raise WorktreeError(f"cannot make {root}: {error.strerror}", hint=hint) from None
-        with private_dirs.hold_open(root), ownership.around(repository, path) as staged:
-            still_failing = self._add(staged)
-            with contextlib.closing(_require_seen(repository, staged)) as worktree:
-                remarks, still_failing = self._fill(worktree, still_failing)
-            is_moved = _move(repository, staged, path)
+        with private_dirs.hold_open(root), ownership.temporary_path(repository, path) as temporary:
+            still_failing = self._add(temporary)
+            with contextlib.closing(_require_seen(repository, temporary)) as worktree:
+                remarks, still_failing = self._restore_files(worktree, still_failing)
+            is_moved = _move(repository, temporary, path)
         administration.flush(repository, path)
         paths = tuple(still_failing)
         return OpenResult(path, True, tuple(remarks), paths) if is_moved else None
 
     def _adopt(self) -> OpenResult:
-        """Turn a directory that git forgot into a worktree again."""
+        """Register a former worktree with git again; its files stay unchanged."""
         self._require_objects()
         repository, path = self.repository, self.plan.path
-        with ownership.around(repository, path) as staged:
+        with ownership.temporary_path(repository, path) as temporary:
             try:
-                self._add(staged)
-                worktree = _require_seen(repository, staged)
+                self._add(temporary)
+                worktree = _require_seen(repository, temporary)
                 self._start_head(worktree)
                 contents = manifest.contents_of(self.checkpoint, repository, self.objects)
                 files, remarks = self._choose_operation(repository, contents)
@@ -136,14 +136,14 @@ class WorktreeOpener:
                 operation.bring_back(worktree, contents.operation)
                 ownership.write_owner(worktree, self.owner)
                 worktree.close()
-                os.replace(os.path.join(staged, ".git"), os.path.join(path, ".git"))
+                os.replace(os.path.join(temporary, ".git"), os.path.join(path, ".git"))
                 administration.repair(repository, path)
                 administration.flush(repository, path)
             except GitError as error:
                 message = f"cannot make {path} a worktree again: {error.message}"
                 raise WorktreeError(message) from None
-        remark = "git had forgotten it; its files are unchanged, "
-        remark += "and what is staged is the checkpoint's"
+        remark = "git had removed the worktree from its list; the files are unchanged, "
+        remark += "and the index is that of the checkpoint"
         return OpenResult(path, made=False, remarks=(remark, *remarks))
 
     @property
@@ -152,14 +152,14 @@ class WorktreeOpener:
         return files is not None and bool(files.tree or not files.degraded)
 
     def _mend_head(self) -> tuple[str, ...]:
-        # A power cut can empty HEAD: what is started there would be on no branch, or on another.
+        # A power cut can empty HEAD; new commits would be on no branch, or on a wrong one.
         path, branch, commit = self.plan.path, self.plan.branch, self.checkpoint.git_sha
         git_dir = administration.git_dir_of(path)
         if git_dir is None or not administration.lacks_head(git_dir):
             return ()
         state = "gone" if administration.has_no_head(git_dir) else "empty or broken"
         if not commit and branch is None:
-            hint = f"write into {git_dir}/HEAD where it was: ref: refs/heads/BRANCH"
+            hint = f"write the branch into {git_dir}/HEAD: ref: refs/heads/BRANCH"
             reason = f"is {state}, and checkpoint {self.checkpoint.id} has no commit"
             raise WorktreeError(f"HEAD of the worktree {path} {reason}", hint=hint)
         self._require_objects()
@@ -167,17 +167,17 @@ class WorktreeOpener:
         if branch is not None:
             head, position = f"ref: {BRANCHES}{branch}", f"on {branch}"
         administration.write_head(self.repository, git_dir, head)
-        return (f"its HEAD was {state}, and is {position} now; what it was at before: git reflog",)
+        return (f"HEAD was {state}, and is {position} now; to see the commits before: git reflog",)
 
-    def _fill(
+    def _restore_files(
         self, worktree: Repository, still_failing: list[bytes]
     ) -> tuple[list[str], list[bytes]]:
-        """Restore the checkpoint; return remarks and the unfiltered files."""
+        """Restore the checkpoint in a new worktree; return remarks and unfiltered files."""
         checkpoint, captured = self.checkpoint, self.checkpoint.worktree or CLEAN
         remarks, of_operation = list[str](), list[str]()
         self._start_head(worktree)
         if captured.degraded:
-            remarks.append(f"it has the files of the commit only: {captured.degraded}")
+            remarks.append(f"the worktree has the files of the commit only: {captured.degraded}")
         if self._has_files:
             contents = manifest.contents_of(checkpoint, worktree, self.objects)
             files, of_operation = self._choose_operation(worktree, contents)
@@ -186,12 +186,12 @@ class WorktreeOpener:
                 remarks.append(operation.hint_on_branch(branch))
             contents.operation = operation.detach(worktree, files)
             show = f"git ckpt show {checkpoint.id[: ids.SHORT]}"
-            hint = f"look at both: {show}; git ls-tree -r refs/ckpt/trees/{checkpoint.id}"
-            still_failing = fill(worktree, contents, checkpoint, self.limits, hint)
+            hint = f"compare: {show}; git ls-tree -r refs/ckpt/trees/{checkpoint.id}"
+            still_failing = fill_worktree(worktree, contents, checkpoint, self.limits, hint)
         ownership.write_owner(worktree, self.owner)
         if self.limits.submodules:
-            _note_submodules(worktree, checkpoint)
-        # Without unchanged submodules.
+            _record_submodules(worktree, checkpoint)
+        # An unchanged submodule is no loss.
         if omitted := sum(entry.dirty is not False for entry in captured.omitted):
             count = f"{omitted} paths were" if omitted > 1 else "1 path was"
             of_operation.append(f"{count} not captured: git ckpt show {checkpoint.id[: ids.SHORT]}")
@@ -206,7 +206,7 @@ class WorktreeOpener:
         if not local_checkpoints.is_captured_here(repository, checkpoint.id):
             return {}, [operation.FOREIGN]
         if operation.would_move_branch(contents.operation, branch, checkpoint.branch):
-            return {}, [f"the operation in progress is left out, as it would move {branch}"]
+            return {}, [f"the operation in progress is not restored, as that would move {branch}"]
         return contents.operation, []
 
     def _require_objects(self) -> None:
@@ -218,13 +218,13 @@ class WorktreeOpener:
             raise WorktreeError(message, hint="see what is wrong: git ckpt verify")
 
     def _add(self, path: str) -> list[bytes]:
-        """Make a worktree, with files only if just the commit is known."""
+        """Make a worktree without files; or, if only the commit is known, with its files."""
         repository, checkpoint = self.repository, self.checkpoint
         reason = f"{ownership.LOCK_REASON} {checkpoint.run or checkpoint.id}"
-        how = ("--no-checkout", "--detach", "--lock", "--reason", reason)
+        options = ("--no-checkout", "--detach", "--lock", "--reason", reason)
         commit = checkpoint.git_sha or _make_empty_commit(repository)
         try:
-            administration.call(repository, "add", *how, path, commit, options=_ALONE)
+            administration.call(repository, "add", *options, path, commit, options=_ALONE)
             if checkpoint.git_sha and not self._has_files:  # as `git worktree add` would
                 with contextlib.closing(_require_seen(repository, path)) as worktree:
                     return fill_from_commit(worktree, _ALONE)
@@ -242,8 +242,8 @@ class WorktreeOpener:
                 branch = f"{BRANCHES}ckpt/{checkpoint.id[: ids.SHORT]}"
             worktree.point_head(branch)
         else:
-            # `git status` reads in the reflog where HEAD was detached; git logs only a HEAD that
-            # changes. A fetched name is not safe as an argument.
+            # `git status` reads in the reflog where HEAD was detached, so HEAD has to change twice.
+            # A fetched name is not safe as an argument.
             branch = "".join(filter(str.isprintable, checkpoint.branch or ""))
             message = f"checkout: moving from {branch or commit} to {commit}"
             worktree.point_head(f"{BRANCHES}ckpt/{checkpoint.id}", options=_ALONE)
@@ -251,23 +251,24 @@ class WorktreeOpener:
 
 
 def default_root(repository: Repository, configured: str | None) -> str:
-    """Return the directory of worktrees; `configured` is relative to the main one."""
+    """Return the parent directory for worktrees; `configured` is `ckpt.worktreeDir`."""
     top = administration.main_worktree(repository)
     if configured:
-        place = os.path.expanduser(configured)
-        return os.path.normpath(os.path.join(top or repository.common_dir, place))
+        directory = os.path.expanduser(configured)
+        return os.path.normpath(os.path.join(top or repository.common_dir, directory))
     if top is None:
         values = config.read(repository, r"^core\.bare$").get("core.bare", ["false"])
         reason = "is bare" if config.is_on(values[-1]) else "does not name its main worktree"
-        hint = "choose one: git config ckpt.worktreeDir DIR, or git ckpt resume --into DIR"
-        raise WorktreeError(f"no place for worktrees: {repository.common_dir} {reason}", hint=hint)
+        hint = "choose a directory: git config ckpt.worktreeDir DIR, or git ckpt resume --into DIR"
+        message = f"no directory for worktrees: {repository.common_dir} {reason}"
+        raise WorktreeError(message, hint=hint)
     return os.path.join(top, private_dirs.PRIVATE, "worktrees")
 
 
-def _move(repository: Repository, staged: str, path: str) -> bool:
-    """Move a complete worktree to its path; return False if another one is there."""
+def _move(repository: Repository, temporary: str, path: str) -> bool:
+    """Move a complete worktree to `path`; return False if `path` exists already."""
     try:
-        os.rename(staged, path)  # not `git worktree move`, which refuses submodules
+        os.rename(temporary, path)  # not `git worktree move`, which refuses submodules
     except OSError as error:
         if os.path.lexists(path):
             return False
@@ -279,13 +280,13 @@ def _move(repository: Repository, staged: str, path: str) -> bool:
 def _require_seen(repository: Repository, path: str) -> Repository:
     worktree = administration.seen_from(repository, path)
     if worktree is None:
-        hint = "look at the repository: git ckpt doctor"
+        hint = "check the repository: git ckpt doctor"
         raise WorktreeError(f"git made no worktree at {path}", hint=hint)
     return worktree
 
 
 def _make_empty_commit(repository: Repository) -> str:
-    # git makes no worktree without a commit: a checkpoint of an unborn branch gets an empty one.
+    # git makes no worktree without a commit: for an unborn branch, it starts at an empty commit.
     tree = repository.git.run("mktree").out.decode("ascii").strip()
     keys = ("AUTHOR_NAME", "AUTHOR_EMAIL", "COMMITTER_NAME", "COMMITTER_EMAIL")
     identity = {f"GIT_{key}": "gitckpt" for key in keys}
@@ -296,7 +297,7 @@ def _make_empty_commit(repository: Repository) -> str:
 
 
 def is_free(repository: Repository, ref: str) -> bool:
-    """Return whether a ref may be a branch, and no existing worktree is on it."""
+    """Return whether a branch ref is valid and checked out in no existing worktree."""
     is_valid = repository.git.run("check-ref-format", ref, ok=(0, 1)).code == 0
     return is_valid and not worktrees_on(repository, ref)
 
@@ -313,12 +314,12 @@ def worktrees_on(repository: Repository, ref: str) -> list[str]:
     return sorted(paths)
 
 
-def fill(
+def fill_worktree(
     worktree: Repository, contents: Contents, checkpoint: Checkpoint, limits: Limits, hint: str = ""
 ) -> list[bytes]:
-    """Fill an empty worktree with the contents of a checkpoint, then compare it.
+    """Restore contents of a checkpoint into an empty worktree; compare the result.
 
-    Returns the files left unfiltered because a filter fails; `hint` is for the error.
+    Returns the files whose filter fails. `hint` is for the error if the result differs.
     """
     commit = checkpoint.git_sha
     try:
@@ -365,13 +366,13 @@ def fill(
     with contextlib.closing(open_objects(worktree, "plumbing")) as objects:
         differing = comparison.compare(worktree, objects, contents, commit, limits)
     if differing:
-        reason = f"what came back is not what checkpoint {checkpoint.id} captured"
+        reason = f"the restored files differ from checkpoint {checkpoint.id}"
         raise WorktreeError(f"{reason}: {first_of(differing)}", hint=hint or None)
     return [path for path in still_failing if path not in raw]
 
 
 def fill_from_commit(worktree: Repository, options: Sequence[str]) -> list[bytes]:
-    """Fill an empty worktree with HEAD; return the unfiltered files, as `fill` does."""
+    """Check out HEAD in an empty worktree; return the files whose filter fails."""
 
     def attempt(filter_options: list[str]) -> None:
         words = ("reset", "--quiet", "--hard", "--no-recurse-submodules")
@@ -400,7 +401,7 @@ def _write_files(index: PrivateIndex, contents: Contents) -> list[bytes]:
         index.run(*options, *PARALLEL, "read-tree", "--reset", "-u", contents.files, env=fetching)
         if contents.sparse is None:
             return
-        # Files that existed beyond the patterns of the sparse checkout.
+        # Captured files that the sparse checkout excludes.
         skipped = set(contents.flags.get(SKIPPED, ()))
         marked = [path for path, *_, tag in index.entries() if tag == b"S"]
         if unmarked := [path for path in marked if path not in skipped]:
@@ -415,9 +416,9 @@ def _write_files(index: PrivateIndex, contents: Contents) -> list[bytes]:
     return sorted(still_failing)
 
 
-def _note_submodules(worktree: Repository, checkpoint: Checkpoint) -> None:
-    # Submodules are missing: `resume` makes them, even after a kill.
+def _record_submodules(worktree: Repository, checkpoint: Checkpoint) -> None:
+    # A marker file: `resume` makes the missing submodules, even after a kill.
     if checkpoint.worktree is not None and checkpoint.worktree.submodules:
-        note = os.path.join(worktree.git_dir, ref_names.SUBMODULES_FILE)
-        with open(note, "w", encoding="ascii") as file:
+        marker = os.path.join(worktree.git_dir, ref_names.SUBMODULES_FILE)
+        with open(marker, "w", encoding="ascii") as file:
             file.write(f"{checkpoint.id}\n")

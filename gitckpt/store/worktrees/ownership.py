@@ -1,6 +1,6 @@
 """Tell which run or checkpoint a linked worktree was made for.
 
-Users move or delete worktrees by hand, and git prunes what it keeps of them.
+Users move or delete worktrees by hand, and git prunes the directories that describe them.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from gitckpt.model import ids
 from gitckpt.store.records import ref_names
 from gitckpt.store.records.ref_names import Owner
 
-# Locks protect from `git worktree prune`; the reason ends with the id of the run or checkpoint.
+# git does not prune locked worktrees; the lock's reason ends with the id of the run or checkpoint.
 LOCK_REASON = "gitckpt"
 
 # Prefix of the directory in which a worktree is made before it is moved to its path.
@@ -32,7 +32,7 @@ def owner(repository: Repository) -> Owner | None:
 
 
 def owned(repository: Repository) -> Iterator[tuple[str, str, Owner]]:
-    """Yield git directory, path and owner of each owned worktree, also absent ones."""
+    """Yield git directory, path and owner of each worktree that gitckpt made."""
     for git_dir, path in administration.registered(repository):
         owner = owner_in(git_dir)
         if owner is not None:
@@ -40,13 +40,13 @@ def owned(repository: Repository) -> Iterator[tuple[str, str, Owner]]:
 
 
 def made_from(repository: Repository, checkpoint_ids: Collection[str]) -> list[tuple[str, str]]:
-    """Return path and checkpoint of each worktree made from given checkpoints."""
+    """Return path and checkpoint of each worktree made for one of the checkpoints."""
     pairs = ((path, owner.checkpoint) for _, path, owner in owned(repository) if owner.run is None)
     return [(path, checkpoint) for path, checkpoint in pairs if checkpoint in checkpoint_ids]
 
 
 def of_runs(repository: Repository) -> dict[str, str]:
-    """Return the path of each run's worktree that is where git has it registered."""
+    """Return worktree paths by run, without worktrees that were moved or deleted."""
     return {
         owner.run: path
         for git_dir, path, owner in owned(repository)
@@ -66,7 +66,7 @@ def is_being_made(path: str) -> bool:
 
 
 def checkpoints(repository: Repository) -> set[str]:
-    """Return the checkpoints that worktrees, existing or not, were made from."""
+    """Return the checkpoints that registered worktrees were made from."""
     return {owner.checkpoint for _, _, owner in owned(repository)}
 
 
@@ -78,19 +78,19 @@ def write_owner(repository: Repository, owner: Owner) -> None:
 
 
 def behind_in(git_dir: str) -> tuple[str, str] | None:
-    """Return where a worktree stands, and the adopted checkpoint; None if equal."""
+    """Return the worktree's own and the adopted checkpoint; None if they are equal."""
     line = administration.read_line(os.path.join(git_dir, ref_names.BEHIND_FILE))
-    stands_at, _, adopted = line.partition(" ")
-    return (stands_at, adopted) if stands_at and adopted else None
+    current, _, adopted = line.partition(" ")
+    return (current, adopted) if current and adopted else None
 
 
-def note_behind(repository: Repository, run: str, checkpoint_id: str, adopted: str) -> None:
-    """Record that the worktrees of a run do not stand at the adopted checkpoint."""
-    for git_dir, _, owner in owned(repository):  # also absent ones: `resume` may find them
+def record_behind(repository: Repository, run: str, checkpoint_id: str, adopted: str) -> None:
+    """Record that worktrees of a run are at `checkpoint_id`, and not at `adopted`."""
+    for git_dir, _, owner in owned(repository):  # also moved ones: `resume` may find them
         if owner.run == run:
-            stands_at, _ = behind_in(git_dir) or (checkpoint_id, adopted)
+            current, _ = behind_in(git_dir) or (checkpoint_id, adopted)
             file = os.path.join(git_dir, ref_names.BEHIND_FILE)
-            regular.write(file, f"{stands_at} {adopted}\n".encode("ascii"))
+            regular.write(file, f"{current} {adopted}\n".encode("ascii"))
 
 
 def forget_behind(repository: Repository) -> None:
@@ -103,20 +103,20 @@ def owner_at(repository: Repository, path: str) -> Owner | None:
     return owner(worktree) if worktree is not None else None
 
 
-def is_locked_by_us(git_dir: str) -> bool:
+def is_locked_by_gitckpt(git_dir: str) -> bool:
     prefix, _, name = (administration.lock_reason(git_dir) or "").partition(" ")
     return prefix == LOCK_REASON and (ids.is_run_id(name) or ids.is_id(name))
 
 
-def is_locked_by_others(git_dir: str) -> bool:
-    return administration.lock_reason(git_dir) is not None and not is_locked_by_us(git_dir)
+def is_locked_by_user(git_dir: str) -> bool:
+    return administration.lock_reason(git_dir) is not None and not is_locked_by_gitckpt(git_dir)
 
 
 def is_gone(repository: Repository, git_dir: str, path: str) -> bool:
     """Return whether a worktree's directory was deleted, not just unmounted."""
-    if os.path.lexists(path) or is_locked_by_others(git_dir):
+    if os.path.lexists(path) or is_locked_by_user(git_dir):
         return False
-    # A new worktree is moved one directory up; git learns of it after that.
+    # gitckpt moves a new worktree one directory up before git knows the new path.
     above = os.path.dirname(os.path.dirname(path))
     moved_to = administration.find_moved(repository, git_dir, path, above)
     return moved_to is None and not administration.may_have_moved_along(repository, git_dir, path)
@@ -125,33 +125,33 @@ def is_gone(repository: Repository, git_dir: str, path: str) -> bool:
 # Worktrees are made in a directory beside their final path, and moved there once they are complete.
 
 
-def half_made(root: str) -> list[str]:
+def list_unfinished(root: str) -> list[str]:
     return [os.path.join(root, name) for name in names_in(root) if name.startswith(BEING_MADE)]
 
 
-def sweep(repository: Repository, root: str) -> None:
-    """Remove half-made worktrees of killed processes; live ones hold a lock."""
-    for directory in {path.removesuffix(".lock") for path in half_made(root)}:
+def remove_unfinished(repository: Repository, root: str) -> None:
+    """Remove unfinished worktrees of killed processes; live processes hold a lock."""
+    for directory in {path.removesuffix(".lock") for path in list_unfinished(root)}:
         with Lock(f"{directory}.lock", 0) as is_free:
             if is_free:
                 _discard(repository, directory)
 
 
-def abandoned(repository: Repository) -> list[str]:
-    """Return the directories with registered, half-made worktrees of killed processes.
+def list_abandoned(repository: Repository) -> list[str]:
+    """Return the directories in which killed processes left registered worktrees.
 
-    HEAD may name no commit in there; then every `git gc` fails.
+    HEAD of such a worktree may name no commit; then every `git gc` fails.
     """
     directories = {
         os.path.dirname(path)
         for git_dir, path in administration.registered(repository)
-        if is_locked_by_us(git_dir) and is_being_made(path)
+        if is_locked_by_gitckpt(git_dir) and is_being_made(path)
     }
-    return sorted(path for path in directories if not _is_held(f"{path}.lock"))
+    return sorted(path for path in directories if not _is_locked(f"{path}.lock"))
 
 
 def discard(repository: Repository, directory: str) -> bool:
-    """Remove a directory from `abandoned` unless a process holds it."""
+    """Remove a directory from `list_abandoned` unless a process uses it."""
     with Lock(f"{directory}.lock", 0) as is_free:
         if is_free or not os.path.isdir(os.path.dirname(directory)):
             _discard(repository, directory)
@@ -159,7 +159,7 @@ def discard(repository: Repository, directory: str) -> bool:
     return False
 
 
-def _is_held(lock: str) -> bool:
+def _is_locked(lock: str) -> bool:
     if not os.path.exists(lock):
         return False
     with Lock(lock, 0) as is_free:
@@ -167,8 +167,8 @@ def _is_held(lock: str) -> bool:
 
 
 @contextlib.contextmanager
-def around(repository: Repository, path: str) -> Iterator[str]:
-    """Yield a path beside `path` to make a worktree at; clean up at the end."""
+def temporary_path(repository: Repository, path: str) -> Iterator[str]:
+    """Yield a temporary path to make a worktree at; clean up at the end."""
     root, name = os.path.split(path)
     directory = os.path.join(root, f"{BEING_MADE}{os.urandom(4).hex()}")
     with Lock(f"{directory}.lock", 0):

@@ -1,4 +1,4 @@
-"""Resume: from a checkpoint to the worktree that goes on with it."""
+"""Open the worktree in which the work of a checkpoint or run continues."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from gitckpt.model.document import message_of
 from gitckpt.model.errors import WorktreeError
 from gitckpt.model.values import replace
 from gitckpt.store import local_checkpoints
-from gitckpt.store import submodules as keeper
+from gitckpt.store import submodules as captured_submodules
 from gitckpt.store.checkpoints import Checkpoints
 from gitckpt.store.config import settings
 from gitckpt.store.records import heads, ref_names
@@ -37,22 +37,22 @@ if TYPE_CHECKING:
 
 
 def record_leftover(store: Checkpoints, git_dir: str, path: str) -> None:
-    """Record what is only in a worktree whose directory is gone."""
+    """Record index and HEAD of a deleted worktree if nothing else has them."""
     worktree = Repository(git_dir, None, store.repository.object_format)
     with store.seen_from(worktree, "plumbing") as leftover:
         commit = leftover.objects.head()[0]
         files = _capture_index(worktree, leftover.objects, commit)
         if files.dirty or (commit and not _is_reached(worktree, store.index.commits() or ())):
-            message = message_of(f"what was staged in {path}, which is gone")
+            message = message_of(f"the index of the deleted worktree {path}")
             label = ref_names.SAFETY_COMPLETE
             leftover.record(label, worktree=files, trigger=RESCUE, message=message)
 
 
 def holds_nothing(worktree: Repository, linked: Iterable[str]) -> bool:
-    """Return whether a worktree whose directory is gone holds nothing to lose.
+    """Return whether git may forget a deleted worktree without any loss.
 
-    No checkpoint would have these: commits only in the reflog of its HEAD or its ORIG_HEAD, its own
-    refs, repositories of submodules.
+    It has no operation, staged changes, own refs or submodule repositories, and all commits of its
+    reflog and ORIG_HEAD are reachable elsewhere. `linked` lists the commits of checkpoints.
     """
     if worktree.operation() is not None or modules.has_modules(worktree.git_dir):
         return False
@@ -68,14 +68,14 @@ def holds_nothing(worktree: Repository, linked: Iterable[str]) -> bool:
         original = git.run("rev-parse", "--verify", "--quiet", "ORIG_HEAD", ok=(0, 1)).out
         commits = git.text("log", "--walk-reflogs", "--format=%H", "HEAD").split()
         return _is_reached(worktree, linked, [*commits, *original.decode("ascii").split()])
-    except GitError:  # unreadable: unknown
+    except GitError:  # unreadable: maybe a loss
         return False
 
 
 def _is_reached(repository: Repository, linked: Iterable[str], commits: Iterable[str] = ()) -> bool:
-    """Return whether branches, tags or linked commits reach HEAD and other commits.
+    """Return whether branches, tags or `linked` commits reach HEAD and `commits`.
 
-    What `refs/keep` holds does not count: some of it goes within the hour.
+    Refs below `refs/keep` do not count, as gitckpt deletes some of them within the hour.
     """
     lines = [*(f"{commit}\n" for commit in commits), *(f"^{commit}\n" for commit in linked)]
     options = ("--max-count=1", "--ignore-missing", "--stdin")
@@ -101,7 +101,7 @@ def _capture_index(repository: Repository, objects: Objects, commit: str) -> Wor
             index.git("read-tree", "--empty")
             index.put(lines)
             trees[number] = index.write_tree()
-        index.put(line for stage in (1, 3, 2) for line in staged.get(stage, ()))  # ours wins
+        index.put(line for stage in (1, 3, 2) for line in staged.get(stage, ()))  # "ours" wins
         index.put(staged.get(0, ()))
         files = index.write_tree()
     if (not trees or trees == {0: base}) and not flags and not under_way:
@@ -122,12 +122,11 @@ def resume(
     """Return the worktree of a checkpoint; make it if it does not exist.
 
     The newest checkpoint of a run opens the run's worktree, in which each commit and `save`
-    extends the run; any other checkpoint opens one of its own. HEAD is detached at the linked
-    commit, or on the run's branch (not the one the run was started on) if it is free and has not
-    moved.
+    extends the run; any other checkpoint gets a separate worktree. HEAD is detached at the
+    checkpoint's commit, or on the branch that the run made, if that is free and has not moved.
 
-    By default, `directory` is where the run's worktree is, else the settings decide. With
-    `is_driven`, a missing submodule is an error: a phase works there next.
+    `directory` defaults to the path of the run's worktree, or one from the settings. With
+    `is_driven`, as a phase runs in the worktree next, a missing submodule is an error.
     """
     if directory is not None:
         require_path("directory", directory, as_text=True)
@@ -135,7 +134,7 @@ def resume(
             directory = os.path.abspath(os.fspath(directory))
         except FileNotFoundError:
             message = f"cannot find {directory}: the current directory was deleted"
-            raise WorktreeError(message, hint="name it from the root: /…") from None
+            raise WorktreeError(message, hint="give an absolute path: /…") from None
     repository = store.repository
     checkpoint, head_remark = _start_from_head(store, checkpoint)
     head = None if is_driven else store.objects.head()[0]
@@ -146,8 +145,8 @@ def resume(
     is_newest = newest is not None and checkpoint.id == newest.id and _is_of_run(store, newest)
     owner = Owner(checkpoint.id, run if is_newest else None)
     opened = None
-    while opened is None:  # again where another process made one meanwhile
-        _clear_places(repository, owner, directory)
+    while opened is None:  # again if another process made the worktree meanwhile
+        _clear_directories(repository, owner, directory)
         steps = plan.plan_resume(_describe_situation(store, checkpoint, owner, directory))
         if limits.submodules and steps.fills_submodules:
             checkpoint = _add_submodules(store, checkpoint)
@@ -158,8 +157,8 @@ def resume(
         ).open()
     lacking = submodules.finish(store, opened.path, checkpoint, limits)
     if is_driven and lacking:
-        place, command = shell_word(opened.path), f"git ckpt resume {checkpoint.run}"
-        hint = f"do that in {place}; then, or to go on without: {command}"
+        path, command = shell_word(opened.path), f"git ckpt resume {checkpoint.run}"
+        hint = f"do that in {path}; then, or to continue without submodules: {command}"
         raise WorktreeError("; ".join(lacking), hint=hint)
     remarks = [*steps.remarks, *opened.remarks]
     if opened.made:
@@ -167,43 +166,43 @@ def resume(
     return replace(opened, remarks=(*remarks, *lacking), behind=steps.behind)
 
 
-def _clear_places(repository: Repository, owner: Owner, directory: str | None) -> None:
-    """Refuse places behind a link; remove what killed processes left there."""
+def _clear_directories(repository: Repository, owner: Owner, directory: str | None) -> None:
+    """Refuse directories behind a link; remove what killed processes left in them."""
     root = known_root(repository)
     default = os.path.join(root, owner.run or owner.checkpoint) if root is not None else None
-    for place in (directory, default):
-        if place is not None:
-            private_dirs.require(place)
-            ownership.sweep(repository, os.path.dirname(place))
+    for path in (directory, default):
+        if path is not None:
+            private_dirs.require(path)
+            ownership.remove_unfinished(repository, os.path.dirname(path))
 
 
 def _is_of_run(store: Checkpoints, newest: CheckpointInfo) -> bool:
-    # Fetched checkpoints are only looked at until adopted; what was fetched may continue a run.
+    # A fetched checkpoint that nobody adopted does not extend the local run.
     run, repository = str(newest.run), store.repository
     if newest.trigger.startswith(IMPORT) or local_checkpoints.is_local(repository, run, newest.oid):
         return True
-    return run in ownership.of_runs(repository)  # the file of the chain may be lost
+    return run in ownership.of_runs(repository)  # the file that lists local checkpoints may be lost
 
 
 def _start_from_head(store: Checkpoints, checkpoint: Checkpoint) -> tuple[Checkpoint, str | None]:
-    # Without the commit, the worktree of an imported checkpoint would be empty: HEAD stands in.
+    # Without a commit, the worktree of an imported checkpoint would be empty: start from HEAD.
     head = store.objects.head()[0]
     if checkpoint.imported is None or checkpoint.git_sha or not head:
         return checkpoint, None
-    remark = f"no commit that {checkpoint.imported.path} names is here: the worktree begins with "
-    remark += f"{head[:10]}, which is checked out"
+    remark = f"the repository lacks the commits that {checkpoint.imported.path} names: "
+    remark += f"the worktree starts from HEAD, {head[:10]}"
     return replace(checkpoint, git_sha=head, worktree=None), remark
 
 
 def _add_submodules(store: Checkpoints, checkpoint: Checkpoint) -> Checkpoint:
-    # A hook does not wait for submodules: they are added unchanged, as the files name them.
+    # A hook does not capture submodules: add them at the commits that the files name.
     files = checkpoint.worktree or CLEAN
     if files.degraded or not modules.may_have_submodules(store.repository):
         return checkpoint
     contents = manifest.contents_of(checkpoint, store.repository, store.objects)
     paths = {submodule.path for submodule in files.submodules}
-    paths.update(map(quoted, contents.absent_paths))  # a sparse checkout may leave out submodules
-    added = keeper.capture_tree(store, contents.files, paths)
+    paths.update(map(quoted, contents.away))  # a sparse checkout may exclude submodules
+    added = captured_submodules.of_tree(store, contents.files, paths)
     files = replace(files, submodules=(*files.submodules, *added))
     return replace(checkpoint, worktree=files) if added else checkpoint
 
@@ -223,7 +222,7 @@ def _describe_situation(
     paths: list[str | None] = [*candidates]
     for entry in registrations:
         paths += [entry.path, entry.moved_to, entry.left_at] if entry.of_run else []
-    places = {path: _describe_place(repository, path) for path in paths if path is not None}
+    places = {path: _describe_path(repository, path) for path in paths if path is not None}
     is_missing = not all(places[path].exists for path in candidates)
     return Situation(
         owner,
@@ -239,7 +238,7 @@ def _describe_situation(
 
 
 def _find_root(repository: Repository) -> tuple[str | None, tuple[str, str | None]]:
-    """Return where worktrees are made; or None, with message and hint."""
+    """Return the directory for worktrees, or None; and message and hint in that case."""
     try:
         return opener.default_root(repository, settings.read(repository).worktree_dir), ("", None)
     except WorktreeError as error:
@@ -261,14 +260,14 @@ def _describe_registration(
         of_run=of_run,
         is_there=ownership.is_same(linked_dir, git_dir) and not ownership.is_being_made(path),
         is_gone=ownership.is_gone(repository, git_dir, path),
-        is_locked_by_us=ownership.is_locked_by_us(git_dir),
+        is_locked_by_gitckpt=ownership.is_locked_by_gitckpt(git_dir),
         has_submodules=modules.has_modules(git_dir),
         moved_to=None if exists else administration.find_moved(repository, git_dir, path),
         left_at=administration.find_left_behind(repository, git_dir, path),
     )
 
 
-def _describe_place(repository: Repository, path: str) -> PathState:
+def _describe_path(repository: Repository, path: str) -> PathState:
     real = os.path.realpath(path)
     if not os.path.lexists(path):
         return PathState(path, real, lacks_submodules=True)
@@ -300,11 +299,11 @@ def _describe_place(repository: Repository, path: str) -> PathState:
 
 
 def _find_branch(store: Checkpoints, checkpoint: Checkpoint) -> Branch | None:
-    """Return the branch that a run's worktree may be on, unless it is the user's."""
+    """Return the branch of a run's newest checkpoint; None if the user made it."""
     if checkpoint.branch is None or not checkpoint.git_sha:
         return None
     first = heads.chain(store.index, store.repository, str(checkpoint.run))[-1]
-    # An imported run owns its branch, even the first one.
+    # An imported run made its branch itself.
     if first.branch == checkpoint.branch and not first.trigger.startswith(IMPORT):
         return None
     ref = BRANCHES + checkpoint.branch
@@ -313,16 +312,16 @@ def _find_branch(store: Checkpoints, checkpoint: Checkpoint) -> Branch | None:
     return Branch(checkpoint.branch, info[0] if info is not None else None, is_free, used_in)
 
 
-def places(repository: Repository, runs: Collection[str]) -> dict[str, str]:
-    """Return where worktrees of runs are that were moved or that git forgot."""
+def find_moved_worktrees(repository: Repository, runs: Collection[str]) -> dict[str, str]:
+    """Return by run the paths of worktrees that were moved or that git forgot."""
     root = known_root(repository) or ""
     moved: dict[str, str] = {}
     for git_dir, path, owner in ownership.owned(repository):
         if owner.run in runs:
-            place = administration.find_left_behind(repository, git_dir, path)
-            place = place or administration.find_moved(repository, git_dir, path, root)
-            if place is not None:
-                moved[str(owner.run)] = place
+            current = administration.find_left_behind(repository, git_dir, path)
+            current = current or administration.find_moved(repository, git_dir, path, root)
+            if current is not None:
+                moved[str(owner.run)] = current
     for run in set(runs) - moved.keys():
         path = os.path.join(root, run)
         git_dir = administration.git_dir_of(path) or ""

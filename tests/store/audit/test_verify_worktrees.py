@@ -68,7 +68,7 @@ def test_a_head_that_a_power_cut_has_emptied(
         again = store.resume(store.read(opened.name))
     where = f"detached at {before.strip()[:10]}"
     assert again.remarks == (
-        f"its HEAD was empty or broken, and is {where} now; what it was at before: git reflog",
+        f"HEAD was empty or broken, and is {where} now; to see the commits before: git reflog",
     )
     assert head.read_text() == before
     assert told(look(checkout)) == []
@@ -86,7 +86,7 @@ def test_a_head_that_a_power_cut_has_taken(
     with make_store(checkout) as store:
         again = store.resume(store.read(opened.name))
     assert again.remarks == (
-        f"its HEAD was gone, and is detached at {before[:10]} now; what it was at before: git reflog",
+        f"HEAD was gone, and is detached at {before[:10]} now; to see the commits before: git reflog",
     )
     assert [head.read_text(), told(look(checkout))] == [before, []]
 

@@ -224,7 +224,7 @@ def test_one_whose_checkpoint_is_gone_does_not_keep_the_others_away(
     lib.write("l", "other\n")
     with pytest.raises(
         WorktreeError,
-        match=f"lib: no repository of the submodule has its checkpoint {named(made)[0]}",
+        match=f"lib: no repository of the submodule has the checkpoint {named(made)[0]}",
     ) as caught:
         restore(plain, made)
     assert (caught.value.exit_code, "git ckpt undo" in str(caught.value.hint)) == (14, True)
@@ -259,7 +259,7 @@ def test_what_is_advised_brings_back_a_checkpoint_that_is_gone(
     for space in (CHECKPOINTS, "refs/ckpt/trees"):
         lib.git("update-ref", "-d", f"{space}/{named(made)[0]}")
     lib.git("checkout", "--quiet", "l")
-    hint = hint_of(plain, made, "no repository of the submodule has its checkpoint")
+    hint = hint_of(plain, made, "no repository of the submodule has the checkpoint")
     words = shlex.split(
         hint.partition(": ")[2].partition(";")[0].replace("CLONE", str(tmp_path / "CLONE"))
     )

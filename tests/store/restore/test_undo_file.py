@@ -40,7 +40,7 @@ def test_what_lies_in_the_place_of_a_file(
                 store.restore(saved)
             assert (
                 caught.value.hint
-                == f"move it out of the way: mv {main_checkout.path}/.git/{UNDO} {main_checkout.path}/.git/{UNDO}.old"
+                == f"move the directory away: mv {main_checkout.path}/.git/{UNDO} {main_checkout.path}/.git/{UNDO}.old"
             )
             assert (main_checkout.path / "new").read_text() == "two\n"
         else:

@@ -284,7 +284,7 @@ class TestDirectoriesThatAreElsewhere:
         assert (newest.trigger, newest.run, newest.message) == (
             "safety:worktree",
             None,
-            f"what was staged in {work.worktree.path}, which is gone",
+            f"the index of the deleted worktree {work.worktree.path}",
         )
         assert (
             main_checkout.git("cat-file", "blob", f"refs/ckpt/trees/{newest.id}:files/made")

@@ -256,7 +256,7 @@ class TestTime:
         opened = plain.resume(made)
         assert (opened.made, opened.remarks) == (
             True,
-            (f"it has the files of the commit only: {said}",),
+            (f"the worktree has the files of the commit only: {said}",),
         )
         assert (Path(opened.path) / "README").read_text() == "hello\n"
         assert Checkout(Path(opened.path)).git("status", "--porcelain") == ""

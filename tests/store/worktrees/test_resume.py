@@ -97,7 +97,7 @@ class TestWhere:
         elsewhere = tmp_path / "it's elsewhere"
         error = refused(store, made, elsewhere)
         assert (error.message, elsewhere.exists()) == (
-            f"run {made.run} has its worktree already, at {first}",
+            f"run {made.run} has a worktree already, at {first}",
             False,
         )
         cure = str(error.hint).rpartition(": ")[2]
@@ -110,7 +110,7 @@ class TestWhere:
         assert (elsewhere / "work").read_text() == "x\n"
         moved = elsewhere.rename(tmp_path / "moved by hand")
         assert store.resume(made) == OpenResult(
-            str(moved), made=False, remarks=(f"it was moved there from {elsewhere}",)
+            str(moved), made=False, remarks=(f"the worktree was moved there from {elsewhere}",)
         )
         assert str(moved) in checkout.git("worktree", "list")
         shutil.rmtree(moved)
@@ -143,7 +143,7 @@ class TestWhere:
         assert "worktree move" in str(refused(plain, made, tmp_path / "second").hint)
         assert (
             refused(plain, made, tmp_path / "is there").hint
-            == "leave the directory out to go on there"
+            == "omit the directory to continue there"
         )
         main_checkout.git("clone", "--quiet", str(main_checkout.path), str(tmp_path / "lib"))
         main_checkout.git(
@@ -157,7 +157,7 @@ class TestWhere:
         )
         assert (
             refused(plain, made, tmp_path / "second").hint
-            == "leave the directory out to go on there"
+            == "omit the directory to continue there"
         )
         assert plain.resume(made) == OpenResult(first, made=False)
 
@@ -178,10 +178,10 @@ class TestWhere:
         store = make_store(tmp_path / "bare")
         made = store.record("a-complete", {})
         error = refused(store, made)
-        assert error.message == f"no place for worktrees: {tmp_path / 'bare'} is bare"
+        assert error.message == f"no directory for worktrees: {tmp_path / 'bare'} is bare"
         assert (
             error.hint
-            == "choose one: git config ckpt.worktreeDir DIR, or git ckpt resume --into DIR"
+            == "choose a directory: git config ckpt.worktreeDir DIR, or git ckpt resume --into DIR"
         )
         opened = store.resume(made, str(tmp_path / "here"))
         assert (Path(opened.path) / "README").read_text() == "hello\n"
@@ -247,7 +247,7 @@ class TestBrokenByThoseWhoWorkInIt:
         assert error.message == f"{path} is a worktree of gitckpt whose .git is gone"
         assert (
             error.hint
-            == f"to go on with its files: git worktree repair; or move it out of the way: mv {path} {path}.old"
+            == f"to continue with its files: git worktree repair; or move it away: mv {path} {path}.old"
         )
         git(store, "worktree", "repair")
         assert store.resume(made) == OpenResult(str(path), made=False)
@@ -259,8 +259,8 @@ class TestBrokenByThoseWhoWorkInIt:
         (path / ".git").unlink()
         Checkout(path).git("init", "--quiet")
         error = refused(store, made)
-        assert error.message == f"{path} is a worktree of gitckpt whose .git is no file any more"
-        assert error.hint == f"move it out of the way: mv {path} {path}.old"
+        assert error.message == f"{path} is a worktree of gitckpt whose .git is not a regular file"
+        assert error.hint == f"move it away: mv {path} {path}.old"
         path.rename(f"{path}.old")
         assert store.resume(made) == OpenResult(str(path), made=True)
 
@@ -381,7 +381,7 @@ class TestWhatIsThereAlready:
         assert error.message == f"{place} exists and is not the worktree of {made.id}"
         assert (
             error.hint
-            == "move it out of the way, or choose another place: git ckpt resume --into DIR"
+            == "move that away, or choose another directory: git ckpt resume --into DIR"
         )
         assert (
             main_checkout.fingerprint(),
@@ -421,11 +421,11 @@ class TestWhatIsThereAlready:
         error = refused(plain, made)
         assert (
             error.message
-            == f"{path} is a worktree of gitckpt that does not say what it was made for"
+            == f"{path} is a worktree of gitckpt that names no run or checkpoint"
         )
         assert (
             error.hint
-            == f"save what you need of it, then: git worktree remove --force --force {path}"
+            == f"copy the files that you need, then remove it: git worktree remove --force --force {path}"
         )
         assert (path / "work").read_text() == "unsaved"
         main_checkout.git("worktree", "remove", "--force", "--force", str(path))

@@ -55,7 +55,7 @@ def situation(*states: PathState, **more: Any) -> Situation:
 
 OURS, ELSEWHERE = state(HERE, owner=OWNER), state(OTHER, owner=OWNER)
 THERE, GONE = registration(is_there=True), registration(is_gone=True)
-MOVED = "it was moved there from "
+MOVED = "the worktree was moved there from "
 
 PLANS = {
     "nothing is there": (
@@ -167,7 +167,7 @@ PLANS = {
             action=MAKE,
             path=HERE,
             fills_submodules=True,
-            remarks_made=("HEAD is detached: the branch topic is elsewhere by now",),
+            remarks_made=("HEAD is detached: the branch topic is at another commit now",),
         ),
     ),
     "its branch is gone": (
@@ -190,23 +190,23 @@ PLANS = {
             path=HERE,
             fills_submodules=True,
             remarks_made=(
-                "HEAD is detached: the branch topic is checked out in /a and /b, and stays behind there when the run commits or pushes",
+                "HEAD is detached: the branch topic is checked out in /a and /b; commits of the run do not move it",
             ),
         ),
     ),
 }
 
-IN_THE_WAY = "move it out of the way, or choose another place: git ckpt resume --into DIR"
+IN_THE_WAY = "move that away, or choose another directory: git ckpt resume --into DIR"
 REFUSALS = {
-    "no place for worktrees": (
+    "no directory for worktrees": (
         Situation(OWNER, no_default=("/p/.git is bare", "say where")),
         "/p/.git is bare",
         "say where",
     ),
     "the run has its worktree elsewhere": (
         situation(ELSEWHERE, requested=ASKED, registrations=(registration(OTHER, is_there=True),)),
-        f"run {RUN} has its worktree already, at {OTHER}",
-        f"leave the directory out to go on there; or move it: git worktree move -f -f {OTHER} {ASKED}",
+        f"run {RUN} has a worktree already, at {OTHER}",
+        f"omit the directory to continue there; or move the worktree: git worktree move -f -f {OTHER} {ASKED}",
     ),
     "the same, and git could not move it": (
         situation(
@@ -215,8 +215,8 @@ REFUSALS = {
             has_submodules=True,
             registrations=(registration(OTHER, is_there=True),),
         ),
-        f"run {RUN} has its worktree already, at {OTHER}",
-        "leave the directory out to go on there",
+        f"run {RUN} has a worktree already, at {OTHER}",
+        "omit the directory to continue there",
     ),
     "a directory is in the way": (
         situation(PathState(HERE, HERE, exists=True)),
@@ -253,32 +253,32 @@ REFUSALS = {
     "a worktree of another repository": (
         situation(state(ASKED, other_repository="/q/.git"), requested=ASKED),
         f"{ASKED} is a worktree of another repository: /q/.git",
-        f"choose another place: git ckpt resume {RUN} --into DIR",
+        f"choose another directory: git ckpt resume {RUN} --into DIR",
     ),
     "its .git is gone": (
         situation(PathState(HERE, HERE, exists=True), registrations=(registration(),)),
         f"{HERE} is a worktree of gitckpt whose .git is gone",
-        f"to go on with its files: git worktree repair; or move it out of the way: mv {HERE} {HERE}.old",
+        f"to continue with its files: git worktree repair; or move it away: mv {HERE} {HERE}.old",
     ),
     "its .git is a directory": (
         situation(
             PathState(HERE, HERE, exists=True, has_dot_git=True), registrations=(registration(),)
         ),
-        f"{HERE} is a worktree of gitckpt whose .git is no file any more",
-        f"move it out of the way: mv {HERE} {HERE}.old",
+        f"{HERE} is a worktree of gitckpt whose .git is not a regular file",
+        f"move it away: mv {HERE} {HERE}.old",
     ),
     "it does not say what it was made for": (
         situation(
             state(HERE, removal="git worktree remove"),
             registrations=(Registration(GIT_DIR, HERE, HERE, of_run=False),),
         ),
-        f"{HERE} is a worktree of gitckpt that does not say what it was made for",
-        "save what you need of it, then: git worktree remove",
+        f"{HERE} is a worktree of gitckpt that names no run or checkpoint",
+        "copy the files that you need, then remove it: git worktree remove",
     ),
     "it was deleted, and its submodules are left": (
         situation(registrations=(registration(is_gone=True, has_submodules=True),)),
-        f"{HERE} is gone, but {GIT_DIR} still holds repositories of its submodules",
-        f"if it was moved: git worktree repair NEW-PATH; if not, look there, then: git worktree remove -f -f {HERE}",
+        f"{HERE} is gone, but {GIT_DIR} has repositories of its submodules",
+        f"if the worktree was moved: git worktree repair NEW-PATH; else, when you need none of these: git worktree remove -f -f {HERE}",
     ),
 }
 

@@ -118,12 +118,12 @@ def test_a_run_does_not_go_on_unasked_without_one_that_was_lost(
         "worktree", "remove", "--force", "--force", run.path
     )  # with its repositories of submodules
     with pytest.raises(
-        WorktreeError, match="the submodule lib did not come back: no repository of it has"
+        WorktreeError, match="the submodule lib was not restored: no repository of the submodule has"
     ) as raised:
         Run.resume(plain, run.id)
     assert (
         raised.value.hint
-        == f"do that in {run.path}; then, or to go on without: git ckpt resume {run.id}"
+        == f"do that in {run.path}; then, or to continue without submodules: git ckpt resume {run.id}"
     )
     with Run.resume(plain, run.id) as again:
         assert list(Path(again.path, "lib").iterdir()) == []
@@ -140,7 +140,7 @@ def test_nor_where_others_have_gone_on_with_one_of_theirs(
     refs = [f"+refs/{each}/*:refs/{each}/*" for each in ("checkpoints", "ckpt", "keep")]
     other.git("fetch", "--quiet", "origin", *refs)
     with Store.open(str(other.path)) as theirs:
-        with pytest.raises(WorktreeError, match="the submodule lib did not come back"):
+        with pytest.raises(WorktreeError, match="the submodule lib was not restored"):
             Run.resume(theirs, run.id, trust=True)
         there = Run.resume(theirs, run.id)
         Checkout(Path(there.path)).git(

@@ -108,9 +108,9 @@ def test_one_that_is_gone_is_named(plain: Store, lib: Checkout) -> None:
     made = plain.save("a-complete", {})
     lib.git("update-ref", "-d", f"{CHECKPOINTS}/{named(made)[0]}")
     opened = plain.resume(made)
-    reason = f"no repository of the submodule has its checkpoint {named(made)[0]}"
+    reason = f"no repository of the submodule has the checkpoint {named(made)[0]}"
     (remark,) = opened.remarks
-    first = f"the submodule lib did not come back: {reason}; in this worktree: git submodule update --init --recursive -- lib; "
+    first = f"the submodule lib was not restored: {reason}; in this worktree: git submodule update --init --recursive -- lib; "
     assert remark.startswith(
         f"{first}fetch the checkpoint from the CLONE that captured it: git --git-dir=lib/.git fetch "
     )
@@ -213,7 +213,7 @@ def test_what_is_told_of_one_within_another_names_its_place(
     inner.git("update-ref", "-d", f"{CHECKPOINTS}/{found}")
     (remark,) = plain.resume(made).remarks
     assert remark.startswith(
-        f"the submodule lib/inner did not come back: no repository of the submodule has its checkpoint {found}; "
+        f"the submodule lib/inner was not restored: no repository of the submodule has the checkpoint {found}; "
     )
     assert (
         "; after cd lib: git submodule update --init --recursive -- inner; fetch the checkpoint "
@@ -235,10 +235,10 @@ def test_one_that_lacks_a_file_comes_by_what_is_told(
     opened = plain.resume(made)
     (remark,) = opened.remarks
     assert remark.startswith(
-        "the submodule lib did not come back: its repository cannot be copied: "
+        "the submodule lib was not restored: git cannot copy its repository: "
     )
     assert (
-        f"see what it lacks: git --git-dir={git_dir} ckpt verify; then, in this worktree: "
+        f"see what is missing: git --git-dir={git_dir} ckpt verify; then, in this worktree: "
         in remark
     )
     lib.git("hash-object", "-w", "l")
@@ -304,7 +304,7 @@ def test_after_a_kill_no_ignored_file_is_overwritten(
     there = Path(opened.path) / "lib"
     assert (there / "l").read_text() == "mine\n"
     (remark,) = opened.remarks
-    assert f"it is half made: git -C {there} ckpt restore " in remark
+    assert f"its files are incomplete; to restore them: git -C {there} ckpt restore " in remark
 
 
 def test_the_settings_can_switch_it_off(
@@ -326,7 +326,7 @@ def test_a_path_that_somebody_made_up(plain: Store, main_checkout: Checkout, lib
     )
     opened = plain.resume(plain.read(made.id))
     assert [remark.partition(":")[0] for remark in opened.remarks] == [
-        "the submodule ../lib did not come back"
+        "the submodule ../lib was not restored"
     ]
     assert not (Path(opened.path).parent / "lib").exists()
 

@@ -67,7 +67,7 @@ class TestDeletedByHand:
         plain.resume(made)
         (safety,) = safeties(plain)
         assert (safety.message, safety.git_sha) == (
-            f"what was staged in {here.path}, which is gone",
+            f"the index of the deleted worktree {here.path}",
             made.git_sha,
         )
         assert safety.worktree is not None
@@ -148,10 +148,10 @@ class TestDeletedByHand:
             plain.resume(made)
         assert (
             caught.value.message
-            == f"{here.path} is gone, but {git_dir} still holds repositories of its submodules"
+            == f"{here.path} is gone, but {git_dir} has repositories of its submodules"
         )
         assert caught.value.hint == (
-            f"if it was moved: git worktree repair NEW-PATH; if not, look there, then: git worktree remove -f -f {here.path}"
+            f"if the worktree was moved: git worktree repair NEW-PATH; else, when you need none of these: git worktree remove -f -f {here.path}"
         )
         assert (os.path.isdir(f"{git_dir}/modules/sub"), main_checkout.fingerprint()) == (
             True,
@@ -178,7 +178,7 @@ class TestMovedByHand:
         }[place] / "moved here"
         here.path.rename(new)
         assert plain.resume(made) == OpenResult(
-            str(new), made=False, remarks=(f"it was moved there from {here.path}",)
+            str(new), made=False, remarks=(f"the worktree was moved there from {here.path}",)
         )
         assert view(new) == expected
         assert registered(main_checkout) == [f"{new} locked gitckpt {made.run}"]
@@ -196,7 +196,7 @@ class TestMovedByHand:
         assert plain.resume(made).made
         assert (far / "unsaved").read_text() == "precious\n"
         assert [safety.message for safety in safeties(plain)] == [
-            f"what was staged in {here.path}, which is gone"
+            f"the index of the deleted worktree {here.path}"
         ]
 
     @pytest.mark.parametrize("asked", ["from the main worktree", "from the worktree itself"])
@@ -271,7 +271,7 @@ class TestCopied:
         with pytest.raises(WorktreeError) as caught:
             store.resume(made, path)
         assert caught.value.message == f"{path} is a worktree of {sentence}"
-        assert caught.value.hint == f"choose another place: git ckpt resume {made.run} --into DIR"
+        assert caught.value.hint == f"choose another directory: git ckpt resume {made.run} --into DIR"
         found = store.verify().findings[0]
         assert (found.code, found.object, found.sentence) == (
             "worktree-moved",
@@ -294,7 +294,7 @@ class TestForgotten:
         here.write("newer", "precious\n")
         shutil.rmtree(main_checkout.path / ".git/worktrees" / str(made.run))
         said = (
-            "git had forgotten it; its files are unchanged, and what is staged is the checkpoint's"
+            "git had removed the worktree from its list; the files are unchanged, and the index is that of the checkpoint"
         )
         assert plain.resume(made) == OpenResult(str(here.path), made=False, remarks=(said,))
         assert {
@@ -426,7 +426,7 @@ class TestTheBranchOfARun:
         ("why", "said"),
         [
             ("checked out", "is checked out in "),
-            ("moved", "is elsewhere by now"),
+            ("moved", "is at another commit now"),
             ("deleted", "is gone"),
         ],
     )
@@ -532,7 +532,7 @@ def test_worktrees_of_others_are_never_touched(
     beside = plain.record("beside", {})
     for checkpoint, said in (
         (beside, f"{tmp_path / 'locked'} exists and is not the worktree of {beside.id}"),
-        (made, f"run {made.run} has its worktree already, at {here.path.parent / 'moved'}"),
+        (made, f"run {made.run} has a worktree already, at {here.path.parent / 'moved'}"),
     ):
         with pytest.raises(WorktreeError) as caught:
             plain.resume(checkpoint, str(tmp_path / "locked"))
