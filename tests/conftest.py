@@ -470,7 +470,7 @@ def allow(checkout: Checkout) -> None:
     repository = repository_of(checkout)
     loosened = settings.read(repository).loosened
     if loosened is not None:
-        approval.note(repository, [loosened.digest])
+        approval.record_approval(repository, [loosened.digest])
 
 
 def _files(top: str) -> Iterator[tuple[str, tuple[int, str | bytes]]]:

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from gitckpt.git.objects.writer import Objects
     from gitckpt.git.worktree.index import PrivateIndex
-    from gitckpt.store.config.settings import Rules
+    from gitckpt.store.config.settings import SettingsReader
     from gitckpt.store.leases.leases import Leases
     from gitckpt.store.records.draft import Details, Successor
     from gitckpt.store.records.entry import CheckpointInfo, Problem, Query
@@ -108,10 +108,10 @@ class Checkpoints:
         return Leases(self.objects, self.refs, self.repository, self.clock)
 
     @cached_property
-    def rules(self) -> Rules:
-        from gitckpt.store.config.settings import Rules  # needed only to capture or expire
+    def rules(self) -> SettingsReader:
+        from gitckpt.store.config.settings import SettingsReader  # lazy: only captures need it
 
-        return Rules(self.repository, self._listener.tell)
+        return SettingsReader(self.repository, self._listener.tell)
 
     def __enter__(self) -> Self:
         return self

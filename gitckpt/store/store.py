@@ -540,13 +540,13 @@ class Store:
         from gitckpt.store.config import settings
 
         require("loosened", loosened, settings.Loosening, "what Store.loosened returned")
-        settings.note(self._checkpoints.repository, [loosened.digest])
+        settings.record_approval(self._checkpoints.repository, [loosened.digest])
 
     def disallow(self) -> bool:
         """Withdraw what `allow` allowed in this clone; return False if nothing was."""
         from gitckpt.store.config import settings
 
-        return settings.forget(self._checkpoints.repository)
+        return settings.remove_approvals(self._checkpoints.repository)
 
     def verify(
         self,

@@ -36,7 +36,7 @@ pipelines.ci.retention: 1d, not 7d
 """
 LINE = (
     "gitckpt.toml loosens retention.keep_last, snapshot.include, snapshot.secrets and 1 more; "
-    "until that is allowed here, built-in values apply: git ckpt allow\n"
+    "until you allow that, built-in values apply: git ckpt allow\n"
 )
 
 

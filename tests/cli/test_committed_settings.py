@@ -26,7 +26,7 @@ class TestBegin:
         stage.checkout.write("gitckpt.toml", CORRECT)
         before = stage.checkout.refs()
         where = stage.checkout.path / "gitckpt.toml"
-        cure = f"the run would start with that file: correct {where}, commit it, and start again"
+        cure = f"the run would use this file: correct {where}, commit it, and start again"
         err = f"error: {commit[:10]}:{SAID}\nhint: {cure} (did you mean older_than?)\n"
         assert stage.ckpt("run", "ci") == (2, "", err)
         assert stage.checkout.refs() == before
@@ -47,9 +47,7 @@ class TestBegin:
             2,
             f"error: {commit[:10]}:gitckpt.toml: 2 mistakes",
         )
-        assert done.err.splitlines()[-1].startswith(
-            "hint: the run would start with that file: correct "
-        )
+        assert done.err.splitlines()[-1].startswith("hint: the run would use this file: correct ")
 
     def test_where_head_is_unborn(self, main_checkout: Checkout) -> None:
         commit = main_checkout.commit("a mistake", **{"gitckpt.toml": MISTAKE})

@@ -126,7 +126,9 @@ class TestForge:
         assert (tmp_path / "words").read_text().splitlines()[2:4] == ["--title", "Log in"]
         here = stage.checkout.git("rev-parse", "forge/auth")
         assert (here == stage.remote.git("rev-parse", "forge/auth")) is not is_elsewhere
-        told = f"HEAD is detached: the branch forge/auth is checked out in {left}; commits of the run"
+        told = (
+            f"HEAD is detached: the branch forge/auth is checked out in {left}; commits of the run"
+        )
         assert (told in done.err) is is_elsewhere
 
     def test_it_says_until_when_its_agent_is_not_asked_and_that_is_no_instant(

@@ -256,7 +256,7 @@ def _options(table: Table, use: str | None, known_steps: KnownSteps) -> dict[str
         hint = "only built-in steps have options"
         table.complain(f"{table.label} has with, but no use", "with", hint=hint)
         return {}
-    inner = table.inner("with", f"with of {table.label}")
+    inner = table.subtable("with", f"with of {table.label}")
     if inner is not None and use in known_steps:
         inner.only(tuple(known_steps[use]))
     return table.strings("with", f"with of {table.label}")
@@ -265,7 +265,7 @@ def _options(table: Table, use: str | None, known_steps: KnownSteps) -> dict[str
 def _parse_retries(table: Table) -> Retries:
     if not isinstance(table.values.get("retries"), dict):
         return Retries(attempts=table.count("retries", _DEFAULT_RETRIES.attempts))
-    inner = table.inner("retries", f"retries of {table.label}")
+    inner = table.subtable("retries", f"retries of {table.label}")
     assert inner is not None
     inner.only(_RETRIES_KEYS)
     delay = inner.duration("delay", _DEFAULT_RETRIES.delay) or 0

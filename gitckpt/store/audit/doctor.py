@@ -119,7 +119,7 @@ def _inspect_settings(repository: Repository) -> Iterator[Finding]:
 def _find_unknown_settings(repository: Repository) -> Iterator[Finding]:
     """Yield git settings `ckpt.*` that gitckpt does not read, such as typos."""
     names = (*settings.NAMES, *installation.SETTINGS)
-    for name, file in settings.places(repository).items():
+    for name, file in settings.setting_files(repository).items():
         if name in names:
             continue
         sentence, cure = "is unknown to this gitckpt", "see GIT_CONFIG_COUNT and git -c"

@@ -1,6 +1,6 @@
-"""Configuration: `gitckpt.toml` can only tighten the defaults without approval.
+"""Read settings; `gitckpt.toml` needs the user's approval to loosen a default.
 
-Doors:
-    settings: the settings of a repository, and the names of other modules' tables.
-    file: a file as tables, and the error that lists all of its mistakes.
+Public modules:
+    settings: reads the settings of a repository; names the tables that other modules read.
+    file: reads a TOML file as tables, and raises an error that lists all mistakes.
 """

@@ -21,9 +21,9 @@ if TYPE_CHECKING:
     T = TypeVar("T")
 
 _MAX_NAME = 100
-# A century: more is a slip, and times beyond the year 9999 cannot be written.
+# A century: more is surely a mistake, and could exceed the year 9999.
 _MAX_DURATION = 36_500 * 86400 * times.MICRO
-MANY = 999_999  # any count above this is a slip, too
+MAX_COUNT = 999_999  # a higher count is surely a mistake
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,7 @@ class Mistakes:
         self._locations: Locations | None = None
         self.entries: list[Mistake] = []
 
-    def note(self, text: str, path: KeyPath, hint: str | None) -> None:
+    def add(self, text: str, path: KeyPath, hint: str | None) -> None:
         self.entries.append(Mistake(self.line(*path), text, hint))
 
     def line(self, *path: str | int) -> int:
@@ -52,7 +52,7 @@ class Mistakes:
 
 
 class Table(table.TableReader):
-    """A table of the file; readers return the default if a key is missing or wrong."""
+    """A table of a file. For a missing or wrong key, its methods return the default."""
 
     kinds: Mapping[type, str] = {**table.TableReader.kinds, bool: "true or false"}
 
@@ -60,12 +60,12 @@ class Table(table.TableReader):
         self, values: Mapping[str, object], path: KeyPath, label: str, mistakes: Mistakes
     ) -> None:
         super().__init__(values, label)
-        self.path = path  # of keys in the document
+        self.path = path  # the keys that lead to the table in the document
         self.label = label  # in messages, such as `phase 'lint'`
         self._mistakes = mistakes
 
     def complain(self, text: str, *path: str | int, hint: str | None = None) -> None:
-        self._mistakes.note(text, (*self.path, *path), hint)
+        self._mistakes.add(text, (*self.path, *path), hint)
 
     def line(self, *path: str | int) -> int:
         return self._mistakes.line(*self.path, *path)
@@ -76,7 +76,7 @@ class Table(table.TableReader):
                 hint = _suggest(key, keys) or f"known keys: {', '.join(keys)}"
                 self.complain(f"unknown key {key!r} in {self.label}", key, hint=hint)
 
-    def inner(self, key: str, label: str) -> Table | None:
+    def subtable(self, key: str, label: str) -> Table | None:
         values = self.optional(key, dict)
         return None if values is None else Table(values, (*self.path, key), label, self._mistakes)
 
@@ -104,7 +104,7 @@ class Table(table.TableReader):
         return default
 
     def name(self, reserved: Collection[str]) -> str:
-        """Return the key `name` of a phase or step: the first part of checkpoint labels."""
+        """Return the value of `name`, of a phase or step: checkpoint labels begin with it."""
         name = self.values.get("name")
         if name is None:
             self.complain(f"{self.label} has no name")
@@ -115,10 +115,10 @@ class Table(table.TableReader):
             name = ""
         elif not (problem := name_problem(name)):
             if folded(name) in map(folded, reserved):
-                problem, hint = "is reserved", f"reserved are {', '.join(reserved)}"
+                problem, hint = "is reserved", f"reserved names: {', '.join(reserved)}"
             elif name.rpartition("-")[2] in phase.STATUSES:
                 hint = f"a status is one of {', '.join(phase.STATUSES)}"
-                problem = "ends in a status"
+                problem = "ends with a status"
         if problem:
             self.complain(f"the name of {self.label} {problem}", "name", hint=hint)
         return name
@@ -130,7 +130,7 @@ class Table(table.TableReader):
         hint = _suggest(value, choices) if isinstance(value, str) else None
         return self.wrong(key, f"one of {', '.join(choices)}", value, default, hint=hint)
 
-    def count(self, key: str, default: int, minimum: int = 0, maximum: int = MANY) -> int:
+    def count(self, key: str, default: int, minimum: int = 0, maximum: int = MAX_COUNT) -> int:
         value = self.values.get(key, default)
         if type(value) is int and minimum <= value <= maximum:
             return value
@@ -149,12 +149,12 @@ class Table(table.TableReader):
     def duration(
         self, key: str, default: int | None = None, *, positive: bool = False
     ) -> int | None:
-        """Return microseconds; zero is a mistake if `positive`."""
+        """Return microseconds, or the default; with `positive`, zero is a mistake."""
         length = self._microseconds(key, "a duration", "30m")
         if length is None:
             return default
         if length > _MAX_DURATION or (positive and not length):
-            problem = "more than a century" if length else "no time at all"
+            problem = "more than a century" if length else "zero"
             self.complain(f"{key} in {self.label}: {self.values[key]!r} is {problem}", key)
             return default
         return length
@@ -209,10 +209,10 @@ class Table(table.TableReader):
         variables = self.strings(key, f"{key} of {self.label}")
         for name in variables:
             if not (name.isascii() and name.isidentifier()):
-                text = f"{name!r} in {key} of {self.label} cannot name a variable"
-                self.complain(text, key, name, hint="write letters, digits and _")
+                text = f"{name!r} in {key} of {self.label} is not a valid variable name"
+                self.complain(text, key, name, hint="use letters, digits and _")
             elif name.startswith("CKPT_"):
-                text = f"{name} in {key} of {self.label}: names with CKPT_ are gitckpt's own"
+                text = f"{name} in {key} of {self.label}: gitckpt sets all variables CKPT_*"
                 self.complain(text, key, name, hint="choose another name")
         return variables
 
@@ -221,13 +221,13 @@ class Table(table.TableReader):
         for name in inputs:
             is_lower = name.isascii() and name.isidentifier() and name == name.lower()
             if not (is_lower and name[0].isalpha()):
-                hint = "write small letters, digits and _, a letter first"
-                text = f"{name!r} in {key} of {self.label} cannot name an input"
+                hint = "use lower-case letters, digits and _, a letter first"
+                text = f"{name!r} in {key} of {self.label} is not a valid input name"
                 self.complain(text, key, name, hint=hint)
         return inputs
 
     def strings(self, key: str, label: str) -> dict[str, str]:
-        table = self.inner(key, label)
+        table = self.subtable(key, label)
         strings = {}
         for name, value in table.values.items() if table else ():
             if isinstance(value, str) and is_storable(value):
@@ -256,7 +256,7 @@ def is_storable(text: str) -> bool:
 
 
 def display(value: object) -> str:
-    """Return a TOML value as a message shows it, cut if it is long."""
+    """Format a TOML value for a message, in at most 60 characters."""
     if isinstance(value, bool):
         return str(value).lower()
     text = "a table" if isinstance(value, dict) else table.shown(value, 61)
@@ -274,16 +274,16 @@ def name_problem(name: str) -> str | None:
     return next((problem for problem, is_present in problems.items() if is_present), None)
 
 
-# In a worktree. A branch may make it a link, so it is opened with care.
+# In the top directory of a worktree. A branch may contain a symlink, so `text_of` follows none.
 OBEYED = "gitckpt.toml"
 
 
 class ConfigError(UsageError):
-    """Mistakes in a file; `cure` is the hint if correcting it is not enough."""
+    """Mistakes in a file; `cure` replaces the hint to correct the file."""
 
     def __init__(self, path: str, mistakes: Collection[Mistake], cure: str | None = None) -> None:
         self.mistakes = sorted(mistakes, key=lambda mistake: mistake.line)
-        # The hint has the full path: every worktree has a file of that name.
+        # Only the hint has the full path: every worktree has a file of this name.
         name = os.path.basename(path)
         lines = [f"{name}:{mistake.line}: {mistake.text}" for mistake in self.mistakes]
         hints = [f" ({mistake.hint})" if mistake.hint else "" for mistake in self.mistakes]
@@ -299,7 +299,7 @@ class ConfigFile:
     def __init__(self, text: str, path: str) -> None:
         self._path = path
         self._mistakes = Mistakes(text)
-        # Unchecked; raises `ConfigError` if the text is not TOML.
+        # Not checked yet; `_parse` raises `ConfigError` if the text is not TOML.
         self.document = _parse(text, path)
         self.top = Table(self.document, (), "the file", self._mistakes)
 
@@ -311,13 +311,13 @@ class ConfigFile:
         return Table(value, (key,), label or key, self._mistakes)
 
     def read_tables(self, key: str, kind: str, read: Callable[[str, Table], T]) -> dict[str, T]:
-        """Read each table `[key.NAME]`; raise `ConfigError` for mistakes so far."""
-        outer = self.table(key)
+        """Read each table `[key.NAME]`; raise `ConfigError` if the file has mistakes."""
+        parent = self.table(key)
         tables = {}
-        for name in outer.values:
+        for name in parent.values:
             if problem := name_problem(name):
-                outer.complain(f"the name of {kind} {name!r} {problem}", name)
-            table = outer.inner(name, f"{kind} {name!r}")
+                parent.complain(f"the name of {kind} {name!r} {problem}", name)
+            table = parent.subtable(name, f"{kind} {name!r}")
             if table is not None:
                 tables[name] = read(name, table)
         self.require_correct()
@@ -333,7 +333,7 @@ def read_file(path: str) -> ConfigFile:
 
 
 def text_of(path: str) -> str:
-    """Return the text of a file, "" if missing; raise `UsageError` if unreadable."""
+    """Return the text of a file, "" if it is missing; `UsageError` if unreadable."""
     try:
         read = private_dirs.content if os.path.basename(path) == OBEYED else regular.content
         return read(path, budget.FILE.size).decode("utf-8", "surrogateescape")

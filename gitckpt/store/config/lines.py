@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from gitckpt.model import toml
 
 _TOKEN = re.compile(
-    # up to two quotes may precede the three closing ones
+    # one or two quotes may precede the closing three
     r'"""(?:[^"\\]++|\\.|"(?!""))*+(?:"{3,5}|\Z)'
     r"|'''(?:[^']++|'(?!''))*+(?:'{3,5}|\Z)"
     r'|"(?:[^"\\\n]++|\\.)*+"?'
@@ -22,13 +22,13 @@ _TOKEN = re.compile(
 _OPENING, _CLOSING, _PUNCTUATION = frozenset("[{"), frozenset("]}"), frozenset("[].")
 
 KeyPath = tuple[str | int, ...]  # keys and array indices, from the top of the document
-_Token = tuple[str, int]  # a string, bare word, punctuation character or line end; its line
+_Token = tuple[str, int]  # a string, bare word, punctuation character or line end; line number
 
 
 class Locations:
     def __init__(self, text: str) -> None:
         self._lines: dict[KeyPath, int] = {}
-        # The index of the last element so far of each array that is written with headers.
+        # By path of an array of tables, `[[path]]`: the index of its last element so far.
         self._newest: dict[KeyPath, int] = {}
 
         statement: list[_Token] = []
@@ -40,18 +40,18 @@ class Locations:
                 statement.append((part, line))
             elif statement and not depth:
                 if statement[0][0] == "[":
-                    table = self._header(statement)
+                    table = self._add_header(statement)
                 else:
-                    self._key(table, statement)
+                    self._add_key(table, statement)
                 statement = []
 
     def line(self, *path: str | int) -> int:
-        """Return the first line, from 1, of a key, or of its nearest parent."""
+        """Return the line, from 1, where a key or else its nearest parent first occurs."""
         while path and path not in self._lines:
             path = path[:-1]
         return self._lines.get(path, 1)
 
-    def _header(self, tokens: list[_Token]) -> KeyPath:
+    def _add_header(self, tokens: list[_Token]) -> KeyPath:
         line = tokens[0][1]
         is_element = tokens[1][0] == "["
         keys = [_unquoted(part) for part, _ in tokens if part not in _PUNCTUATION]
@@ -66,7 +66,7 @@ class Locations:
                 self._lines.setdefault(path, line)
         return path
 
-    def _key(self, table: KeyPath, statement: list[_Token]) -> None:
+    def _add_key(self, table: KeyPath, statement: list[_Token]) -> None:
         path = table
         for part, line in statement:
             if part == "=":
@@ -77,7 +77,7 @@ class Locations:
 
 
 def _tokens(text: str) -> Iterator[_Token]:
-    """Yield all tokens but spaces and comments; a line end follows the last one."""
+    """Yield all tokens except spaces and comments; end with a line end."""
     line = 1
     for match in _TOKEN.finditer(text):
         part = match.group()

@@ -1,4 +1,4 @@
-"""Settings: `gitckpt.toml`, overridden per clone by `git config ckpt.*`."""
+"""Read settings from `gitckpt.toml`; `git config ckpt.*` overrides them per clone."""
 
 from __future__ import annotations
 
@@ -39,11 +39,11 @@ _SIZES |= {"KIB": 1 << 10, "MIB": 1 << 20, "GIB": 1 << 30}
 @dataclass(frozen=True, slots=True)
 class Key:
     setting: str  # the git setting that overrides it
-    read: Callable[[Table, str, Any], Any]  # returns the last argument if the key is missing
-    usual: Any  # the built-in value
-    # Returns the value that keeps longer or captures less, else the first.
+    read: Callable[[Table, str, Any], Any]  # arguments: table, key name, default
+    default: Any  # the built-in value
+    # Of two values, returns the one that deletes later or captures less.
     tighter: Callable[[Any, Any], Any]
-    to_file: Callable[[Any], Any] = lambda value: value  # formats a value as in the file
+    to_file: Callable[[Any], Any] = lambda value: value  # returns a value as the file would have it
 
 
 def _as_toml(name: str, values: list[str]) -> object:
@@ -53,11 +53,11 @@ def _as_toml(name: str, values: list[str]) -> object:
     return int(last) if name in _COUNTS and last.isascii() and last.isdigit() else last
 
 
-def _count(table: Table, key: str, default: int) -> int:
+def _read_count(table: Table, key: str, default: int) -> int:
     return table.count(key, default, maximum=sys.maxsize)
 
 
-def _size(table: Table, key: str, default: int | None) -> int | None:
+def _read_size(table: Table, key: str, default: int | None) -> int | None:
     value = table.values.get(key)
     if value is None:
         return default
@@ -69,11 +69,11 @@ def _size(table: Table, key: str, default: int | None) -> int | None:
     return int(digits) * factor
 
 
-def _submodules(table: Table, key: str, default: str) -> str:
+def _read_submodules(table: Table, key: str, default: str) -> str:
     return table.choice(key, (ALL, NONE), default)
 
 
-def _patterns(table: Table, key: str, default: tuple[str, ...]) -> tuple[str, ...]:
+def _read_patterns(table: Table, key: str, default: tuple[str, ...]) -> tuple[str, ...]:
     value = table.values.get(key)
     if value is None:
         return default
@@ -82,44 +82,48 @@ def _patterns(table: Table, key: str, default: tuple[str, ...]) -> tuple[str, ..
     return tuple(value)
 
 
-def _all_of_both(secrets: tuple[str, ...], more_secrets: tuple[str, ...]) -> tuple[str, ...]:
+def _join_patterns(secrets: tuple[str, ...], more_secrets: tuple[str, ...]) -> tuple[str, ...]:
     names = {pattern.lower() for pattern in secrets}
     return (*secrets, *(pattern for pattern in more_secrets if pattern.lower() not in names))
 
 
-def _nothing_new(include: tuple[str, ...], second: tuple[str, ...]) -> tuple[str, ...]:
-    # Patterns can negate each other, so only no pattern at all is known to be tighter.
-    return include if include == second else ()
+def _equal_or_none(include: tuple[str, ...], other: tuple[str, ...]) -> tuple[str, ...]:
+    # Patterns can negate each other, so only an empty list is surely tighter.
+    return include if include == other else ()
 
 
 _POLICY, _LIMITS = Policy(), Limits()
 
 
-def _age(name: str, usual: int, tighter: Callable[[Any, Any], Any] = max) -> Key:
-    return Key(f"ckpt.{name}", Table.age, usual, tighter, times.length_text)
+def _age_key(name: str, default: int, tighter: Callable[[Any, Any], Any] = max) -> Key:
+    return Key(f"ckpt.{name}", Table.age, default, tighter, times.length_text)
 
 
-# The keys of the file, by table.
+# The keys of the file, as `table.key`.
 KEYS: Mapping[str, Key] = {
-    "retention.older_than": _age("olderthan", _POLICY.older_than),
-    "retention.keep_last": Key("ckpt.keeplast", _count, _POLICY.keep_last, max),
-    "retention.rewritten_older_than": _age("rewrittenolderthan", _POLICY.rewritten_older_than),
-    "retention.hourly_after": _age("hourlyafter", _POLICY.hourly_after),
-    "retention.daily_after": _age("dailyafter", _POLICY.daily_after),
-    "retention.runs_older_than": _age("runsolderthan", _POLICY.runs_older_than),
-    "retention.safety_older_than": _age("safetyolderthan", _POLICY.safety_older_than),
-    "retention.safety_keep_last": Key("ckpt.safetykeeplast", _count, _POLICY.safety_keep_last, max),
-    "snapshot.include": Key("ckpt.include", _patterns, _LIMITS.include, _nothing_new, list),
-    "snapshot.max_file_size": Key("ckpt.maxfilesize", _size, _LIMITS.max_file_size, min, size_text),
-    "snapshot.secrets": Key("ckpt.secrets", _patterns, _LIMITS.secrets, _all_of_both, list),
-    # `max`: "none" is greater than "all".
-    "snapshot.submodules": Key("ckpt.submodules", _submodules, ALL, max),
-    "snapshot.timeout": _age("snapshottimeout", round(_LIMITS.timeout * times.MICRO), min),
+    "retention.older_than": _age_key("olderthan", _POLICY.older_than),
+    "retention.keep_last": Key("ckpt.keeplast", _read_count, _POLICY.keep_last, max),
+    "retention.rewritten_older_than": _age_key("rewrittenolderthan", _POLICY.rewritten_older_than),
+    "retention.hourly_after": _age_key("hourlyafter", _POLICY.hourly_after),
+    "retention.daily_after": _age_key("dailyafter", _POLICY.daily_after),
+    "retention.runs_older_than": _age_key("runsolderthan", _POLICY.runs_older_than),
+    "retention.safety_older_than": _age_key("safetyolderthan", _POLICY.safety_older_than),
+    "retention.safety_keep_last": Key(
+        "ckpt.safetykeeplast", _read_count, _POLICY.safety_keep_last, max
+    ),
+    "snapshot.include": Key("ckpt.include", _read_patterns, _LIMITS.include, _equal_or_none, list),
+    "snapshot.max_file_size": Key(
+        "ckpt.maxfilesize", _read_size, _LIMITS.max_file_size, min, size_text
+    ),
+    "snapshot.secrets": Key("ckpt.secrets", _read_patterns, _LIMITS.secrets, _join_patterns, list),
+    # `max`, as "none" sorts after "all" and captures less.
+    "snapshot.submodules": Key("ckpt.submodules", _read_submodules, ALL, max),
+    "snapshot.timeout": _age_key("snapshottimeout", round(_LIMITS.timeout * times.MICRO), min),
 }
 
 WORKTREE_DIR = "ckpt.worktreedir"
 
-# Digests of what was allowed in this clone, a line each, in the private directory.
+# File in the private directory: one line for each digest that the user allowed in this clone.
 APPROVAL_FILE = "allowed"
 
 
@@ -139,13 +143,13 @@ def _open_approvals(repository: Repository, mode: str) -> IO[str]:
     return open(path, mode, encoding="ascii", errors="replace", opener=private_dirs.create)
 
 
-def approved(repository: Repository) -> frozenset[str]:
+def approved_digests(repository: Repository) -> frozenset[str]:
     with contextlib.suppress(OSError), _open_approvals(repository, "r") as file:
         return frozenset(file.read().split())
     return frozenset()
 
 
-def note(repository: Repository, digests: Collection[str]) -> None:
+def record_approval(repository: Repository, digests: Collection[str]) -> None:
     from gitckpt.git import fsync
 
     repository.make_private_dir()
@@ -160,8 +164,8 @@ def note(repository: Repository, digests: Collection[str]) -> None:
         raise _unwritable(path_approval(repository), error) from None
 
 
-def forget(repository: Repository) -> bool:
-    """Remove all approvals; return whether there were any."""
+def remove_approvals(repository: Repository) -> bool:
+    """Remove all approvals in this clone; return whether there were any."""
     try:
         with _open_approvals(repository, "r+") as file:
             had_any = bool(file.read().strip())
@@ -179,47 +183,47 @@ def _unwritable(path: str, error: OSError) -> CkptError:
 
 
 FILE = OBEYED
-# The git settings that `read` knows, as git spells them.
+# The git settings that `read` uses, in lower case as git lists them.
 NAMES = (*(key.setting for key in KEYS.values()), WORKTREE_DIR)
 
 PIPELINES = "pipelines"
 _EXAMPLE_TITLE = "\n# Phases that"
 AGENTS = "agents"
 STEPS = "steps"
-# Tables that other modules check: a mistake in them breaks no other command.
+# Tables that other modules check, so that a mistake in them breaks only their commands.
 _ELSEWHERE = (PIPELINES, AGENTS, STEPS)
 
 _RUNS = "retention.runs_older_than"
-_SHOWN = 3
+_MAX_NAMED = 3  # keys in a notice
 
 
 @dataclass(frozen=True, slots=True)
 class Loosening:
-    """What `gitckpt.toml` loosens; it is allowed as a whole or not at all."""
+    """The defaults that `gitckpt.toml` loosens; the user allows all of them or none."""
 
-    # By key, such as "retention.keep_last": the value of the file and the one that applies until
-    # it is allowed, both as written in a file.
+    # By key, such as "retention.keep_last": the value in the file, and the value that applies
+    # until the user allows the first one; both as the file would have them.
     values: Mapping[str, tuple[Any, Any]]
-    digest: str  # of everything the file sets in these tables
-    is_allowed: bool  # whether that digest was allowed in this clone
+    digest: str  # of all values that the file sets in the tables of `KEYS`
+    is_allowed: bool  # whether the user allowed `digest` in this clone
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
     policy: Policy
     limits: Limits
-    worktree_dir: str | None  # for worktrees of runs; None for the default place
-    loosened: Loosening | None = None  # by the file
-    error: UsageError | None = None  # in the file or git's configuration; strict values apply then
+    worktree_dir: str | None  # parent directory of worktrees; None for the default one
+    loosened: Loosening | None = None  # None if the file loosens nothing
+    error: UsageError | None = None  # in gitckpt.toml or git config; strict values apply then
     problem: str = ""  # the error and what applies instead, in one line
 
     @property
     def notice(self) -> str:
-        """One line about what is not allowed, and so does not apply; "" if all applies."""
+        """Return a line on loosened values that the user has not allowed; "" for none."""
         if self.loosened is None or self.loosened.is_allowed:
             return ""
-        names = first_of(list(self.loosened.values), _SHOWN)
-        instead = "until that is allowed here, built-in values apply: git ckpt allow"
+        names = first_of(list(self.loosened.values), _MAX_NAMED)
+        instead = "until you allow that, built-in values apply: git ckpt allow"
         return f"{FILE} loosens {names}; {instead}"
 
     def require_correct(self) -> None:
@@ -228,13 +232,13 @@ class Settings:
 
 
 def read(repository: Repository, file: ConfigFile | None = None) -> Settings:
-    """Return the settings that apply here; the file needs approval to loosen any.
+    """Return the settings of a repository; `file` replaces the `gitckpt.toml` on disk.
 
-    After a mistake, the strictest of built-in values, readable parts and the file of HEAD apply.
+    After a mistake, the strictest of the built-in values, the readable values and HEAD's apply.
     """
     from_git = config.read(repository, rf"^(ckpt\.|{attributes.SETTINGS})")
     owned, error = _values_in_git(from_git)
-    usual = {name: key.usual for name, key in KEYS.items()}
+    defaults = {name: key.default for name, key in KEYS.items()}
     from_file: dict[str, Any] = {}
     where = path(repository)
     try:
@@ -244,17 +248,17 @@ def read(repository: Repository, file: ConfigFile | None = None) -> Settings:
     except UsageError as mistake:
         error = mistake
     if error is not None or file is None:
-        values = _strictest_values(usual, from_file, _values_in_head(repository)) | owned
+        values = _strictest_values(defaults, from_file, _values_in_head(repository)) | owned
         problem = _describe_problem(error, where) if error is not None else ""
         return replace(_make_settings(values, from_git), error=error, problem=problem)
-    strict = _strictest_values(usual, from_file)
+    strict = _strictest_values(defaults, from_file)
     loosened = _find_loosening(repository, file, from_file, strict | owned)
-    values = usual | from_file if loosened is not None and loosened.is_allowed else strict
+    values = defaults | from_file if loosened is not None and loosened.is_allowed else strict
     return replace(_make_settings(values | owned, from_git), loosened=loosened)
 
 
 def _values_in_git(from_git: Mapping[str, list[str]]) -> tuple[dict[str, Any], UsageError | None]:
-    """Return the keys that git's configuration sets, and its first bad value."""
+    """Return values by key from git's configuration; and the error of a bad value."""
     mistakes = toml_file.Mistakes("")
     values = {name: _as_toml(name, texts) for name, texts in from_git.items() if name in NAMES}
     table = Table(values, (), "git config", mistakes)
@@ -262,7 +266,7 @@ def _values_in_git(from_git: Mapping[str, list[str]]) -> tuple[dict[str, Any], U
     for name, key in KEYS.items():
         if key.setting in values:
             count = len(mistakes.entries)
-            value = key.read(table, key.setting, key.usual)
+            value = key.read(table, key.setting, key.default)
             if len(mistakes.entries) == count:
                 owned[name] = value
     first = next(iter(mistakes.entries), None)
@@ -275,7 +279,7 @@ def _values_in_file(file: ConfigFile, owned: Collection[str] = ()) -> dict[str, 
     for name, key in KEYS.items():
         table, _, short = name.partition(".")
         if name not in owned and short in tables[table].values:
-            values[name] = key.read(tables[table], short, key.usual)
+            values[name] = key.read(tables[table], short, key.default)
     return values
 
 
@@ -295,8 +299,8 @@ def _values_in_head(repository: Repository) -> dict[str, Any]:
         return {}
 
 
-def _strictest_values(usual: Mapping[str, Any], *sources: Mapping[str, Any]) -> dict[str, Any]:
-    values = dict(usual)
+def _strictest_values(defaults: Mapping[str, Any], *sources: Mapping[str, Any]) -> dict[str, Any]:
+    values = dict(defaults)
     for source in sources:
         values |= {name: KEYS[name].tighter(value, values[name]) for name, value in source.items()}
     return values
@@ -311,12 +315,12 @@ def _describe_problem(error: UsageError, path: str) -> str:
     return f"{FILE}:{first.line}: {first.text}{count}; {instead}, until this is corrected: {path}"
 
 
-def places(repository: Repository) -> dict[str, str]:
-    return config.files_of_settings(repository, r"^ckpt\.")
+def setting_files(repository: Repository) -> dict[str, str]:
+    return config.places(repository, r"^ckpt\.")
 
 
 def age_of_runs(repository: Repository, pipeline: str, age: int) -> int:
-    """Return the microseconds that a run is kept; a shorter `age` needs approval."""
+    """Return after how many microseconds a run expires; a short `age` needs approval."""
     settings = read(repository)
     loosened = settings.loosened
     allowed = loosened.values if loosened is not None and loosened.is_allowed else {}
@@ -325,7 +329,7 @@ def age_of_runs(repository: Repository, pipeline: str, age: int) -> int:
 
 
 def _tables(file: ConfigFile) -> dict[str, Table]:
-    """Return the tables of the settings; record unknown keys and tables."""
+    """Return the tables that `KEYS` names; record unknown keys and tables as mistakes."""
     names = dict.fromkeys(name.partition(".")[0] for name in KEYS)
     file.top.only((*names, *_ELSEWHERE))
     tables = {}
@@ -349,7 +353,7 @@ def _find_loosening(
         if not isinstance(pipeline, dict) or name_problem(name) is not None:
             continue
         text = pipeline.get("retention")
-        with contextlib.suppress(UsageError):  # reported where the pipeline is used
+        with contextlib.suppress(UsageError):  # the pipeline's reader reports it
             age = times.parse_age(text.strip()) if isinstance(text, str) else strict[_RUNS]
             if age < strict[_RUNS]:
                 ages[_retention_key(name)] = times.length_text(age)
@@ -357,9 +361,9 @@ def _find_loosening(
     if not loosened:
         return None
 
-    # Over all values together: an age may be harmless only with a large `keep_last`.
+    # One digest for all values: a short age may be harmless only with a large `keep_last`.
     digest = digest_of("settings", [*sorted(values.items()), *sorted(ages.items())])
-    return Loosening(loosened, digest, digest in approved(repository))
+    return Loosening(loosened, digest, digest in approved_digests(repository))
 
 
 def _retention_key(pipeline: str) -> str:
@@ -390,7 +394,7 @@ def template() -> str:
 
 
 def write_template(path: str) -> bool:
-    """Write `gitckpt.toml` or add what it lacks; return whether it changed."""
+    """Write `gitckpt.toml` or add missing tables to it; return whether it changed."""
     import tomlkit
     from tomlkit.exceptions import TOMLKitError
 
@@ -412,7 +416,7 @@ def write_template(path: str) -> bool:
             with open(path, "w", encoding="utf-8", newline="", opener=opener) as file:
                 file.write(new_text)
     except (TOMLKitError, budget.Excess) as error:
-        hint = "correct it, then run the command again"
+        hint = "correct the file, then run the command again"
         raise UsageError(f"{path} is not TOML: {error}", hint=hint) from None
     except OSError as error:
         raise _unwritable(path, error) from None
@@ -425,7 +429,7 @@ def is_template(path: str) -> bool:
     return False
 
 
-# `gitckpt.toml` of a commit, with which a run's worktree starts.
+# Check `gitckpt.toml` of the commit at which a run's worktree starts.
 
 _SHORT = 10
 
@@ -433,20 +437,20 @@ _SHORT = 10
 def require_correct(repository: Repository, commit: str) -> None:
     name = f"{commit}:{FILE}"
     data = _content_at(repository, commit) if commit else None
-    # Without a file, an error is reported after checkout.
+    # If it lacks the file, the run reports mistakes after checkout.
     if data is None or _find_mistakes(repository, name, data) is None:
         return
-    # Only now, as this starts processes: it may be a link, and a filter may change it.
+    # The file may be a link, or a filter may change it; these checks start processes, so they wait.
     entry = leaf(repository, commit, os.fsencode(FILE))
     if entry is None or entry[1] not in FILES:
         return
     error = _find_mistakes(repository, name, repository.git.run("cat-file", "--filters", name).out)
     if error is None:
         return
-    cure = f"the run would start with that file: correct {path(repository) or FILE}, commit it, and"
+    cure = f"the run would use this file: correct {path(repository) or FILE}, commit it, and"
     try:
         is_base = repository.commit("HEAD") != commit
-    except NotFoundError:  # the branch is unborn, as in a bare repository that others push to
+    except NotFoundError:  # an unborn branch, as in a bare repository
         is_base = True
     cure += " start again" + ("; or start at another commit: --base REV" if is_base else "")
     raise ConfigError(f"{commit[:_SHORT]}:{FILE}", error.mistakes, cure)
@@ -461,13 +465,13 @@ def _find_mistakes(repository: Repository, name: str, data: bytes) -> ConfigErro
     return error if isinstance(error, ConfigError) else None
 
 
-class Rules:
-    """The settings of a repository, read when needed; each problem is reported once."""
+class SettingsReader:
+    """Read settings at each use; report each problem once, to `tell`."""
 
     def __init__(self, repository: Repository, tell: Callable[[str], object]) -> None:
         self._repository = repository
         self._tell = tell
-        self._told: set[str] = set()
+        self._reported: set[str] = set()
 
     def limits(self) -> Limits:
         return self.read().limits
@@ -475,7 +479,7 @@ class Rules:
     def read(self) -> Settings:
         settings = read(self._repository)
         for sentence in filter(None, (settings.problem, settings.notice)):
-            if sentence not in self._told:
-                self._told.add(sentence)
+            if sentence not in self._reported:
+                self._reported.add(sentence)
                 self._tell(sentence)
         return settings

@@ -250,7 +250,7 @@ class TestMistakes:
                 f"timeout in phase 'lint': '5 minutes' is not a duration ({AGES})",
             ),
             ("timeout = 5", "timeout in phase 'lint' must be a duration such as \"30m\", not 5"),
-            ('timeout = "0s"', "timeout in phase 'lint': '0s' is no time at all"),
+            ('timeout = "0s"', "timeout in phase 'lint': '0s' is zero"),
             (
                 'idle_timeout = "6000w"',
                 "idle_timeout in phase 'lint': '6000w' is more than a century",
@@ -318,11 +318,11 @@ class TestMistakes:
             ),
             (
                 "env.A-B = '1'",
-                "'A-B' in env of phase 'lint' cannot name a variable (write letters, digits and _)",
+                "'A-B' in env of phase 'lint' is not a valid variable name (use letters, digits and _)",
             ),
             (
                 "env.CKPT_RUN = '1'",
-                "CKPT_RUN in env of phase 'lint': names with CKPT_ are gitckpt's own (choose another name)",
+                "CKPT_RUN in env of phase 'lint': gitckpt sets all variables CKPT_* (choose another name)",
             ),
             ("env = 'A=1'", "env in phase 'lint' must be a table, not 'A=1'"),
         ],
@@ -351,15 +351,15 @@ class TestMistakes:
             ),
             (
                 ["name = 'a-failed'", 'run = "x"'],
-                f"2: the name of phase 'a-failed' ends in a status (a status is one of {', '.join(phase.STATUSES)})",
+                f"2: the name of phase 'a-failed' ends with a status (a status is one of {', '.join(phase.STATUSES)})",
             ),
             (
                 ["name = 'Run'", 'run = "x"'],
-                "2: the name of phase 'Run' is reserved (reserved are run, commit, manual, safety, rewind)",
+                "2: the name of phase 'Run' is reserved (reserved names: run, commit, manual, safety, rewind)",
             ),
             (
                 ["name = 'rewind'", 'run = "x"'],
-                "2: the name of phase 'rewind' is reserved (reserved are run, commit, manual, safety, rewind)",
+                "2: the name of phase 'rewind' is reserved (reserved names: run, commit, manual, safety, rewind)",
             ),
             (["name = 'a'"], "1: phase 'a' has no command (add run = \"COMMAND\")"),
             (["name = 'a'", "run = ' '"], "3: run is empty in phase 'a'"),
@@ -409,7 +409,7 @@ class TestMistakes:
             ),
             (
                 "inputs = { Plan = '' }",
-                "'Plan' in inputs of pipeline 'ci' cannot name an input (write small letters, digits and _, a letter first)",
+                "'Plan' in inputs of pipeline 'ci' is not a valid input name (use lower-case letters, digits and _, a letter first)",
             ),
             (
                 "files = ['plan']",

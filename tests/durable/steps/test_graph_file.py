@@ -119,7 +119,7 @@ def test_no_graphs(text: str) -> None:
         (steps(""), ["2: step 1 has no name"]),
         (steps("name = 5"), ["3: the name of step 5 must be a string"]),
         (steps('name = "x/y"'), ["3: the name of step 'x/y' has a /"]),
-        (steps('name = "a-failed"'), ["3: the name of step 'a-failed' ends in a status"]),
+        (steps('name = "a-failed"'), ["3: the name of step 'a-failed' ends with a status"]),
         (steps('name = "complete"'), ["3: the name of step 'complete' is reserved"]),
         (steps('name = "b"', 'name = "complete"'), ["5: the name of step 'complete' is reserved"]),
         (steps('name = "Not Started"'), ["3: the name of step 'Not Started' is reserved"]),

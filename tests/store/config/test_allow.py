@@ -17,7 +17,7 @@ from hypothesis import strategies as some
 from gitckpt import CkptError, Limits, Policy, Store
 from gitckpt.git.repository import Repository
 from gitckpt.store.config import settings
-from gitckpt.store.config.settings import KEYS, Rules, Settings
+from gitckpt.store.config.settings import KEYS, Settings, SettingsReader
 from gitckpt.store.snapshot.limits import SECRETS
 from gitckpt.store.store import inside
 from tests.conftest import Checkout, allow, examples, repository_of
@@ -25,7 +25,7 @@ from tests.stores import DAY, default_settings
 
 LOOSE = '[retention]\nolder_than = "1d"\nkeep_last = 500\n[snapshot]\ninclude = ["*.log"]\nsecrets = ["*.mine"]\n'
 LOOSENED = ["retention.older_than", "snapshot.include", "snapshot.secrets"]
-LINE = f"gitckpt.toml loosens {', '.join(LOOSENED)}; until that is allowed here, built-in values apply: git ckpt allow"
+LINE = f"gitckpt.toml loosens {', '.join(LOOSENED)}; until you allow that, built-in values apply: git ckpt allow"
 
 
 def here(checkout: Checkout) -> Repository:
@@ -132,7 +132,7 @@ def test_what_is_not_allowed_is_never_looser_than_what_is_built_in(
     main_checkout: Checkout, values: dict[str, str], ages: list[str]
 ) -> None:
     assert set(VALUES) == set(KEYS)
-    settings.forget(here(main_checkout))
+    settings.remove_approvals(here(main_checkout))
     tables: dict[str, str] = {"retention": "", "snapshot": ""}
     for key, value in values.items():
         tables[key.partition(".")[0]] += f"{key.partition('.')[2]} = {value}\n"
@@ -226,8 +226,8 @@ class TestWhatIsAllowed:
         allow(main_checkout)
         main_checkout.git("clone", "--quiet", ".", str(tmp_path / "clone"))
         assert read(Checkout(tmp_path / "clone")).notice != ""
-        assert settings.forget(here(main_checkout))
-        assert not settings.forget(here(main_checkout))
+        assert settings.remove_approvals(here(main_checkout))
+        assert not settings.remove_approvals(here(main_checkout))
         assert read(main_checkout).notice != ""
 
     def test_is_noted_for_its_user_alone(self, main_checkout: Checkout) -> None:
@@ -251,7 +251,7 @@ class TestWhatIsAllowed:
         if garbage == "a directory":
             for call in (
                 lambda: allow(main_checkout),
-                lambda: settings.forget(here(main_checkout)),
+                lambda: settings.remove_approvals(here(main_checkout)),
             ):
                 with pytest.raises(CkptError, match=r"cannot write .*: Is a directory"):
                     call()
@@ -277,14 +277,16 @@ class TestWhatIsAllowed:
     def test_of_several_at_once_none_is_lost(self, main_checkout: Checkout) -> None:
         digests = [settings.digest_of("settings", [str(number)]) for number in range(20)]
         others = [
-            threading.Thread(target=lambda one=one: settings.note(here(main_checkout), [one]))
+            threading.Thread(
+                target=lambda one=one: settings.record_approval(here(main_checkout), [one])
+            )
             for one in digests
         ]
         for each in others:
             each.start()
         for each in others:
             each.join()
-        assert settings.approved(here(main_checkout)) == set(digests)
+        assert settings.approved_digests(here(main_checkout)) == set(digests)
 
     def test_init_allows_nothing_that_was_there(self, main_checkout: Checkout) -> None:
         main_checkout.write("gitckpt.toml", LOOSE)
@@ -364,7 +366,7 @@ class TestRules:
     def test_one_line_says_what_does_not_apply(self, checkout: Checkout) -> None:
         checkout.write("gitckpt.toml", LOOSE)
         told: list[str] = []
-        rules = Rules(here(checkout), told.append)
+        rules = SettingsReader(here(checkout), told.append)
         for _ in range(2):
             assert rules.read().policy == Policy(keep_last=500)
         assert told == [LINE]
@@ -375,7 +377,7 @@ class TestRules:
     def test_what_loosens_nothing_is_not_spoken_of(self, checkout: Checkout) -> None:
         checkout.write("gitckpt.toml", default_settings())
         told: list[str] = []
-        Rules(here(checkout), told.append).read()
+        SettingsReader(here(checkout), told.append).read()
         assert told == []
 
     def test_each_worktree_has_its_own(

@@ -156,8 +156,7 @@ class TestWhere:
             "lib",
         )
         assert (
-            refused(plain, made, tmp_path / "second").hint
-            == "omit the directory to continue there"
+            refused(plain, made, tmp_path / "second").hint == "omit the directory to continue there"
         )
         assert plain.resume(made) == OpenResult(first, made=False)
 
@@ -380,8 +379,7 @@ class TestWhatIsThereAlready:
         error = refused(plain, made, place)
         assert error.message == f"{place} exists and is not the worktree of {made.id}"
         assert (
-            error.hint
-            == "move that away, or choose another directory: git ckpt resume --into DIR"
+            error.hint == "move that away, or choose another directory: git ckpt resume --into DIR"
         )
         assert (
             main_checkout.fingerprint(),
@@ -419,10 +417,7 @@ class TestWhatIsThereAlready:
         (path / "work").write_text("unsaved")
         (main_checkout.path / ".git" / "worktrees" / str(made.run) / "ckpt-run").unlink()
         error = refused(plain, made)
-        assert (
-            error.message
-            == f"{path} is a worktree of gitckpt that names no run or checkpoint"
-        )
+        assert error.message == f"{path} is a worktree of gitckpt that names no run or checkpoint"
         assert (
             error.hint
             == f"copy the files that you need, then remove it: git worktree remove --force --force {path}"

@@ -118,7 +118,8 @@ def test_a_run_does_not_go_on_unasked_without_one_that_was_lost(
         "worktree", "remove", "--force", "--force", run.path
     )  # with its repositories of submodules
     with pytest.raises(
-        WorktreeError, match="the submodule lib was not restored: no repository of the submodule has"
+        WorktreeError,
+        match="the submodule lib was not restored: no repository of the submodule has",
     ) as raised:
         Run.resume(plain, run.id)
     assert (

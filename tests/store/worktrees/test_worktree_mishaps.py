@@ -271,7 +271,9 @@ class TestCopied:
         with pytest.raises(WorktreeError) as caught:
             store.resume(made, path)
         assert caught.value.message == f"{path} is a worktree of {sentence}"
-        assert caught.value.hint == f"choose another directory: git ckpt resume {made.run} --into DIR"
+        assert (
+            caught.value.hint == f"choose another directory: git ckpt resume {made.run} --into DIR"
+        )
         found = store.verify().findings[0]
         assert (found.code, found.object, found.sentence) == (
             "worktree-moved",
@@ -293,9 +295,7 @@ class TestForgotten:
         (here.path / "new").unlink()
         here.write("newer", "precious\n")
         shutil.rmtree(main_checkout.path / ".git/worktrees" / str(made.run))
-        said = (
-            "git had removed the worktree from its list; the files are unchanged, and the index is that of the checkpoint"
-        )
+        said = "git had removed the worktree from its list; the files are unchanged, and the index is that of the checkpoint"
         assert plain.resume(made) == OpenResult(str(here.path), made=False, remarks=(said,))
         assert {
             path.name: path.read_text() for path in here.path.iterdir() if path.name != ".git"

@@ -24,7 +24,7 @@ from tests.system.hostile import branches
 
 __all__ = ["ckpt", "save"]
 
-LINE = "until that is allowed here, built-in values apply: git ckpt allow\n"
+LINE = "until you allow that, built-in values apply: git ckpt allow\n"
 
 
 def ids(checkout: Checkout) -> set[str]:
