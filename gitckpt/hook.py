@@ -1,7 +1,7 @@
-"""Record checkpoints at git's hooks: never fail a commit, never hide a failure.
+"""Record a checkpoint when git calls a hook; failures are only reported.
 
-It runs without `site` and without third-party packages, with one git process. `benchmarks/`
-measures every import here, and a test checks the module list. Imports for few calls are local.
+The hook runs without `site` and without third-party packages, with one git process. `benchmarks/`
+measures every import here, and a test checks the module list. Rarely needed imports are local.
 """
 
 from __future__ import annotations
@@ -29,17 +29,17 @@ _BOOTSTRAP += "from gitckpt.hook import run; run(sys.argv[1:])"
 
 
 def run(argv: Sequence[str]) -> NoReturn:
-    if argv and argv[0] in _ENDS:
+    if argv and argv[0] in _RECORDING_EVENTS:
         import gc
 
-        gc.disable()  # it takes 5 % of the time here, and frees nothing
+        gc.disable()  # garbage collection takes 5 % of a hook's time, and frees nothing
     code = main(argv)
     sys.stderr.flush()
     os._exit(code)
 
 
 def main(argv: Sequence[str]) -> int:
-    """Handle an event; return 0 always, as no failure here may fail git's command."""
+    """Handle a hook event; always return 0, as no failure may fail the git command."""
     if os.environ.get("GITCKPT_SKIP", "0") not in ("", "0"):
         return 0
     event, argument = [*argv, "", ""][:2]
@@ -49,7 +49,8 @@ def main(argv: Sequence[str]) -> int:
         if event not in _KNOWN:
             from gitckpt.store.hooks.files import EVENTS
 
-            raise CkptError(f"no such event: {event!r}", hint=f"the events are {', '.join(EVENTS)}")
+            hint = f"the events are {', '.join(EVENTS)}"
+            raise CkptError(f"unknown hook event: {event!r}", hint=hint)
         repository = _find_repository()
         if event in (MAINTAIN, PACK):
             from gitckpt.store.retention import maintenance
@@ -64,12 +65,12 @@ def main(argv: Sequence[str]) -> int:
             if event == "post-rewrite":
                 from gitckpt.store import notes
 
-                failed = failed if is_recorded else "links were not carried over"
+                failed = failed if is_recorded else "links to checkpoints were not copied"
                 notes.carry(repository, argument)  # before the record: git has copied the notes
             if is_recorded:
                 revision = argument if event == "post-commit" and argument else "HEAD"
                 checkpoint_id = _record(repository, event, revision)
-                failed = "the checkpoint is recorded; what follows it was not done"
+                failed = "the checkpoint is recorded, but maintenance was not started"
                 _follow_up(repository, checkpoint_id)
     except CkptError as error:
         advice = f"; {error.hint}" if error.hint else ""
@@ -83,22 +84,22 @@ def main(argv: Sequence[str]) -> int:
 
 def _follow_up(repository: Repository, checkpoint_id: str) -> None:
     if _wants_maintenance(repository):
-        # The next command may be a gc, which would delete what a shallow clone keeps by no ref.
+        # The next command may be a gc, which deletes what no ref reaches in a shallow clone.
         if os.path.exists(os.path.join(repository.common_dir, "shallow")):
             from gitckpt.store.retention import maintenance
 
             maintenance.settle(repository)
         _start_maintenance(repository)
-    elif checkpoint_id.startswith("00"):  # one in 256: the check itself takes time
+    elif checkpoint_id.startswith("00"):  # once in 256 commits: the check itself takes time
         _detach(repository, PACK)
 
 
 def _is_recorded(repository: Repository, event: str, argument: str) -> bool:
-    """Return whether an event records a checkpoint; `argument` is from git."""
+    """Return whether an event records a checkpoint; `argument` is the hook's first."""
     in_progress = repository.operation()
     if event in ("post-commit", "post-merge"):
-        is_squash = event == "post-merge" and argument == "1"  # makes no commit
-        # Inside a rebase, `am` or bisect, nothing is recorded until its end.
+        is_squash = event == "post-merge" and argument == "1"  # a squash makes no commit
+        # A rebase, `am` or bisect records nothing until its end.
         return not is_squash and in_progress not in ("rebase", "am", "bisect")
     is_applied = event == "post-applypatch" and in_progress == "am"
     is_rebased = event == "post-rewrite" and argument == "rebase"
@@ -115,9 +116,9 @@ def _is_recorded(repository: Repository, event: str, argument: str) -> bool:
 
 
 # The events that may record a checkpoint.
-_ENDS = ("post-commit", "post-merge", "post-applypatch", "post-rewrite")
+_RECORDING_EVENTS = ("post-commit", "post-merge", "post-applypatch", "post-rewrite")
 _GC = "pre-auto-gc"
-_KNOWN = (*_ENDS, _GC, MAINTAIN, PACK, KEEP_UP)
+_KNOWN = (*_RECORDING_EVENTS, _GC, MAINTAIN, PACK, KEEP_UP)
 _FAILURES = {
     KEEP_UP: "maintenance was not started",
     MAINTAIN: "maintenance failed",
@@ -127,16 +128,16 @@ _FAILURES = {
 
 
 def _find_repository() -> Repository:
-    """Return the repository of the hook; RepositoryError if another user owns it."""
+    """Return the current repository; `RepositoryError` if another user owns it."""
     from gitckpt.git.repository import Repository, discover
 
     git_dir = os.environ.get("GIT_DIR", "")
     if not git_dir and not _is_owned(".git"):
-        return discover()  # git decides whether to trust it (git-config(1), `safe.directory`)
+        return discover()  # git applies `safe.directory` (git-config(1))
     git_dir = git_dir or ".git"
     if os.path.isfile(git_dir):
         git_dir = _read_git_file(git_dir)
-    elif os.path.islink(git_dir):  # git-annex makes one in a linked worktree
+    elif os.path.islink(git_dir):  # a link that git-annex makes in linked worktrees
         git_dir = os.path.realpath(git_dir)
     if os.path.isfile(os.path.join(git_dir, "HEAD")):
         return Repository(os.path.abspath(git_dir), None)
@@ -144,7 +145,7 @@ def _find_repository() -> Repository:
 
 
 def _is_owned(dot_git: str) -> bool:
-    """Check the owner of a worktree, its `.git` and its git directory, as git does."""
+    """Return whether the user owns the worktree, its `.git` and its git directory."""
     target = _read_git_file(dot_git) if os.path.isfile(dot_git) else os.path.realpath(dot_git)
     try:
         owners = {os.lstat(path).st_uid for path in (os.curdir, dot_git, target)}
@@ -158,7 +159,7 @@ def _read_git_file(dot_git: str) -> str:
         return os.fsdecode(file.read().removesuffix(b"\n").removeprefix(b"gitdir: "))
 
 
-def _branch(repository: Repository, event: str) -> str | None:
+def _find_branch(repository: Repository, event: str) -> str | None:
     target = repository.head_ref()
     if not target and event == "post-rewrite":
         from gitckpt.git.worktree import operation
@@ -179,7 +180,7 @@ def _record(repository: Repository, event: str, revision: str) -> str:
         return heads.clear(repository, lambda sentence: _report(repository, event, sentence), path)
 
     refs = Refs(repository, clear)
-    if not repository.is_linked:  # else a run may have it, whose store starts its own process
+    if not repository.is_linked:  # else the store of a run may start another one
         refs.warm_up()  # the process starts in the background
     from gitckpt.model import document, ids, times
     from gitckpt.store.records import ref_names
@@ -187,14 +188,14 @@ def _record(repository: Repository, event: str, revision: str) -> str:
 
     head = next(repository.cat_file.contents([revision]))
     if head is None:
-        raise CkptError(f"{revision} points to no commit")
+        raise CkptError(f"{revision} names no commit")
     commit, _, text = head
     repository.object_format = "sha256" if len(commit) == 64 else "sha1"
-    is_made = os.path.exists(os.path.join(repository.git_dir, ref_names.RUN_FILE))
+    has_owner = os.path.exists(os.path.join(repository.git_dir, ref_names.RUN_FILE))
     trigger = event if event == "post-merge" else "post-commit"
-    message = document.message_of(_subject(text)) or None
+    message = document.message_of(_parse_subject(text)) or None
     details = {"trigger": trigger, "message": message}
-    if is_made and (extended := _extend_run(repository, details, event)) is not None:
+    if has_owner and (extended := _extend_run(repository, details, event)) is not None:
         return extended
     if repository.is_linked:
         refs.warm_up()
@@ -209,7 +210,7 @@ def _record(repository: Repository, event: str, revision: str) -> str:
         "phase": _PHASE,
         "timestamp": times.to_text(times.now()),
         "git_sha": commit,
-        "branch": _branch(repository, event),
+        "branch": _find_branch(repository, event),
         **details,
         "errors": [],
     }
@@ -222,7 +223,7 @@ def _record(repository: Repository, event: str, revision: str) -> str:
 
 
 def _extend_run(repository: Repository, details: dict[str, Any], event: str) -> str | None:
-    """Record in the run of this worktree; return the id, None without a run."""
+    """Record a checkpoint of the worktree's run; return its id, or None without a run."""
     import gc
 
     from gitckpt.git.repository import Repository
@@ -233,7 +234,7 @@ def _extend_run(repository: Repository, details: dict[str, Any], event: str) -> 
     from gitckpt.store.snapshot.limits import MORE_TIME
     from gitckpt.store.worktrees import ownership
 
-    gc.enable()  # a scan of all files may need the memory
+    gc.enable()  # a scan of all files may create much garbage
     owner = ownership.owner(repository)
     if owner is None or owner.run is None:
         return None
@@ -261,7 +262,7 @@ def _extend_run(repository: Repository, details: dict[str, Any], event: str) -> 
         return checkpoint.id
 
 
-def _subject(commit: bytes) -> str:
+def _parse_subject(commit: bytes) -> str:
     """Return the subject of a commit as `git log --format=%s` prints it."""
     head, _, body = commit.partition(b"\n\n")
     lines = [line for line in head.split(b"\n") if line.startswith(b"encoding ")]
@@ -275,7 +276,7 @@ def _subject(commit: bytes) -> str:
 
 
 def keep_up(repository: Repository, settle: Callable[[], None]) -> None:
-    """Start maintenance if due; `settle` keeps commits that a gc would delete."""
+    """Start maintenance if due; `settle` adds refs for commits that gc would delete."""
     from gitckpt.store.records import ref_names
 
     try:
@@ -296,8 +297,8 @@ def _wants_maintenance(repository: Repository) -> bool:
 
     from gitckpt.store.records import ref_names
 
-    # Also due: the clock went back, or history was cut off since (`git fetch --depth`), below which
-    # no ref keeps commits.
+    # Also due if the clock went back, or if `git fetch --depth` cut history since: refs no longer
+    # keep the commits below the cut alive.
     instant = time.time()
     try:
         started = os.stat(os.path.join(repository.private_dir, ref_names.MAINTAINED)).st_mtime
@@ -316,7 +317,7 @@ def _start_maintenance(repository: Repository) -> None:
     path = os.path.join(repository.make_private_dir(), ref_names.MAINTAINED)
     with open(path, "wb", opener=private_dirs.create):
         pass
-    os.utime(path)  # some file systems keep the time of an empty file that is truncated
+    os.utime(path)  # on some file systems, truncating an empty file does not change its time
     _detach(repository, MAINTAIN)
 
 
@@ -330,18 +331,18 @@ def _report(
     repository: Repository | None, event: str, sentence: str, bug: Exception | None = None
 ) -> None:
     if event not in (MAINTAIN, PACK):
-        _say(f"gitckpt: {event}: {sentence}")
+        _print_error(f"gitckpt: {event}: {sentence}")
     if repository is not None:
         try:
-            from gitckpt.store import error_log  # fails as well if no descriptor is left
+            from gitckpt.store import error_log  # the import fails if no descriptor is left
 
             if bug is not None:
                 sentence = f"{sentence.partition(': ')[0]}\n{error_log.trace(bug)}"
             name = event if event in _KNOWN else "an unknown event"
             error_log.append(repository, f"{name}: {sentence}")
         except (CkptError, OSError, ImportError) as error:
-            _say(f"gitckpt: {event}: the log cannot be written either: {error}")
+            _print_error(f"gitckpt: {event}: cannot write that to the log: {error}")
 
 
-def _say(line: str) -> None:
+def _print_error(line: str) -> None:
     sys.stderr.write("".join(c if c.isprintable() else f"\\x{ord(c):02x}" for c in line) + "\n")

@@ -591,7 +591,7 @@ def test_a_bug_is_one_line_on_stderr_and_a_traceback_in_the_log(
         (planted.HOOK_RECORD, "no checkpoint was recorded: RuntimeError: here"),
         (
             planted.HOOK_FOLLOW_UP,
-            "the checkpoint is recorded; what follows it was not done: RuntimeError: here",
+            "the checkpoint is recorded, but maintenance was not started: RuntimeError: here",
         ),
     ],
 )
@@ -642,7 +642,7 @@ def test_an_unknown_event_says_which_there_are(
     monkeypatch.chdir(main_checkout.path)
     assert run_hook("pre-lunch") == 0
     assert capfd.readouterr().err == (
-        "gitckpt: pre-lunch: no checkpoint was recorded: no such event: 'pre-lunch'; "
+        "gitckpt: pre-lunch: no checkpoint was recorded: unknown hook event: 'pre-lunch'; "
         "the events are post-commit, post-merge, post-applypatch, post-rewrite, pre-auto-gc\n"
     )
 

@@ -88,8 +88,8 @@ def install(repository: Repository, mode: str) -> Installation:
 
 def uninstall(repository: Repository) -> Installation:
     removed = installation.uninstall(repository)
-    path, lines = _settings_path(repository), installation.lines_left(repository)
-    advice = [f"{line} stays: remove the lines that call gitckpt yourself" for line in lines]
+    path, lines = _settings_path(repository), installation.files_with_calls(repository)
+    advice = [f"{line} stays: remove your own lines that call gitckpt" for line in lines]
     if path is not None and os.path.exists(path):
         if repository.git.run("ls-files", "--error-unmatch", "--", path, ok=(0, 1)).code == 0:
             advice.append(f"{path} stays: the file is committed, and other clones may use it")

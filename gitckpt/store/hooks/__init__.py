@@ -1,6 +1,6 @@
-"""Hooks: make git call gitckpt at every commit, beside the hooks of others.
+"""Install hooks through which git calls gitckpt, next to hooks of other programs.
 
-Doors:
+Public modules:
     installation: installs, removes and inspects the hooks.
-    files: the hooks, and their blocks in hook files.
+    files: edits gitckpt's block of lines in hook files.
 """

@@ -1,4 +1,4 @@
-"""Insert, renew and remove gitckpt's block in hook files; all other bytes stay."""
+"""Add, update and remove gitckpt's block of lines in hook files."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from typing import NoReturn
 
 
-# Event → the variable in which pre-commit passes its argument: "" if it has none, None for an
-# event that pre-commit does not support.
+# Event → the environment variable in which pre-commit passes the hook's argument: "" for a hook
+# without one, None for a hook that pre-commit does not support.
 PRE_COMMIT_ARGUMENTS = {
     "post-commit": "",
     "post-merge": "PRE_COMMIT_IS_SQUASH_MERGE",
@@ -33,9 +33,9 @@ PRE_COMMIT_ARGUMENTS = {
     "pre-auto-gc": None,
 }
 
-_SCRATCH = re.compile(r"\..+\.gitckpt-hook\.(\d+)\.[0-9a-f]{8}")  # left by a killed process
+_SCRATCH = re.compile(r"\..+\.gitckpt-hook\.(\d+)\.[0-9a-f]{8}")  # name of a temporary file; pid
 
-EVENTS = tuple(PRE_COMMIT_ARGUMENTS)  # `gitckpt.hook` says what is done at each
+EVENTS = tuple(PRE_COMMIT_ARGUMENTS)  # `gitckpt.hook` handles each of them
 ANY = f"{', '.join(EVENTS[:-1])} or {EVENTS[-1]}"
 
 # The directory that holds the package `gitckpt`.
@@ -45,7 +45,7 @@ _NEW_FILE, _NEW_MODE = b"#!/bin/sh\n", 0o755
 _BEGIN, _END = b"# >>> gitckpt >>>", b"# <<< gitckpt <<<"
 _MARKER = re.compile(rb"^(?:%s|%s)\r?$" % (_BEGIN, _END), re.MULTILINE)
 _CALL = 'sh @SCRIPT@ @EVENT@ @PYTHON@ @PACKAGE_DIR@ "$@" </dev/null'
-# Used in a file with nothing but the block, which `sh` runs: saves a process.
+# Used in files that gitckpt created, which `sh` runs: saves a process.
 _SOURCE = '(set -- @EVENT@ @PYTHON@ @PACKAGE_DIR@ "$@"; . @SCRIPT@) </dev/null'
 _CREATED = b"# This file was created by `git ckpt init`.\n"
 _SHELLS = frozenset(
@@ -55,7 +55,7 @@ _SHELLS = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Pin:
-    """What a hook runs; both paths are absolute."""
+    """The interpreter and package that a hook runs, as absolute paths."""
 
     python: str
     package_dir: str  # the directory that holds the package `gitckpt`
@@ -65,27 +65,27 @@ class Pin:
         return _find_hook_file(self.package_dir, "hook.sh")
 
     def block(self, event: str, *, created: bool = False) -> bytes:
-        """Return the block for a file; note in it whether gitckpt `created` the file."""
-        first, code = _template("block.sh").rstrip("\n").split("\n", 1)
+        """Return the lines for a hook file; `created` marks the file as made by gitckpt."""
+        first, code = _read_template("block.sh").rstrip("\n").split("\n", 1)
         if created:
             code = code.replace(_CALL, _SOURCE)
         head = first.encode() + b"\n" + (_CREATED if created else b"")
-        return head + os.fsencode(self._fill(code, event))
+        return head + os.fsencode(self._fill_template(code, event))
 
     def command(self, event: str) -> str:
-        lines = _template("block.sh").splitlines()
+        lines = _read_template("block.sh").splitlines()
         code = "\n".join(line for line in lines if not line.startswith("#"))
-        command = _template("command.sh").replace("@BODY@", code).rstrip("\n")
-        return self._fill(command, event)
+        command = _read_template("command.sh").replace("@BODY@", code).rstrip("\n")
+        return self._fill_template(command, event)
 
-    def _fill(self, template: str, event: str) -> str:
+    def _fill_template(self, template: str, event: str) -> str:
         words = {"PYTHON": self.python, "PACKAGE_DIR": self.package_dir}
         words |= {"SCRIPT": self.script, "EVENT": event}
         return re.sub("@([A-Z_]+)@", lambda match: shlex.quote(words[match[1]]), template)
 
 
 def parse_pin(text: str) -> Pin | None:
-    """Return the pin of a gitckpt block or command, or None for other texts."""
+    """Return the `Pin` that a block or command contains; None for other texts."""
     try:
         words = shlex.split(text, comments=True)
         call = words.index("sh" if "sh" in words else "(set")
@@ -98,7 +98,7 @@ def without_blocks(data: bytes) -> bytes:
     text, offset = b"", 0
     for start, end in _blocks(data):
         text += data[offset:start]
-        offset = end + 1  # with its line break
+        offset = end + 1  # after the line break
     text += data[offset:]
     return text[:-1] if offset > len(data) else text
 
@@ -116,9 +116,9 @@ def _blocks(data: bytes) -> Iterator[tuple[int, int]]:
 @dataclass(frozen=True, slots=True)
 class HookFile:
     path: str
-    data: bytes | None  # None if there is no regular file
+    data: bytes | None  # None if `path` is not a regular file
     mode: int
-    oddity: str  # what is there instead, as a phrase; "" for a regular file or nothing
+    oddity: str  # the file type, as a predicate; "" for a regular or missing file
 
     @property
     def block(self) -> bytes | None:
@@ -126,7 +126,7 @@ class HookFile:
         return next((data[start:end] for start, end in _blocks(data)), None)
 
     @property
-    def is_ours(self) -> bool:
+    def is_created(self) -> bool:
         return _CREATED in (self.block or b"") and without_blocks(self.data or b"") == _NEW_FILE
 
     @property
@@ -135,36 +135,36 @@ class HookFile:
 
     @property
     def obstacle(self) -> str:
-        """Why it must not be written, as a predicate; "" if it may."""
-        if self.oddity or self.data is None or self.is_ours:
+        """Return why gitckpt must not edit the file, as a predicate; "" if it may."""
+        if self.oddity or self.data is None or self.is_created:
             return self.oddity
         if b"\0" in self.data:
             return "is not a text file"
         if problem := _shebang_problem(self.data):
             return problem
         if not self.is_executable:
-            return "is not executable; making it executable would switch on its own text"
+            return "is not executable; to make it executable would activate its other lines"
         if _MARKER.search(without_blocks(self.data)):
-            return "contains a part of a gitckpt block; remove it from `# >>> gitckpt >>>` on"
+            return "contains a part of a gitckpt block; remove all from `# >>> gitckpt >>>` on"
         return ""
 
     def with_block(self, event: str, pin: Pin) -> FileChange | None:
-        """Return the change that adds or renews the block; None if it is up to date."""
+        """Return the change that adds or updates the block; None if it is up to date."""
         if self.data is None:
             data = _NEW_FILE + pin.block(event, created=True) + b"\n"
             return FileChange(self, data, _NEW_MODE, f"{event}: wrote {self.path}")
         old = self.block
         data = _insert(self.data, pin.block(event, created=_CREATED in (old or b"")))
-        mode = _NEW_MODE if self.is_ours and not self.is_executable else self.mode
+        mode = _NEW_MODE if self.is_created and not self.is_executable else self.mode
         if (data, mode) == (self.data, self.mode):
             return None
-        verb = "renewed the block in" if old else "added a block to"
+        verb = "updated the block in" if old else "added a block to"
         return FileChange(self, data, mode, f"{event}: {verb} {self.path}")
 
     def without_block(self, event: str) -> FileChange | None:
         if self.block is None or self.data is None:
             return None
-        if self.is_ours:
+        if self.is_created:
             return FileChange(self, None, 0, f"{event}: removed {self.path}")
         data = without_blocks(self.data)
         return FileChange(self, data, self.mode, f"{event}: removed the block from {self.path}")
@@ -184,7 +184,7 @@ def read(path: str) -> HookFile:
         if stat.S_ISLNK(mode):
             return HookFile(path, None, 0, f"is a symbolic link to {os.readlink(path)}")
         if not stat.S_ISREG(mode):
-            return HookFile(path, None, 0, "is no regular file")
+            return HookFile(path, None, 0, "is not a regular file")
         with open(path, "rb") as file:
             return HookFile(path, file.read(), stat.S_IMODE(mode), "")
     except (FileNotFoundError, NotADirectoryError):
@@ -209,7 +209,7 @@ def remove_directory(path: str) -> bool:
 
 
 def apply(changes: Sequence[FileChange], undo: ExitStack) -> list[str]:
-    """Write each changed file as a whole, to be reverted by `undo`."""
+    """Write the changed files; `undo` reverts them. Return a sentence for each."""
     directories = {os.path.dirname(change.file.path) for change in changes}
     for directory in directories:
         _delete_scratch_files(directory)
@@ -219,13 +219,13 @@ def apply(changes: Sequence[FileChange], undo: ExitStack) -> list[str]:
         except OSError as error:
             _raise_refused("write", change.file.path, error)
         undo.callback(_revert, change.file)
-    # The hooks directory may be new.
+    # The parent directory, too: the hooks directory may be new.
     fsync.flush(directories | set(map(os.path.dirname, directories)))
     return [change.sentence for change in changes]
 
 
 def _delete_scratch_files(directory: str) -> None:
-    # At once, as `uninstall` removes a directory that `init` made, if it is empty.
+    # Without delay: `uninstall` removes the directory only if it is empty.
     for name in names_in(directory):
         match = _SCRATCH.fullmatch(name)
         if match and not leftovers.is_alive(int(match[1])):
@@ -241,7 +241,7 @@ def _revert(file: HookFile) -> None:
 def _put(path: str, data: bytes | None, mode: int) -> None:
     def opener(scratch: str, flags: int) -> int:
         fd = os.open(scratch, flags, mode)
-        os.fchmod(fd, mode)  # whatever the umask
+        os.fchmod(fd, mode)  # regardless of the umask
         return fd
 
     if data is None:
@@ -262,8 +262,8 @@ def _insert(data: bytes, block: bytes) -> bytes:
 
 
 def _shebang_problem(data: bytes) -> str:
-    """Return why a text cannot take shell code, or ""."""
-    # Git runs a file without `#!` with sh.
+    """Return why a script cannot contain shell code, as a predicate; "" if it can."""
+    # git runs a file without `#!` with sh.
     if not data.startswith(b"#!"):
         return ""
     line = data[2:].partition(b"\n")[0]
@@ -280,26 +280,26 @@ def _shebang_problem(data: bytes) -> str:
 
 
 def _raise_refused(verb: str, path: str, error: OSError) -> NoReturn:
-    cure = "correct that, then run the command again"
+    cure = "correct the cause, then run the command again"
     if error.errno in (errno.EACCES, errno.EPERM):
         directory = shlex.quote(os.path.dirname(path))
-        cure = f"make it writable, then run the command again: chmod u+w {directory}"
+        cure = f"make the directory writable, then run the command again: chmod u+w {directory}"
     elif error.errno in (errno.ENOTDIR, errno.EEXIST):
-        cure = "see which directory git uses: git config --show-origin core.hooksPath"
+        cure = "see which hooks directory git uses: git config --show-origin core.hooksPath"
     raise RepositoryError(f"cannot {verb} {path}: {error.strerror}", hint=cure) from None
 
 
-def _template(name: str) -> str:
+def _read_template(name: str) -> str:
     try:
         with open(_find_hook_file(PACKAGE_DIR, name), encoding="utf-8") as file:
             return file.read()
     except OSError:
         problem = f"{name} is missing from the installation of gitckpt in {PACKAGE_DIR}/gitckpt"
-        raise RepositoryError(problem, hint=f"install it again for {sys.executable}") from None
+        raise RepositoryError(problem, hint=f"install gitckpt again for {sys.executable}") from None
 
 
 def _find_hook_file(package_dir: str, name: str) -> str:
-    # Inside the package (wheel) or beside it (checkout).
+    # A wheel has `hooks` inside of the package, a checkout next to the package.
     packaged = os.path.join(package_dir, "gitckpt", "hooks", name)
     in_checkout = os.path.join(package_dir, "hooks", name)
     return packaged if os.path.isfile(packaged) else in_checkout

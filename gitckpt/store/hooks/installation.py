@@ -29,24 +29,24 @@ if TYPE_CHECKING:
 
 # Git settings that belong to the hooks.
 MODE = "ckpt.hooks"
-CHOSEN = "ckpt.hooksChosen"  # whether the user chose the mode: the next `git ckpt init` keeps it
-DIRECTORY = "ckpt.hooksDirectory"  # unless that is `hooks` in the common directory
-SET_BY_INIT = "ckpt.setByInit"  # names of what `init` added and `uninit` removes
+CHOSEN = "ckpt.hooksChosen"  # whether the user chose the mode, so that `init` keeps the mode
+DIRECTORY = "ckpt.hooksDirectory"  # where the hooks were installed; unset for `hooks`
+SET_BY_INIT = "ckpt.setByInit"  # names of settings that `init` added and `uninit` removes
 _OURS = (MODE, CHOSEN, DIRECTORY, SET_BY_INIT)
 SETTINGS = tuple(name.lower() for name in _OURS)  # as git spells them
 
 REWRITE_REF = "notes.rewriteRef"
 _REWRITE_MODE = "notes.rewriteMode"
-# A pattern that matches gitckpt's notes only: git warns at each amend if a named ref is missing,
-# but not for a pattern.
+# A pattern that matches only gitckpt's notes ref: for a plain name, git warns at each amend while
+# the ref is missing.
 OUR_NOTES = f"{NOTES[:-1]}[{NOTES[-1]}]"
-# Whether git keeps garbage in packs for its two weeks: git before 2.41 writes each object as a
+# Whether git keeps unreachable objects in packs until they expire: git before 2.41 writes each as a
 # file by default, and warns.
 _CRUFT_PACKS = "gc.cruftPacks"
 MADE_DIRECTORY = "hooks directory"
 
 _SORTED_UNION = "cat_sort_uniq"
-# What `init` sets or once set; `uninit` removes it if it is unchanged.
+# Settings that some version of `init` adds; `uninit` removes those with exactly these values.
 VALUES = [(REWRITE_REF, OUR_NOTES), (REWRITE_REF, NOTES)]
 VALUES += [(_REWRITE_MODE, _SORTED_UNION), (_CRUFT_PACKS, "true")]
 
@@ -55,7 +55,7 @@ class HookSettings:
     def __init__(self, repository: Repository) -> None:
         self.repository = repository
         self._everywhere = config.read(repository, r"^(notes\.rewrite|gc\.cruftpacks$)")
-        # Local values only: global settings must be neither changed nor restored.
+        # Only values in the repository's file: gitckpt changes no global settings.
         names = r"^(ckpt\.|notes\.rewrite|gc\.cruftpacks$|hook\.gitckpt-)"
         self._values = config.read_local(repository, names)
 
@@ -71,7 +71,7 @@ class HookSettings:
         return any(fnmatch.fnmatchcase(NOTES, pattern) for pattern in patterns)
 
     def set(self, name: str, value: str | None, undo: ExitStack) -> bool:
-        """Give a name exactly one value, or none; return whether that changed anything."""
+        """Set exactly one value, or with None remove all; return whether anything changed."""
         if value is None:
             return self.drop(name, undo)
         if self.all(name) == [value]:
@@ -82,7 +82,7 @@ class HookSettings:
 
     def add(self, name: str, value: str, undo: ExitStack) -> None:
         if value not in self.all(name):
-            # Before the write: git may write the value and then fail to flush it.
+            # Registered before the write: git may fail after it has written the value.
             undo.callback(config.unset, self.repository, name, value)
             config.write(self.repository, name, value, add=True)
             self._values.setdefault(_canonical(name), []).append(value)
@@ -98,20 +98,20 @@ class HookSettings:
         return bool(dropped)
 
     def add_missing(self, undo: ExitStack) -> list[str]:
-        """Add settings for git to copy notes and pack garbage; return the changes."""
+        """Add settings so that git copies notes and packs garbage; return sentences."""
         by_init = self.all(SET_BY_INIT)
         additions = [] if self.rewrites_notes else [(REWRITE_REF, OUR_NOTES)]
-        # The mode applies to all notes and would sort the lines of the user's own.
+        # The mode applies to all notes refs, and would sort lines in the user's notes.
         foreign_refs = {*self._everywhere.get(REWRITE_REF.lower(), [])} - {NOTES, OUR_NOTES}
-        has_own_mode = bool(foreign_refs or self._everywhere.get(_REWRITE_MODE.lower()))
-        may_set_mode = _REWRITE_MODE in by_init or not has_own_mode
-        is_ours = REWRITE_REF in by_init or bool(additions)
-        if is_ours and may_set_mode and not self.all(_REWRITE_MODE):
+        user_has_mode = bool(foreign_refs or self._everywhere.get(_REWRITE_MODE.lower()))
+        may_set_mode = _REWRITE_MODE in by_init or not user_has_mode
+        copies_notes = REWRITE_REF in by_init or bool(additions)
+        if copies_notes and may_set_mode and not self.all(_REWRITE_MODE):
             additions.append((_REWRITE_MODE, _SORTED_UNION))
         if _CRUFT_PACKS.lower() not in self._everywhere:
             additions.append((_CRUFT_PACKS, "true"))
         for name, _ in additions:
-            # First: after a kill, a setting that is not recorded here would stay forever.
+            # Recorded first: else `uninit` would not remove a setting of a killed `init`.
             self.add(SET_BY_INIT, name, undo)
         for name, value in additions:
             self.add(name, value, undo)
@@ -126,18 +126,18 @@ def _find_hooks_directory(repository: Repository) -> str:
 
 
 def _resolve_directory(repository: Repository, path: str | None = None) -> str:
-    """Return the real path of a hooks directory; git's default one without a `path`."""
+    """Return the real path of a hooks directory; `path` defaults to git's `hooks`."""
     return os.path.realpath(os.path.join(repository.common_dir, path or "hooks"))
 
 
 def _canonical(name: str) -> str:
-    """Return a name as git lists it: section and key in lower case."""
+    """Return a setting's name as git lists it: section and key in lower case."""
     section, _, remainder = name.partition(".")
     subsection, dot, key = remainder.rpartition(".")
     return f"{section.lower()}.{subsection}{dot}{key.lower()}"
 
 
-# Other hook managers, and the lines that a user adds to their files to call gitckpt.
+# Hook managers such as husky, and the lines that users add to a manager's files to call gitckpt.
 
 _HUSKY, _LEFTHOOK, PRE_COMMIT, _HOOKS_PATH = "husky", "lefthook", "pre-commit", "core.hooksPath"
 GENERATED_BY_PRE_COMMIT = b"File generated by pre-commit"
@@ -147,25 +147,25 @@ _LEFTHOOK_FILE = re.compile(r"\.?lefthook(-local)?\.(ya?ml|toml|jsonc?)")
 _PRE_COMMIT_FILE = ".pre-commit-config.yaml"
 _PRE_COMMIT_TYPES = [name for name in EVENTS if PRE_COMMIT_ARGUMENTS[name] is not None]
 
-# Pre-commit writes only hook types it is installed for, and calls the hook files that it replaced.
+# pre-commit writes only the hook types that it is installed for, and calls hooks it replaced.
 BESIDE = "git ckpt init --hooks files"
-_SHORT_WAY = "pre-commit owns the hooks, and they do not all call gitckpt; "
-_SHORT_WAY += f"to add gitckpt's own hook files in this clone: {BESIDE}"
+_BESIDE_ADVICE = "pre-commit owns the hooks, and not all of them call gitckpt; "
+_BESIDE_ADVICE += f"to add gitckpt's hook files in this clone: {BESIDE}"
 
 
 @dataclass(frozen=True, slots=True)
 class Manager:
-    name: str  # one of the names above; `_HOOKS_PATH` is a user
-    hooks_dir: str  # real path: `.git/hooks` may link into the worktree
+    name: str  # one of the names above; `_HOOKS_PATH` if the user chose the directory
+    hooks_dir: str  # real path, as `.git/hooks` may be a link
     worktree: str | None
-    # Whether the directory is not git's own to write to: a program has it, or it lies elsewhere.
+    # Whether gitckpt must not write there: a manager does, or the directory is not in `.git`.
     is_foreign: bool
 
     def calls(self, event: str) -> bool:
         return any(calls(path, event) for path in self.files(event))
 
     def files(self, event: str) -> list[str]:
-        """Return the files that may call gitckpt, the recommended one first."""
+        """Return the files that may call gitckpt at an event, the recommended one first."""
         top, paths = self.worktree, []
         if top is not None and self.name == _HUSKY:
             paths = [os.path.join(top, ".husky", event)]
@@ -176,7 +176,7 @@ class Manager:
         return [*paths, os.path.join(self.hooks_dir, event)]
 
     def repetition(self, event: str) -> str:
-        return f"{event} calls gitckpt twice; remove the line from {self.files(event)[0]}"
+        return f"{event} calls gitckpt twice; remove the call from {self.files(event)[0]}"
 
     def line(self, event: str) -> str:
         if self.name == _LEFTHOOK:
@@ -187,42 +187,42 @@ class Manager:
         return call(event)
 
     def advice(self, events: Sequence[str], *, in_full: bool) -> list[str]:
-        """Return what the user has to add, and where; `in_full` even if a way is shorter."""
+        """Return lines that tell what to add where; with `in_full`, also the long version."""
         if not events:
             return []
         if self.name == _LEFTHOOK:
-            place = self.files(events[0])[0]
-            advice = [f"lefthook owns the hooks; add to {place}, then run: lefthook install"]
+            path = self.files(events[0])[0]
+            advice = [f"lefthook owns the hooks; add to {path}, then run: lefthook install"]
             for event in events:
                 line = f"        {self.line(event)}"
                 advice += [f"  {event}:", "    commands:", "      gitckpt:", line]
             return advice
         if self.name == PRE_COMMIT and in_full:
-            return [_SHORT_WAY, *self._pre_commit_advice(events)]
+            return [_BESIDE_ADVICE, *self._pre_commit_advice(events)]
         if self.name == PRE_COMMIT:
-            place = self.files(_PRE_COMMIT_TYPES[0])[0]
-            shared = f"or share them with all clones: git ckpt init --hooks external, for {place}"
-            return [_SHORT_WAY, shared]
+            path = self.files(_PRE_COMMIT_TYPES[0])[0]
+            shared = f"or add hooks for all clones to {path}: git ckpt init --hooks external"
+            return [_BESIDE_ADVICE, shared]
         if os.path.exists(self.hooks_dir) and not os.path.isdir(self.hooks_dir):
             cure = "git config --unset core.hooksPath, then git ckpt init"
-            return [f"git runs no hooks: {self.hooks_dir} is not a directory; run: {cure}"]
+            return [f"git runs no hooks, as {self.hooks_dir} is not a directory; run: {cure}"]
         is_husky = self.name == _HUSKY
         reason = "husky owns the hooks" if is_husky else f"gitckpt does not write {self.hooks_dir}"
         return self._file_advice(reason, events)
 
     def _file_advice(self, reason: str, events: Sequence[str]) -> list[str]:
         lines = [f"  {self.files(event)[0]}: {self.line(event)}" for event in events]
-        how = "add a line to each file (start a new one with #!/bin/sh; make it executable)"
-        return [f"{reason}; {how}:", *lines] if lines else []
+        action = "add these lines (begin a new file with #!/bin/sh, make it executable)"
+        return [f"{reason}; {action}:", *lines] if lines else []
 
     def _pre_commit_advice(self, events: Sequence[str]) -> list[str]:
         supported = [event for event in events if event in _PRE_COMMIT_TYPES]
         lines = []
         if supported:
             types = " ".join(f"--hook-type {event}" for event in supported)
-            how = f"or add to {self.files(supported[0])[0]} below `repos:`"
+            action = f"or add to {self.files(supported[0])[0]} below `repos:`"
             lines = [
-                f"{how}, then run: pre-commit install {types}",
+                f"{action}, then run: pre-commit install {types}",
                 "  - repo: local",
                 "    hooks:",
             ]
@@ -231,7 +231,7 @@ class Manager:
             keys += [f"stages: [{event}]", "always_run: true", "pass_filenames: false"]
             lines += [f"      - id: gitckpt-{event}", *(f"        {key}" for key in keys)]
         unsupported = [event for event in events if event not in supported]
-        return lines + self._file_advice("pre-commit has no such type", unsupported)
+        return lines + self._file_advice("pre-commit does not support these hooks", unsupported)
 
 
 def _find_manager(repository: Repository) -> Manager:
@@ -241,7 +241,7 @@ def _find_manager(repository: Repository) -> Manager:
 
 
 def call(event: str) -> str:
-    """Return the shell line that calls gitckpt, safe in a hook under `sh -e`."""
+    """Return the shell line that calls gitckpt; a failure does not end `sh -e`."""
     return f'git ckpt hook {event} "$@" || :'
 
 
@@ -255,7 +255,7 @@ def calls(path: str, event: str) -> bool:
 def _detect_manager(repository: Repository, hooks_dir: str) -> str | None:
     if os.path.basename(hooks_dir) == ".husky" or hooks_dir.endswith("/.husky/_"):
         return _HUSKY
-    # A hook manager that owns one active hook file may take the others, too.
+    # A hook manager that owns one active hook file may take over the other hooks, too.
     names = [name for name in sorted(names_in(hooks_dir)) if "." not in name]
     text = b"\n".join(_content(os.path.join(hooks_dir, name)) for name in names)
     if GENERATED_BY_PRE_COMMIT in text:
@@ -270,8 +270,8 @@ def _detect_manager(repository: Repository, hooks_dir: str) -> str | None:
         return _HUSKY
     if _lefthook_files(repository.worktree):
         return _LEFTHOOK
-    # The tracked file alone does not mean that pre-commit is installed, unless it has gitckpt's
-    # lines.
+    # The tracked file does not prove that pre-commit is installed; calls of gitckpt in the file
+    # count as proof.
     settings = os.path.join(repository.worktree, _PRE_COMMIT_FILE)
     return PRE_COMMIT if any(calls(settings, event) for event in _PRE_COMMIT_TYPES) else None
 
@@ -295,17 +295,17 @@ _MODES = ("auto", "config", "files", "external", "none")
 CONFIG_HOOKS_SINCE = (2, 54)  # the first git that reads hooks from its configuration
 
 _INIT = "git ckpt init"
-# The codes of findings that keep a hook from being called.
+# Codes of findings that mean: git does not call gitckpt.
 _MISSED = {"hook-missing", "hook-external-missing", "hook-not-executable", "hook-shadowed"}
 _MISSED |= {"interpreter-missing", "package-missing"}
-_ASIDE = (".legacy", ".old")  # suffixes of hook files that pre-commit and lefthook replaced
+_ASIDE = (".legacy", ".old")  # suffixes of hook files that pre-commit and lefthook renamed
 
 
 @dataclass(frozen=True, slots=True)
 class Installation:
     mode: str  # "config", "files", "external" or "none"
     changed: list[str]  # a sentence for each change
-    advice: list[str]  # lines for the user about what is left to do
+    advice: list[str]  # lines that tell the user what to do next
 
 
 def install(
@@ -316,16 +316,16 @@ def install(
     python: str = sys.executable,
     package_dir: str = PACKAGE_DIR,
 ) -> Installation:
-    """Make git call gitckpt and carry notes along; a second call only repairs."""
+    """Make git call gitckpt and copy notes on amend; a second call only repairs."""
     settings = HookSettings(repository)
     owner = _find_manager(repository)
     directory = owner.hooks_dir
-    # A manager that was installed later but left all blocks in place is no conflict.
+    # A manager that was installed later, but left all blocks of gitckpt, is no conflict.
     blocks = (_active_file(directory, event).block for event in EVENTS)
     is_managed = owner.is_foreign and not all(blocks)
     hook_mode = _pick_mode(mode, version, settings, is_managed=is_managed)
     pin = _make_pin(python, package_dir)
-    changes, advice = _file_changes(settings, pin, directory, adds=hook_mode == "files")
+    changes, advice = _plan_file_changes(settings, pin, directory, adds=hook_mode == "files")
     if hook_mode == "external":
         missing = [event for event in EVENTS if not owner.calls(event)]
         advice = owner.advice(missing, in_full=mode == hook_mode)
@@ -333,7 +333,7 @@ def install(
         advice = [owner.repetition(event) for event in EVENTS if owner.calls(event)]
     elif hook_mode == "none" and mode == "auto":
         cure = f"git config --unset {CHOSEN}, then {_INIT}"
-        advice = [f"no hooks, as chosen before; to install them: {cure}"]
+        advice = [f"no hooks installed, as chosen before; to install them: {cure}"]
     with ExitStack() as undo:
         if hook_mode == "files":
             _prepare_directory(settings, directory, undo)
@@ -348,11 +348,12 @@ def install(
 
 
 def uninstall(repository: Repository) -> list[str]:
-    """Remove only what `install` added, or nothing after an error; list the changes."""
+    """Remove what `install` added; return a sentence for each change."""
     settings = HookSettings(repository)
     by_init = settings.all(SET_BY_INIT)
     directory = _resolve_directory(repository, settings.last(DIRECTORY))
-    changes, _ = _file_changes(settings, Pin("", ""), _find_hooks_directory(repository), adds=False)
+    hooks_dir = _find_hooks_directory(repository)
+    changes, _ = _plan_file_changes(settings, Pin("", ""), hooks_dir, adds=False)
     with ExitStack() as undo:
         changed = files.apply(changes, undo)
         changed += _set_hooks(settings, None, undo)
@@ -367,7 +368,7 @@ def uninstall(repository: Repository) -> list[str]:
     return changed
 
 
-def lines_left(repository: Repository) -> list[str]:
+def files_with_calls(repository: Repository) -> list[str]:
     owner = _find_manager(repository)
     paths = (path for event in EVENTS for path in owner.files(event) if calls(path, event))
     return list(dict.fromkeys(paths))
@@ -380,7 +381,7 @@ def inspect(
     python: str = sys.executable,
     package_dir: str = PACKAGE_DIR,
 ) -> list[Finding]:
-    """Return the findings about hooks that differ from what `install` set up."""
+    """Return a finding for each hook that differs from what `install` set up."""
     settings = HookSettings(repository)
     mode = settings.last(MODE)
     if mode not in _MODES[1:]:
@@ -398,14 +399,14 @@ def inspect(
         missing = [event for event in EVENTS if not owner.calls(event)]
         findings = [_missing_external_call(owner, event, is_wanted=is_wanted) for event in missing]
     if not settings.rewrites_notes:
-        sentence = "amend and rebase do not carry the links from commits to checkpoints along"
+        sentence = "git does not copy links from commits to checkpoints on amend and rebase"
         cure = f"git config --add {REWRITE_REF} '{OUR_NOTES}'"
         findings.append(Finding("rewrite-ref-missing", REWRITE_REF, sentence, cure))
     return list(dict.fromkeys(findings))
 
 
 def outlook(repository: Repository, *, version: tuple[int, ...]) -> str:
-    """Return "recorded", "missed", "none" or "not installed" for the next commit."""
+    """Predict the next commit's hook: "recorded", "missed", "none", "not installed"."""
     mode = HookSettings(repository).last(MODE)
     if mode not in _MODES[1:]:
         return "not installed"
@@ -421,8 +422,9 @@ def outlook(repository: Repository, *, version: tuple[int, ...]) -> str:
 
 def _make_pin(python: str, package_dir: str) -> Pin:
     if not python:
-        hint = f"run it as: python3 -m gitckpt {_INIT.removeprefix('git ckpt ')}"
-        raise UsageError("the hooks need a Python interpreter, and none is known", hint=hint)
+        hint = f"run the command as: python3 -m gitckpt {_INIT.removeprefix('git ckpt ')}"
+        message = "the hooks need a Python interpreter, but sys.executable is empty"
+        raise UsageError(message, hint=hint)
     return Pin(os.path.abspath(python), os.path.abspath(package_dir))
 
 
@@ -448,10 +450,10 @@ def _pick_mode(
     return "external" if is_managed else "files"
 
 
-def _file_changes(
+def _plan_file_changes(
     settings: HookSettings, pin: Pin, hooks_dir: str, *, adds: bool
 ) -> tuple[list[FileChange], list[str]]:
-    """Return changes that remove all blocks, or write those in git's directory."""
+    """Return changes that remove blocks, or with `adds` write those in `hooks_dir`."""
     changes: list[FileChange] = []
     advice: list[str] = []
     repository, installed = settings.repository, settings.last(DIRECTORY)
@@ -473,11 +475,11 @@ def _file_changes(
 
 def _prepare_directory(settings: HookSettings, directory: str, undo: ExitStack) -> None:
     if not os.path.isdir(directory):
-        # Before the directory is made: a kill in between must not leave it unrecorded.
+        # Recorded first: else `uninit` would not remove the directory of a killed `init`.
         settings.add(SET_BY_INIT, MADE_DIRECTORY, undo)
         files.make_directory(directory, undo)
     relative = os.path.relpath(directory, os.path.realpath(settings.repository.common_dir))
-    # A path below the git directory is stored relative: it moves with the repository.
+    # A path below the git directory is stored as relative, as it moves with the repository.
     path = directory if relative.startswith(os.pardir) else relative
     is_default = directory == _resolve_directory(settings.repository)
     settings.set(DIRECTORY, None if is_default else path, undo)
@@ -502,7 +504,7 @@ def _inspect_config(
 ) -> list[Finding]:
     if version < CONFIG_HOOKS_SINCE:
         present = ".".join(map(str, version))
-        sentence = f"git {present} ignores the hooks that are set in its configuration"
+        sentence = f"git {present} does not run hooks that its configuration defines"
         return [_missing_call(MODE, sentence)]
     findings = []
     for event in EVENTS:
@@ -513,7 +515,7 @@ def _inspect_config(
             findings.append(_missing_call(section, f"{event} does not call gitckpt"))
         elif not config.is_on((settings.all(enabled) or ["true"])[-1]):
             cure = f"git config --unset {enabled}"
-            findings.append(_missing_call(section, f"{event} is switched off by {enabled}", cure))
+            findings.append(_missing_call(section, f"{enabled} turns the hook {event} off", cure))
         elif command != pin.command(event):
             findings.append(_outdated_call(section, event, command))
         if owner.calls(event):
@@ -545,10 +547,10 @@ def _missing_block(file: HookFile, event: str, installed: str, directory: str) -
     for suffix in _ASIDE:
         aside = files.read(file.path + suffix)
         if aside.block is not None:
-            sentence = f"another hook manager moved the {event} hook aside; it no longer runs"
+            sentence = f"another hook manager renamed the {event} hook, so git no longer runs it"
             return Finding("hook-moved-aside", aside.path, sentence, _INIT)
     if installed != directory and files.read(os.path.join(installed, event)).block is not None:
-        sentence = f"git uses the hooks in {directory} and ignores those of gitckpt in {installed}"
+        sentence = f"git runs the hooks in {directory}, not the hooks of gitckpt in {installed}"
         return Finding("hook-shadowed", "core.hooksPath", sentence, _INIT)
     if file.obstacle:
         sentence = f"{event} does not call gitckpt: the file {file.obstacle}"
@@ -563,18 +565,19 @@ def _missing_call(where: str, sentence: str, cure: str = _INIT) -> Finding:
 def _outdated_call(where: str, event: str, text: str) -> Finding:
     pin = files.parse_pin(text)
     if pin and not os.access(pin.python, os.X_OK):
-        sentence = "the hooks start a Python interpreter that is gone"
+        sentence = "the hooks need a Python interpreter that was removed"
         return Finding("interpreter-missing", pin.python, sentence, _INIT)
     if pin and not os.path.isfile(pin.script):
-        return Finding("package-missing", pin.script, "the hooks use a gitckpt that is gone", _INIT)
-    return Finding("hook-outdated", where, f"{event} has an outdated call of gitckpt", _INIT)
+        sentence = "the hooks run a gitckpt that was removed"
+        return Finding("package-missing", pin.script, sentence, _INIT)
+    return Finding("hook-outdated", where, f"{event} calls gitckpt in an outdated form", _INIT)
 
 
 def _active_file(directory: str, event: str) -> HookFile:
-    """Return the hook file of an event, or the one that pre-commit moved aside."""
+    """Return the hook file of an event, or the `.legacy` file if that has the block."""
     file = files.read(os.path.join(directory, event))
     aside = files.read(file.path + _ASIDE[0])
-    # Pre-commit rewrites its own file, so a block there would be lost.
+    # pre-commit rewrites its hook file, so a block in that file would be lost.
     is_moved = file.block is None and GENERATED_BY_PRE_COMMIT in (file.data or b"")
     return aside if is_moved and aside.block is not None else file
 

@@ -201,4 +201,4 @@ class TestBytes:
 
 
 def test_every_event_that_is_installed_is_known_to_the_hook_and_no_other() -> None:
-    assert {*hook._ENDS, hook._GC} == set(HOOKS)
+    assert {*hook._RECORDING_EVENTS, hook._GC} == set(HOOKS)

@@ -43,7 +43,8 @@ class TestFailures:
             hooks.chmod(0o755)
         assert caught.value.message == f"cannot write {hooks}/post-commit: Permission denied"
         assert (
-            caught.value.hint == f"make it writable, then run the command again: chmod u+w {hooks}"
+            caught.value.hint
+            == f"make the directory writable, then run the command again: chmod u+w {hooks}"
         )
         assert everything(main_checkout) == before
 
@@ -125,8 +126,8 @@ class TestFailures:
         with pytest.raises(UsageError) as caught:
             standin.install(main_checkout, python="")
         assert (caught.value.message, caught.value.hint) == (
-            "the hooks need a Python interpreter, and none is known",
-            "run it as: python3 -m gitckpt init",
+            "the hooks need a Python interpreter, but sys.executable is empty",
+            "run the command as: python3 -m gitckpt init",
         )
 
 

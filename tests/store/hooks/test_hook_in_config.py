@@ -100,7 +100,7 @@ class TestConfigHooks:
         )  # git takes that for false
         main_checkout.git("config", "hook.gitckpt-pre-auto-gc.command", "git ckpt hook pre-auto-gc")
         path = put_hook(main_checkout, "post-applypatch", 'git ckpt hook post-applypatch "$@"')
-        twice = f"post-applypatch calls gitckpt twice; remove the line from {path}"
+        twice = f"post-applypatch calls gitckpt twice; remove the call from {path}"
         assert standin.inspect(main_checkout, NEW) == [
             Finding(
                 "hook-missing",
@@ -122,13 +122,13 @@ class TestConfigHooks:
             Finding(
                 "hook-missing",
                 "hook.gitckpt-post-rewrite",
-                "post-rewrite is switched off by hook.gitckpt-post-rewrite.enabled",
+                "hook.gitckpt-post-rewrite.enabled turns the hook post-rewrite off",
                 "git config --unset hook.gitckpt-post-rewrite.enabled",
             ),
             Finding(
                 "hook-outdated",
                 "hook.gitckpt-pre-auto-gc",
-                "pre-auto-gc has an outdated call of gitckpt",
+                "pre-auto-gc calls gitckpt in an outdated form",
                 "git ckpt init",
             ),
         ]
@@ -137,7 +137,7 @@ class TestConfigHooks:
             Finding(
                 "hook-missing",
                 "ckpt.hooks",
-                "git 2.39.5 ignores the hooks that are set in its configuration",
+                "git 2.39.5 does not run hooks that its configuration defines",
                 "git ckpt init",
             )
         ]

@@ -134,7 +134,7 @@ class TestFiles:
             )
         ]
         assert standin.install(main_checkout).changed == [
-            f"post-commit: renewed the block in {path}"
+            f"post-commit: updated the block in {path}"
         ]
         assert path.stat().st_mode & 0o7777 == 0o755
         assert standin.inspect(main_checkout) == []
@@ -164,12 +164,12 @@ class TestFiles:
             (
                 "#!/bin/sh\necho hi\n",
                 0o644,
-                "is not executable; making it executable would switch on its own text",
+                "is not executable; to make it executable would activate its other lines",
             ),
             (
                 "#!/bin/sh\n# >>> gitckpt >>>\nif\n",
                 0o755,
-                "contains a part of a gitckpt block; remove it from `# >>> gitckpt >>>` on",
+                "contains a part of a gitckpt block; remove all from `# >>> gitckpt >>>` on",
             ),
         ],
     )
@@ -241,7 +241,7 @@ class TestFiles:
         assert done.advice == [
             f'post-commit: {hooks}/post-commit is a symbolic link to {target}; add: git ckpt hook post-commit "$@" || :',
             f'post-merge: {hooks}/post-merge is a symbolic link to nowhere; add: git ckpt hook post-merge "$@" || :',
-            f'post-rewrite: {hooks}/post-rewrite is no regular file; add: git ckpt hook post-rewrite "$@" || :',
+            f'post-rewrite: {hooks}/post-rewrite is not a regular file; add: git ckpt hook post-rewrite "$@" || :',
         ]
         assert target.read_bytes() == b"#!/bin/sh\n"
         uninstall(main_checkout)
@@ -274,7 +274,7 @@ class TestFiles:
             Finding(
                 "hook-shadowed",
                 "core.hooksPath",
-                f"git uses the hooks in {hooks_of(checkout)} and ignores those of gitckpt in {own}",
+                f"git runs the hooks in {hooks_of(checkout)}, not the hooks of gitckpt in {own}",
                 "git ckpt init",
             )
         ]

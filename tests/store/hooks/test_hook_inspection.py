@@ -50,18 +50,18 @@ class TestInspection:
             Finding(
                 "hook-outdated",
                 f"{hooks}/post-rewrite",
-                "post-rewrite has an outdated call of gitckpt",
+                "post-rewrite calls gitckpt in an outdated form",
                 "git ckpt init",
             ),
             Finding(
                 "hook-twice",
                 f"{hooks}/pre-auto-gc",
-                f"pre-auto-gc calls gitckpt twice; remove the line from {hooks}/pre-auto-gc",
+                f"pre-auto-gc calls gitckpt twice; remove the call from {hooks}/pre-auto-gc",
             ),
             Finding(
                 "rewrite-ref-missing",
                 "notes.rewriteRef",
-                "amend and rebase do not carry the links from commits to checkpoints along",
+                "git does not copy links from commits to checkpoints on amend and rebase",
                 "git config --add notes.rewriteRef 'refs/notes/checkpoint[s]'",
             ),
         ]
@@ -76,7 +76,7 @@ class TestInspection:
         gone = Finding(
             "interpreter-missing",
             str(python),
-            "the hooks start a Python interpreter that is gone",
+            "the hooks need a Python interpreter that was removed",
             "git ckpt init",
         )
         assert standin.inspect(main_checkout, version_for(way)) == [gone]
@@ -88,7 +88,7 @@ class TestInspection:
         shutil.rmtree(other.dir)
         module = f"{other.dir}/hooks/hook.sh"
         gone = Finding(
-            "package-missing", module, "the hooks use a gitckpt that is gone", "git ckpt init"
+            "package-missing", module, "the hooks run a gitckpt that was removed", "git ckpt init"
         )
         assert standin.inspect(main_checkout, version_for(way)) == [gone]
 
@@ -105,7 +105,7 @@ class TestInspection:
         put_hook(checkout, "post-merge", "#!/bin/sh\ncall_lefthook run post-merge\n")
         (hooks / "post-rewrite").rename(hooks / "post-rewrite.legacy")
         # The first one pre-commit calls: nothing is wrong with it.
-        no_longer = "another hook manager moved the {} hook aside; it no longer runs"
+        no_longer = "another hook manager renamed the {} hook, so git no longer runs it"
         assert standin.inspect(checkout) == [
             Finding(
                 "hook-moved-aside",
@@ -134,7 +134,7 @@ class TestInspection:
         standin.install(main_checkout)
         main_checkout.git("config", "core.hooksPath", ".githooks")
         new, old = main_checkout.path / ".githooks", hooks_of(main_checkout)
-        sentence = f"git uses the hooks in {new} and ignores those of gitckpt in {old}"
+        sentence = f"git runs the hooks in {new}, not the hooks of gitckpt in {old}"
         assert standin.inspect(main_checkout) == [
             Finding("hook-shadowed", "core.hooksPath", sentence, "git ckpt init")
         ]

@@ -28,7 +28,7 @@ def husky(checkout: Checkout) -> tuple[str, list[str]]:
     checkout.write(".husky/_/post-commit", '#!/usr/bin/env sh\n. "${0%/*}/h"').chmod(0o755)
     checkout.git("config", "core.hooksPath", ".husky/_")
     return ".husky/post-commit", [
-        "husky owns the hooks; add a line to each file (start a new one with #!/bin/sh; make it executable):",
+        "husky owns the hooks; add these lines (begin a new file with #!/bin/sh, make it executable):",
         *(f'  {checkout.path}/.husky/{event}: git ckpt hook {event} "$@" || :' for event in HOOKS),
     ]
 
@@ -73,7 +73,7 @@ def lefthook_in_the_hooks(checkout: Checkout) -> tuple[str, list[str]]:
 
 
 SHORT_WAY = (
-    "pre-commit owns the hooks, and they do not all call gitckpt; to add gitckpt's own hook files in this clone: "
+    "pre-commit owns the hooks, and not all of them call gitckpt; to add gitckpt's hook files in this clone: "
     "git ckpt init --hooks files"
 )
 
@@ -106,7 +106,7 @@ def pre_commit_lines(checkout: Checkout) -> list[str]:
         ]
     return [
         *lines,
-        "pre-commit has no such type; add a line to each file (start a new one with #!/bin/sh; make it executable):",
+        "pre-commit does not support these hooks; add these lines (begin a new file with #!/bin/sh, make it executable):",
         *(
             f'  {hooks_of(checkout)}/{event}: git ckpt hook {event} "$@" || :'
             for event in ("post-applypatch", "pre-auto-gc")
@@ -117,7 +117,7 @@ def pre_commit_lines(checkout: Checkout) -> list[str]:
 def pre_commit(checkout: Checkout) -> tuple[str, list[str]]:
     put_hook(checkout, "pre-commit", GENERATED)
     config = f"{checkout.path}/.pre-commit-config.yaml"
-    more = f"or share them with all clones: git ckpt init --hooks external, for {config}"
+    more = f"or add hooks for all clones to {config}: git ckpt init --hooks external"
     return ".pre-commit-config.yaml", [SHORT_WAY, more]
 
 
@@ -130,7 +130,7 @@ def tracked_directory(checkout: Checkout) -> tuple[str, list[str]]:
     checkout.git("config", "core.hooksPath", "git hooks")
     hooks = checkout.path / "git hooks"
     return "git hooks/post-commit", [
-        f"gitckpt does not write {hooks}; add a line to each file (start a new one with #!/bin/sh; make it executable):",
+        f"gitckpt does not write {hooks}; add these lines (begin a new file with #!/bin/sh, make it executable):",
         *(f'  {hooks}/{event}: git ckpt hook {event} "$@" || :' for event in HOOKS),
     ]
 
@@ -141,7 +141,7 @@ def linked_directory(checkout: Checkout) -> tuple[str, list[str]]:
     hooks_of(checkout).symlink_to(shared)
     hooks = shared
     return str(hooks / "post-commit"), [
-        f"gitckpt does not write {hooks}; add a line to each file (start a new one with #!/bin/sh; make it executable):",
+        f"gitckpt does not write {hooks}; add these lines (begin a new file with #!/bin/sh, make it executable):",
         *(f'  {hooks}/{event}: git ckpt hook {event} "$@" || :' for event in HOOKS),
     ]
 
@@ -263,7 +263,7 @@ class TestManagers:
         (hooks / "post-commit.legacy").chmod(0o644)
         assert [each.code for each in standin.inspect(main_checkout)] == ["hook-not-executable"]
         assert standin.install(main_checkout).changed == [
-            f"post-commit: renewed the block in {hooks}/post-commit.legacy"
+            f"post-commit: updated the block in {hooks}/post-commit.legacy"
         ]
         uninstall(main_checkout)
         assert {path.name for path in hooks.iterdir()} >= {"pre-commit", "post-commit"}
@@ -292,7 +292,7 @@ class TestManagers:
 
     def test_hooks_that_are_switched_off(self, main_checkout: Checkout, standin: StandIn) -> None:
         main_checkout.git("config", "core.hooksPath", "/dev/null")
-        advice = "git runs no hooks: /dev/null is not a directory; run: git config --unset core.hooksPath, then git ckpt init"
+        advice = "git runs no hooks, as /dev/null is not a directory; run: git config --unset core.hooksPath, then git ckpt init"
         assert standin.install(main_checkout) == Installation("external", NOTES_CHANGES, [advice])
         with pytest.raises(RepositoryError) as caught:
             standin.install(main_checkout, "files")
@@ -305,13 +305,13 @@ class TestManagers:
         standin.install(main_checkout)
         gone = [f"{event}: removed {hooks}/{event}" for event in HOOKS]
         by_hand = [
-            f"gitckpt does not write {hooks}; add a line to each file (start a new one with #!/bin/sh; make it executable):",
+            f"gitckpt does not write {hooks}; add these lines (begin a new file with #!/bin/sh, make it executable):",
             *(f'  {hooks}/{event}: git ckpt hook {event} "$@" || :' for event in HOOKS),
         ]
         assert standin.install(main_checkout, "external") == Installation("external", gone, by_hand)
         assert standin.install(main_checkout) == Installation("external", [], by_hand)
         assert standin.install(main_checkout, "none") == Installation("none", [], [])
-        off = "no hooks, as chosen before; to install them: git config --unset ckpt.hooksChosen, then git ckpt init"
+        off = "no hooks installed, as chosen before; to install them: git config --unset ckpt.hooksChosen, then git ckpt init"
         assert standin.install(main_checkout) == Installation("none", [], [off])
         assert standin.inspect(main_checkout) == []
         assert main_checkout.git("config", "--local", "ckpt.hooks") == "none"
