@@ -23,7 +23,7 @@ MAINTAIN, PACK, KEEP_UP = "maintain", "pack", "keep-up"
 DAY = 86400
 _PHASE, _WITHOUT_FILES = "commit-complete", "commit-partial"
 _ALONE = "this checkpoint belongs to no run"
-_NO_FILES = "the checkpoint holds no uncommitted files"
+_NO_FILES = "the checkpoint has no uncommitted files"
 _BOOTSTRAP = "import sys; sys.path.insert(0, sys.argv.pop(1)); "
 _BOOTSTRAP += "from gitckpt.hook import run; run(sys.argv[1:])"
 

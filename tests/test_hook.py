@@ -500,7 +500,7 @@ def test_files_that_take_too_long_are_left_out_and_it_is_said(main_checkout: Che
     there.write("new", "x")
     said = _stderr_of_commit(there)
     assert said.startswith(
-        "gitckpt: post-commit: the checkpoint holds no uncommitted files: capturing the files took more than 0 seconds; "
+        "gitckpt: post-commit: the checkpoint has no uncommitted files: capturing the files took more than 0 seconds; "
     )
     assert (
         "record them now: git ckpt save; to allow more time: git config ckpt.snapshotTimeout 5m"

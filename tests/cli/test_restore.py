@@ -241,8 +241,8 @@ class TestApart:
         checkout.git("checkout", "--quiet", "--force", "-b", "topic")
         head = checkout.commit("elsewhere", README="elsewhere\n")
         before = (
-            f"warning: HEAD stays at commit SHORT (topic); the files of commit SHORT ({branch}) show as "
-            "changes there; to work at that commit: git ckpt resume SHORT\n"
+            f"warning: HEAD stays at commit SHORT (topic); git status shows the files of commit SHORT ({branch}) "
+            "as changes; to work at that commit: git ckpt resume SHORT\n"
         )
         assert said(ckpt("restore", "--dry-run", made, at=checkout)) == (
             0,
@@ -278,7 +278,7 @@ class TestApart:
             0,
             "change  README\n",
             (
-                f"warning: HEAD stays at {where}; the files of {where} show as changes there; "
+                f"warning: HEAD stays at {where}; git status shows the files of {where} as changes; "
                 "to work at that commit: git ckpt resume SHORT\n"
                 "the previous files are in checkpoint SHORT; to go forward again: git ckpt redo\n"
             ),
@@ -296,7 +296,7 @@ class TestApart:
             "change  README\n",
             (
                 f"warning: HEAD stays at commit SHORT (topic); the checkpoint was made on {branch}, "
-                f"at the same commit; to switch there: git switch {branch}\n{self.BACK}"
+                f"at the same commit; to switch to that branch: git switch {branch}\n{self.BACK}"
             ),
         )
         checkout.git("checkout", "--quiet", "--detach")
@@ -305,7 +305,7 @@ class TestApart:
             "change  README\n",
             (
                 "warning: HEAD stays at commit SHORT (detached); the checkpoint was made on topic, "
-                "at the same commit; to switch there: git switch topic\nnothing was changed\n"
+                "at the same commit; to switch to that branch: git switch topic\nnothing was changed\n"
             ),
         )
 
@@ -468,7 +468,7 @@ class TestApart:
         }
         assert [re.split("[,;]", sentence)[0] for sentence in report["apart"]] == [
             f"HEAD stays at commit {head[:8]} ({branch})",
-            "the merge of the checkpoint is left out",
+            "the merge of the checkpoint is not restored",
         ]
         assert base != merged
         dry = json.loads(ckpt("undo", "--dry-run", "--json", at=checkout).out)
@@ -559,7 +559,7 @@ class TestSteps:
                     "now",
                     "SHORT",
                     branch,
-                    *["before", "the", "files", "of", "SHORT", "came", "back"],
+                    *["before", "the", "restore", "of", "checkpoint", "SHORT"],
                 ]
                 for n in (1, 2)
             ),

@@ -248,7 +248,7 @@ def test_a_worktree_that_was_moved_is_brought_there_as_well(
     moved = path.rename(stage.checkout.path / "moved")
     done = stage.ckpt("resume", run, "--trust")
     assert (done.code, done.out.strip(), (moved / "more").exists()) == (0, str(moved), True)
-    assert f"warning: the worktree was moved there from {path}\n" in done.err
+    assert f"warning: the worktree was moved from {path}\n" in done.err
     assert "as it was left" not in done.err
 
 

@@ -515,7 +515,7 @@ class _Restore:
         remarks = self._compare_operations(current, source, resume)
         if current.commit != source.commit:
             files_of = f"{'these' if self._paths else 'the'} files of {source}"
-            stays = f"HEAD stays at {current}; {files_of} show as changes there"
+            stays = f"HEAD stays at {current}; git status shows {files_of} as changes"
             return [f"{stays}; to work at that commit: {resume}", *remarks]
         if current.branch == source.branch:
             return remarks
@@ -523,7 +523,7 @@ class _Restore:
         if source.branch is not None:
             end = "-- " if source.branch.startswith("-") else ""  # fetched: may be any text
             origin = f"on {source.branch}"
-            advice = f"; to switch there: git switch {end}{shell_word(source.branch)}"
+            advice = f"; to switch to that branch: git switch {end}{shell_word(source.branch)}"
         recorded = f"the checkpoint was made {origin}, at the same commit{advice}"
         return [f"HEAD stays at {current}; {recorded}", *remarks]
 

@@ -89,11 +89,11 @@ def next_step(store: Checkpoints, stack: Stack, kind: str) -> tuple[str | None, 
 
 
 def no_step_error(stack: Stack, kind: str, missing: Sequence[str]) -> NotFoundError:
-    """Return the error if `next_step` finds no checkpoint; `missing` is from there."""
+    """Return the error if `next_step` finds no checkpoint; see there for `missing`."""
     message = "nothing was restored in this worktree"
     hint = "see other checkpoints: git ckpt list"
     if missing:
-        message = f"the checkpoints to {kind} to are gone: {_GONE}"
+        message = f"the checkpoints that {kind} would restore are gone: {_GONE}"
     elif kind == REDO:
         message, hint = "no undo follows the newest restore", "see the steps: git ckpt undo --list"
     elif stack.redo:

@@ -362,7 +362,7 @@ def fill_worktree(
             raise graph.missing_error(missing, is_promised=is_promised) from None
         message = f"cannot restore the files {contents.files}: {error.message}"
         raise WorktreeError(message, hint=error.hint) from None
-    # Objects of its own: no ref leads to what it writes, so it must not be held while a gc runs.
+    # A separate writer, closed at once: no ref protects the objects that it writes from a gc.
     with contextlib.closing(open_objects(worktree, "plumbing")) as objects:
         differing = comparison.compare(worktree, objects, contents, commit, limits)
     if differing:

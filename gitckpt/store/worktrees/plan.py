@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from gitckpt.store.records.ref_names import Owner
 
-# Open the existing worktree; register a directory that git forgot again; make a new worktree.
+# Open an existing worktree; register again a directory that git forgot; make a new worktree.
 USE, ADOPT, MAKE = "use", "adopt", "make"
 
 
@@ -49,7 +49,7 @@ class PathState:
     owner: Owner | None = None
     other_repository: str | None = None  # the repository that it is a worktree of, if another
     behind: str | None = None  # the checkpoint it is at, if the run was continued elsewhere
-    lacks_submodules: bool = False  # whether a killed `resume` left submodules missing
+    lacks_submodules: bool = False  # whether submodules are missing, as after a kill
     removal: str = ""  # shell commands that unmount and remove it
 
 
@@ -74,7 +74,7 @@ class Situation:
     no_default: tuple[str, str | None] = ("no directory for worktrees", None)  # message and hint
     registrations: tuple[Registration, ...] = ()
     # By path: `requested`, `default`, and the paths of the run's worktrees.
-    places: Mapping[str, PathState] = field(default_factory=dict)
+    path_states: Mapping[str, PathState] = field(default_factory=dict)
     branch: Branch | None = None
     has_submodules: bool = False  # of the repository: git moves no worktree with submodules
 
@@ -107,7 +107,7 @@ def plan_resume(situation: Situation) -> ResumePlan:
     path, remarks = _find_worktree(situation, of_run)
     relink = path is not None and path not in [entry.path for entry in of_run if entry.is_there]
     path = _choose_path(situation, path)
-    state = situation.places[path]
+    state = situation.path_states[path]
     if state.exists:
         action = _choose_action(situation, state)
         relink = relink or action == USE
@@ -120,10 +120,11 @@ def plan_resume(situation: Situation) -> ResumePlan:
                     _require_forgettable(entry, path)
                     forget.append(entry)
         if moved_to is not None:
-            remarks = [f"the worktree was moved there from {path}"]
+            remarks = [f"the worktree was moved from {path}"]
             action, path, relink = USE, moved_to, True
     branch, remark = _choose_branch(situation) if action == MAKE else (None, None)
-    behind = situation.places[path].behind if action == USE and path in situation.places else None
+    used = situation.path_states.get(path) if action == USE else None
+    behind = used.behind if used is not None else None
     return ResumePlan(
         forget=tuple(forget),
         relink=relink,
@@ -143,29 +144,29 @@ def _find_worktree(
     """Return the path of the run's worktree, None if it has none; and remarks."""
     if present := [entry for entry in of_run if entry.is_there]:
         preferred = situation.requested or situation.default
-        real = situation.places[preferred].real if preferred is not None else None
+        real = situation.path_states[preferred].real if preferred is not None else None
         return next((entry.path for entry in present if entry.real == real), present[-1].path), []
     for entry in of_run:
         if entry.is_gone:
             continue
         if entry.moved_to is not None:
-            return entry.moved_to, [f"the worktree was moved there from {entry.path}"]
+            return entry.moved_to, [f"the worktree was moved from {entry.path}"]
         if entry.left_at is not None:
             return entry.left_at, []
     return None, []
 
 
 def _choose_path(situation: Situation, current: str | None) -> str:
-    requested, places = situation.requested, situation.places
+    requested, path_states = situation.requested, situation.path_states
     if requested is None:
         path = current or situation.default
         if path is None:
             raise WorktreeError(situation.no_default[0], hint=situation.no_default[1])
         return path
-    if current is None or places[current].real == places[requested].real:
+    if current is None or path_states[current].real == path_states[requested].real:
         return requested
-    hint = "omit the directory to continue there"
-    if not places[requested].exists and not situation.has_submodules:
+    hint = "omit the directory to continue in that worktree"
+    if not path_states[requested].exists and not situation.has_submodules:
         words = f"{shell_word(current)} {shell_word(requested)}"
         hint += f"; or move the worktree: git worktree move -f -f {words}"
     message = f"run {situation.target.run} has a worktree already, at {current}"

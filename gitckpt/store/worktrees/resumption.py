@@ -222,8 +222,8 @@ def _describe_situation(
     paths: list[str | None] = [*candidates]
     for entry in registrations:
         paths += [entry.path, entry.moved_to, entry.left_at] if entry.of_run else []
-    places = {path: _describe_path(repository, path) for path in paths if path is not None}
-    is_missing = not all(places[path].exists for path in candidates)
+    path_states = {path: _describe_path(repository, path) for path in paths if path is not None}
+    is_missing = not all(path_states[path].exists for path in candidates)
     return Situation(
         owner,
         checkpoint.git_sha,
@@ -231,7 +231,7 @@ def _describe_situation(
         default=default,
         no_default=no_default,
         registrations=tuple(registrations),
-        places=places,
+        path_states=path_states,
         branch=_find_branch(store, checkpoint) if owner.run is not None and is_missing else None,
         has_submodules=modules.may_have_submodules(repository),
     )

@@ -198,7 +198,7 @@ class TestGone:
         with pytest.raises(NotFoundError) as caught:
             three.store.undo()
         assert (caught.value.message, caught.value.hint) == (
-            "the checkpoints to undo to are gone: removed, expired, or replaced by a fetch",
+            "the checkpoints that undo would restore are gone: removed, expired, or replaced by a fetch",
             "see other checkpoints: git ckpt list",
         )
         assert three.steps() == ([], [])

@@ -110,7 +110,7 @@ class TestWhere:
         assert (elsewhere / "work").read_text() == "x\n"
         moved = elsewhere.rename(tmp_path / "moved by hand")
         assert store.resume(made) == OpenResult(
-            str(moved), made=False, remarks=(f"the worktree was moved there from {elsewhere}",)
+            str(moved), made=False, remarks=(f"the worktree was moved from {elsewhere}",)
         )
         assert str(moved) in checkout.git("worktree", "list")
         shutil.rmtree(moved)
@@ -143,7 +143,7 @@ class TestWhere:
         assert "worktree move" in str(refused(plain, made, tmp_path / "second").hint)
         assert (
             refused(plain, made, tmp_path / "is there").hint
-            == "omit the directory to continue there"
+            == "omit the directory to continue in that worktree"
         )
         main_checkout.git("clone", "--quiet", str(main_checkout.path), str(tmp_path / "lib"))
         main_checkout.git(
@@ -156,7 +156,8 @@ class TestWhere:
             "lib",
         )
         assert (
-            refused(plain, made, tmp_path / "second").hint == "omit the directory to continue there"
+            refused(plain, made, tmp_path / "second").hint
+            == "omit the directory to continue in that worktree"
         )
         assert plain.resume(made) == OpenResult(first, made=False)
 

@@ -44,18 +44,18 @@ def registration(path: str = HERE, **more: Any) -> Registration:
 
 
 def situation(*states: PathState, **more: Any) -> Situation:
-    places = {path: PathState(path, path, lacks_submodules=True) for path in (HERE, ASKED)}
+    path_states = {path: PathState(path, path, lacks_submodules=True) for path in (HERE, ASKED)}
     return Situation(
         more.pop("target", OWNER),
         default=HERE,
-        places=places | {each.path: each for each in states},
+        path_states=path_states | {each.path: each for each in states},
         **more,
     )
 
 
 OURS, ELSEWHERE = state(HERE, owner=OWNER), state(OTHER, owner=OWNER)
 THERE, GONE = registration(is_there=True), registration(is_gone=True)
-MOVED = "the worktree was moved there from "
+MOVED = "the worktree was moved from "
 
 PLANS = {
     "nothing is there": (
@@ -206,7 +206,7 @@ REFUSALS = {
     "the run has its worktree elsewhere": (
         situation(ELSEWHERE, requested=ASKED, registrations=(registration(OTHER, is_there=True),)),
         f"run {RUN} has a worktree already, at {OTHER}",
-        f"omit the directory to continue there; or move the worktree: git worktree move -f -f {OTHER} {ASKED}",
+        f"omit the directory to continue in that worktree; or move the worktree: git worktree move -f -f {OTHER} {ASKED}",
     ),
     "the same, and git could not move it": (
         situation(
@@ -216,7 +216,7 @@ REFUSALS = {
             registrations=(registration(OTHER, is_there=True),),
         ),
         f"run {RUN} has a worktree already, at {OTHER}",
-        "omit the directory to continue there",
+        "omit the directory to continue in that worktree",
     ),
     "a directory is in the way": (
         situation(PathState(HERE, HERE, exists=True)),

@@ -178,7 +178,7 @@ class TestMovedByHand:
         }[place] / "moved here"
         here.path.rename(new)
         assert plain.resume(made) == OpenResult(
-            str(new), made=False, remarks=(f"the worktree was moved there from {here.path}",)
+            str(new), made=False, remarks=(f"the worktree was moved from {here.path}",)
         )
         assert view(new) == expected
         assert registered(main_checkout) == [f"{new} locked gitckpt {made.run}"]
