@@ -177,7 +177,9 @@ def _record(repository: Repository, event: str, revision: str) -> str:
     def clear(path: str) -> bool:
         from gitckpt.store.records import heads
 
-        return heads.clear(repository, lambda sentence: _report(repository, event, sentence), path)
+        return heads.clear_stale_locks(
+            repository, lambda sentence: _report(repository, event, sentence), path
+        )
 
     refs = Refs(repository, clear)
     if not repository.is_linked:  # else the store of a run may start another one

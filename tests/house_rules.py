@@ -78,7 +78,11 @@ _DOORS = r"\n(?:Doors|Public modules):"
 
 def _doors(package: str) -> frozenset[str] | None:
     """Returns the modules by which others come into a room, as the paragraph "Public modules:" in its first lines names them; None for all."""
-    text = "".join(re.split(_DOORS, SOURCES[f"{package}/__init__.py"], maxsplit=1)[1:])
+    text = (
+        SOURCES[f"{package}/__init__.py"]
+        .replace("\nDoors:", "\nPublic modules:")
+        .partition("\nPublic modules:")[2]
+    )
     return (
         None
         if text.startswith(" all")
@@ -588,7 +592,7 @@ def _shape(path: str, source: str, tree: ast.Module) -> Iterator[str]:
     elif (
         is_room
         and path.removesuffix("/__init__.py") not in FLOORS
-        and not re.search(_DOORS, source)
+        and not re.search("\n(Doors|Public modules):", source)
     ):
         yield f"{path}: names no doors; where nobody is told what may be used from outside, everything is, and nothing can change by itself"
 

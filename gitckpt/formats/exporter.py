@@ -279,7 +279,7 @@ def _read_exports(store: Checkpoints) -> dict[str, str]:
 def _record_export(store: Checkpoints, place: str, data: bytes) -> None:
     repository, digest = store.repository, _digest(place)
     path = os.path.join(repository.make_private_dir(), _LIST)
-    with ref_names.turn(repository):
+    with ref_names.write_lock(repository):
         exports = _read_exports(store)
         exports.pop(digest, None)  # move to the end: the oldest are dropped
         exports[digest] = object_id("blob", data, repository.object_format)

@@ -72,7 +72,7 @@ class KnownImports:
     def clear(self, checkpoint_id: str) -> None:
         """Delete the bytes left by an import that was killed before it had a checkpoint."""
         no_checkpoint = Update(ref_names.CHECKPOINTS + checkpoint_id, "", "")
-        for space in ref_names.HOLDERS:
+        for space in ref_names.OBJECTS:
             oid = self._store.refs.read(space + checkpoint_id)
             try:
                 if oid is not None:

@@ -203,7 +203,7 @@ class Checkpoints:
         first_id = details["id"] if "id" in details else self.new_id()
         first = drafted(label, state, details, checkpoint_id=first_id, instant=instant)
         checkpoint, fields, data = first
-        changing = None if change is None else draft.Changing(*first[:2], change, progress_of)
+        changing = None if change is None else draft.StateUpdater(*first[:2], change, progress_of)
         proposal = Proposal(fields, data, guard=guard, change=changing, keeps=keeps)
         if then is not None:
             draft.require_call(then.label, then.details, state=then.state)
@@ -290,7 +290,7 @@ class Checkpoints:
         ids.require_id(checkpoint_id)
         oid = self.refs.read(ref)
         if oid is None:
-            hint = "see which there are: git ckpt list"
+            hint = "list the checkpoints: git ckpt list"
             raise NotFoundError(f"no checkpoint {checkpoint_id!r}", hint=hint)
         document = next(self.objects.read([oid]))
         return ref_names.document(document, ref, oid)
@@ -326,7 +326,7 @@ class Checkpoints:
 
     def write_links(self, instant: int | None = None) -> bool:
         instant = self.clock() if instant is None else instant
-        with ref_names.turn(self.repository):
+        with ref_names.write_lock(self.repository):
             return notes.write(self.repository, self.objects, self.refs, instant)
 
     def write_due_links(self, instant: int | None = None, *, at_once: bool = False) -> bool:
@@ -347,7 +347,7 @@ class Checkpoints:
         from gitckpt.store.records.keys import Claim
 
         object_format = self.repository.object_format
-        return Claim(key, self.refs, self.objects, object_format, self.heads.is_there)
+        return Claim(key, self.refs, self.objects, object_format, self.heads.exists)
 
     def remove(
         self,
@@ -376,7 +376,7 @@ class Checkpoints:
     def _clear(self, lock: str) -> bool:
         from gitckpt.store.records import heads  # locks are seldom in the way
 
-        return heads.clear(self.repository, self.announce, lock)
+        return heads.clear_stale_locks(self.repository, self.announce, lock)
 
     def announce(self, sentence: str) -> None:
         error_log.append(self.repository, sentence)

@@ -191,7 +191,7 @@ class Store:
         from gitckpt.store.records import finder
 
         inside = self._checkpoints
-        return finder.count(inside.repository, inside.index, _require_entries(entries))
+        return finder.count_changes(inside.repository, inside.index, _require_entries(entries))
 
     def problems(self) -> Sequence[Problem]:
         """List the refs below `refs/checkpoints/` that are not valid checkpoints."""

@@ -246,8 +246,8 @@ def removal(
     yield
     if not paths_by_id:
         return
-    with ref_names.turn(store.repository) as is_alone:
-        if is_alone and not store.problems():  # an invalid one may name any submodule checkpoint
+    with ref_names.write_lock(store.repository) as is_alone:
+        if is_alone and not store.problems():  # an invalid checkpoint may name any of them
             ids = sorted(paths_by_id.keys() - named_by(store.list()).keys())
 
             def remove(inner: AnyCheckpoints) -> None:
@@ -267,7 +267,7 @@ def sweep(store: AnyCheckpoints) -> None:
         sweep(inner)
 
     # A later writer checks that the submodule checkpoints it names exist.
-    with ref_names.turn(store.repository) as is_alone:
+    with ref_names.write_lock(store.repository) as is_alone:
         paths_by_id = named_by(store.list())
         # A checkpoint that is being recorded may be about to name a recent one.
         until = store.clock() - times.GRACE * times.MICRO
@@ -282,12 +282,12 @@ def copy_checkpoints(store: AnyCheckpoints, source: Repository, to: Repository) 
     ids = [name for name in listed if not modules.has_ref(to, ref_names.CHECKPOINTS + name)]
     if not ids:
         return
-    spaces = [space.rstrip("/") for space in (*ref_names.HOLDERS, ref_names.KEEP)]
+    spaces = [space.rstrip("/") for space in (*ref_names.OBJECTS, ref_names.KEEP)]
     output = source.git.run("for-each-ref", "--format=%(refname)", *spaces).out
     refs = output.decode("utf-8", "surrogateescape").split("\n")[:-1]
-    holders = {space + name for name in ids for space in ref_names.HOLDERS}
-    # A keep ref is named after its commit, so an existing one is the same.
-    keeps = {ref for ref in refs if ref.startswith(ref_names.KEEP) and not modules.has_ref(to, ref)}
+    holders = {space + name for name in ids for space in ref_names.OBJECTS}
+    # An existing keep ref keeps the same commit.
+    keeps = {ref for ref in refs if ref.startswith(ref_names.KEEP) and not modules.has(to, ref)}
     modules.fetch(to, source, [ref for ref in refs if ref in holders or ref in keeps])
     modules.fetch(to, source, [ref_names.CHECKPOINTS + name for name in ids])
     local_checkpoints.copy(source, to, ids)

@@ -15,7 +15,7 @@ from tests.conftest import Checkout, git_program
 Save = Callable[..., str]
 NAME = "11111111-1111-4111-8111-111111111111"
 REF = f"refs/checkpoints/{NAME}"
-LIST = "see which there are: git ckpt list"
+LIST = "list the checkpoints: git ckpt list"
 NEEDS_REPOSITORY = (
     *(
         ["init"],
@@ -142,17 +142,17 @@ def test_a_git_that_is_not_there_is_1(
     [
         ("", 2, "the id is empty", LIST),
         (" ", 2, "the id is empty", LIST),
-        ("nothing", 12, "no checkpoint, run or commit goes by 'nothing'", LIST),
+        ("nothing", 12, "no checkpoint, run or commit is named 'nothing'", LIST),
         (
             "ab",
             12,
-            "no checkpoint, run or commit goes by 'ab'",
+            "no checkpoint, run or commit is named 'ab'",
             f"give at least 4 characters of an id, or {LIST}",
         ),
-        ("latets", 12, "no checkpoint, run or commit goes by 'latets'", "did you mean latest?"),
-        ("a\x1b[31mb", 12, r"no checkpoint, run or commit goes by 'a\x1b[31mb'", LIST),
+        ("latets", 12, "no checkpoint, run or commit is named 'latets'", "did you mean latest?"),
+        ("a\x1b[31mb", 12, r"no checkpoint, run or commit is named 'a\x1b[31mb'", LIST),
         ("HEAD", 12, "no checkpoint is linked to commit SHORT (HEAD)", LIST),
-        ("HEAD~7", 12, "no checkpoint, run or commit goes by 'HEAD~7'", LIST),
+        ("HEAD~7", 12, "no checkpoint, run or commit is named 'HEAD~7'", LIST),
         ("--end-of-options", 2, None, None),
     ],
 )
@@ -182,9 +182,7 @@ def test_an_ambiguous_id_is_12_and_lists_the_candidates(
     store_text(checkout, REF, document())
     store_text(checkout, f"refs/checkpoints/{other}", document(id=f'"{other}"'))
     before = checkout.fingerprint()
-    expected = (
-        f"error: '1111' begins 2 ids\n  {NAME}\n  {other}\nhint: give more characters of it\n"
-    )
+    expected = f"error: 2 ids begin with '1111'\n  {NAME}\n  {other}\nhint: give more characters of the id\n"
     assert ckpt(*command, "1111", at=checkout) == Outcome(12, "", expected)
     assert checkout.fingerprint() == before
     assert ckpt("show", "11111", at=checkout).code == 0
@@ -193,7 +191,7 @@ def test_an_ambiguous_id_is_12_and_lists_the_candidates(
 def test_nothing_there_yet_is_12(ckpt: Ckpt, main_checkout: Checkout) -> None:
     for command in ("show", "resume"):
         assert ckpt(command, at=main_checkout) == Outcome(
-            12, "", "error: there are no checkpoints yet\nhint: make one: git ckpt save\n"
+            12, "", "error: there are no checkpoints yet\nhint: save a checkpoint: git ckpt save\n"
         )
 
 
@@ -202,7 +200,7 @@ BAD_REFS: dict[str, tuple[str | bytes, str | None, str | None]] = {
     "a tree": ("HEAD^{tree}", "points to a tree, not to a blob", None),
     "a missing object": (
         "1234567890123456789012345678901234567890",
-        "its object OID is missing",
+        "the object OID is missing",
         "see what is wrong: git ckpt verify",
     ),
     "not UTF-8": (b"a = \xff\n", "not UTF-8 (byte 4)", None),

@@ -22,7 +22,7 @@ Save = Callable[..., str]
 
 NONE_HERE = (
     "error: no checkpoint was made in this worktree\n"
-    "hint: for the newest of all worktrees, use latest:any; to make one here: git ckpt save\n"
+    "hint: use latest:any for the newest of all worktrees, or save one here: git ckpt save\n"
 )
 AGENT = 'use = "agent"\nwith = { agent = "claude", prompt = "README" }'
 

@@ -58,7 +58,7 @@ class TestRun:
         assert told(stage.ckpt("run", "ci", "--key", ""), stage) == (
             2,
             "",
-            f"error: '' is not a key\n{hint}",
+            f"error: '' is not a valid key\n{hint}",
         )
 
 

@@ -93,7 +93,7 @@ def test_nothing_to_list(ckpt: Ckpt, main_checkout: Checkout, save: Save) -> Non
         (
             ["init", "--hooks", "none"],
             [],
-            "; commits record none, because of --hooks none; to record one: git ckpt save",
+            "; commits make none, because of --hooks none; to save a checkpoint: git ckpt save",
         ),
         (
             ["init"],
@@ -161,16 +161,16 @@ def test_by_run(
     assert ckpt("list", "--run", login[:10], at=main_checkout) == Outcome(
         12,
         "",
-        f"error: '{login[:10]}' begins 2 ids\n  {login}\n  {logout}\nhint: give more characters of it\n",
+        f"error: 2 ids begin with '{login[:10]}'\n  {login}\n  {logout}\nhint: give more characters of the id\n",
     )
     typo = login.replace("login", "lgoin")
     assert ckpt("list", "--run", typo, at=main_checkout) == Outcome(
-        12, "", f"error: no run goes by '{typo}'\nhint: did you mean {login}?\n"
+        12, "", f"error: no run is named '{typo}'\nhint: did you mean {login}?\n"
     )
     for nothing in ("", "zzz"):
         done = ckpt("list", "--run", nothing, at=main_checkout)
         assert done == Outcome(
-            12, "", f"error: no run goes by '{nothing}'\nhint: see them: git ckpt runs\n"
+            12, "", f"error: no run is named '{nothing}'\nhint: list the runs: git ckpt runs\n"
         )
 
 

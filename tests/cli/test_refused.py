@@ -55,7 +55,7 @@ def test_a_lock_that_was_left_on_a_ref_of_ours_is_removed_with_a_word(
     lock = checkout.main / ".git" / f"{REF}.lock"
     lock.write_text("")
     os.utime(lock, (1_000_000_000, 1_000_000_000))
-    word = f"warning: removed {lock}: a killed git had left it behind\n"
+    word = f"warning: removed {lock}: left behind by a killed git\n"
     assert ckpt("remove", NAME, at=checkout) == Outcome(0, f"{NAME}\n", word)
     assert not lock.exists()
 

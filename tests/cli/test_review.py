@@ -197,7 +197,7 @@ def test_the_task_may_change_in_flight(pair: Pair) -> None:
         (["review", "x", "--max-cycles", "-1"], "a number must be 0 or more, not -1"),
         (["review", "x", "--agent-timeout", "soon"], "agent_timeout: 'soon' is not an age"),
         (["review", "x", "--agent-timeout", "0s"], "agent_timeout must be more than 0, not '0s'"),
-        (["review", "x", "--refactor", "none"], "no run goes by 'none'"),
+        (["review", "x", "--refactor", "none"], "no run is named 'none'"),
     ],
 )
 def test_what_is_refused_before_anything_begins(

@@ -438,14 +438,14 @@ MISTAKES = [
     (
         ("resume", "x"),
         12,
-        "no checkpoint, run or commit goes by 'x'",
-        "give at least 4 characters of an id, or see which there are: git ckpt list",
+        "no checkpoint, run or commit is named 'x'",
+        "give at least 4 characters of an id, or list the checkpoints: git ckpt list",
     ),
     (
         ("resume", "--fork", "--rewind"),
         12,
         "there are no checkpoints yet",
-        "make one: git ckpt save",
+        "save a checkpoint: git ckpt save",
     ),
     (
         ("runs", "--status", "dead"),
@@ -459,10 +459,10 @@ MISTAKES = [
         "there are no runs yet",
         "start one: git ckpt run PIPELINE, or git ckpt start NAME",
     ),
-    (("status", "x"), 12, "no run goes by 'x'", "see them: git ckpt runs"),
-    (("finish",), 2, "this worktree belongs to no run", "name a run; to list runs: git ckpt runs"),
-    (("finish", "x"), 12, "no run goes by 'x'", "see them: git ckpt runs"),
-    (("cancel", "x"), 12, "no run goes by 'x'", "see them: git ckpt runs"),
+    (("status", "x"), 12, "no run is named 'x'", "list the runs: git ckpt runs"),
+    (("finish",), 2, "this is no run's worktree", "name the run: git ckpt runs lists them"),
+    (("finish", "x"), 12, "no run is named 'x'", "list the runs: git ckpt runs"),
+    (("cancel", "x"), 12, "no run is named 'x'", "list the runs: git ckpt runs"),
     (("cancel",), 2, "RUN is missing", "see: git ckpt cancel --help"),
     (
         ("start", "--base", "nope"),

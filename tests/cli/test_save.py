@@ -166,7 +166,7 @@ def test_a_message_that_is_too_long_or_of_several_lines_is_refused(
 ) -> None:
     done = ckpt("save", "-m", message, at=main_checkout)
     assert (done.code, done.out) == (2, "")
-    hint = "hint: shorten it, and put the rest into the state"
+    hint = "hint: shorten the message, and put the rest into the state"
     assert done.err == f"error: a message is one line of at most 1,000 characters\n{hint}\n"
     assert ckpt("list", at=main_checkout).out == ""
 
@@ -399,7 +399,7 @@ def test_a_path_without_dashes_is_pointed_out(
     assert ckpt("diff", "latest", "README", at=main_checkout) == Outcome(
         12,
         "",
-        "error: no checkpoint, run or commit goes by 'README'\nhint: put paths behind two dashes: git ckpt diff ID -- PATH\n",
+        "error: no checkpoint, run or commit is named 'README'\nhint: put paths behind two dashes: git ckpt diff ID -- PATH\n",
     )
 
 

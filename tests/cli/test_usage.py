@@ -149,7 +149,7 @@ def test_version(ckpt: Ckpt) -> None:
             r"'a\nb' is not a phase",
             "write NAME or NAME-STATUS on one line; a status is one of complete, failed, started, progress, blocked, skipped, partial",
         ),
-        (["show", ""], "the id is empty", "see which there are: git ckpt list"),
+        (["show", ""], "the id is empty", "list the checkpoints: git ckpt list"),
         (["show", "--json", "--raw"], "--json, --raw and --state exclude each other", None),
         (
             ["diff", "a", "b", "c"],

@@ -89,7 +89,7 @@ def test_nothing_is_swept_while_a_checkpoint_is_being_written(main_checkout: Che
     with _store(main_checkout) as store:
         left = _leave_behind(main_checkout, store)
         _age(main_checkout, left)
-        with ref_names.turn(inside(store).repository, 0) as held:
+        with ref_names.write_lock(inside(store).repository, 0) as held:
             assert held
             assert sweep.sweep(inside(store).repository, inside(store).refs) == []
         assert sweep.sweep(inside(store).repository, inside(store).refs) == sorted(left)

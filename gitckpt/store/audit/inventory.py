@@ -181,7 +181,7 @@ def gather(store: Checkpoints) -> Evidence:
     _read_documents(store, evidence)
     # Find referenced objects that are missing or of a wrong type, without fetching any.
     commits = evidence.commits()
-    for space in ref_names.HOLDERS:
+    for space in ref_names.OBJECTS:
         oids = {row.holds[space] for row in evidence.rich if space in row.holds}
         evidence.odd |= graph.find_other_kinds(store.repository, sorted(oids), KINDS[space])
     evidence.odd |= graph.find_other_kinds(store.repository, commits, KINDS[ref_names.KEEP])

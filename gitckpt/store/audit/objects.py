@@ -159,7 +159,7 @@ def audit_refs(repository: Repository, evidence: Evidence) -> Iterator[Flaw]:
     """Yield flaws of refs that protect objects, of replaced checkpoints, of branches."""
     for holder in evidence.rich:
         yield from _holder_flaws(holder, evidence)
-    for space in ref_names.HOLDERS:
+    for space in ref_names.OBJECTS:
         for id_, ref, oid in evidence.below(space):
             row = evidence.rows.get(id_)
             sentence = ""
@@ -263,7 +263,7 @@ def _submodule_flaws(repository: Repository, evidence: Evidence) -> Iterator[Fla
 
 
 def _holder_flaws(row: Row, evidence: Evidence) -> Iterator[Flaw]:
-    for space in ref_names.HOLDERS:
+    for space in ref_names.OBJECTS:
         oid = row.holds.get(space)
         if oid is None:
             continue

@@ -28,8 +28,8 @@ def audit_runs(store: Checkpoints, evidence: Evidence) -> Iterator[Flaw]:
     `remove` also deletes note lines and the refs that keep objects. If these still name a missing
     checkpoint, its ref was not removed, but lost (by a pruning fetch, a disk fault).
     """
-    holder_ids = {id_ for space in ref_names.HOLDERS for id_, _, _ in evidence.below(space)}
-    traces = (evidence.strays | holder_ids) - remover.begun(store.repository)
+    holder_ids = {id_ for space in ref_names.OBJECTS for id_, _, _ in evidence.below(space)}
+    traces = (evidence.strays | holder_ids) - remover.interrupted_removals(store.repository)
     for run, chain in sorted(evidence.runs.items()):
         yield from _chain_flaws(run, chain, evidence, traces)
         if not _is_complete(chain):  # a complete run may outlive the checkpoints it names

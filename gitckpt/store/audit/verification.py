@@ -144,7 +144,7 @@ def _inspect(
 def mend(store: Checkpoints, flaws: Sequence[Flaw]) -> list[str]:
     """Repair flaws, except those whose refs have moved; return a message per failure."""
     refused: list[str] = []
-    with ref_names.turn(store.repository) as is_alone:
+    with ref_names.write_lock(store.repository) as is_alone:
         is_kept = False
         remaining = [flaw for flaw in flaws if flaw.updates and (is_alone or not flaw.is_leftover)]
         # Twice: a leftover ref, deleted late, can block a needed ref with a longer name.

@@ -1,4 +1,4 @@
-"""Maintain the refs that keep linked commits alive: `refs/keep/ckpt/<oid>`."""
+"""Maintain `refs/keep/ckpt/<oid>`: refs that keep commits of checkpoints alive."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     Needed: TypeAlias = Callable[[], Collection[str] | None]
 
 
-def may_name(repository: Repository, name: str) -> bool:
+def is_full_oid(repository: Repository, name: str) -> bool:
     return ids.is_oid(name) and len(name) == 2 * oid_size(repository.object_format)
 
 
@@ -38,11 +38,11 @@ def is_young(repository: Repository, ref: str) -> bool:
 
 
 class Line:
-    """A line of history that a checkpoint continues; `update` keeps its commit."""
+    """Plan the ref that keeps a commit alive; its parents' refs become superfluous."""
 
     def __init__(self, repository: Repository, commit: str, *, is_retry: bool = False) -> None:
         self._repository, self.commit = repository, commit
-        self._passed: list[Update] = []
+        self._parent_deletions: list[Update] = []
         value = value_of(repository, KEEP + commit, is_retry=is_retry)
         is_symbolic = value == commit and _is_symbolic(repository, KEEP + commit)
         self.update = Update(KEEP + commit, commit, value, is_symbolic=is_symbolic)
@@ -52,20 +52,20 @@ class Line:
         text = content[2] if content else repository.git.run("cat-file", "commit", commit).out
         for parent in parents(text):
             if value_of(repository, KEEP + parent, is_retry=is_retry) == parent:
-                self._passed.append(Update(KEEP + parent, "", parent))
+                self._parent_deletions.append(Update(KEEP + parent, "", parent))
 
     def follow_up(self, apply: Apply) -> None:
-        """Delete the refs of the commit's parents, once the checkpoint is recorded."""
+        """Delete the refs of the commit's parents after the checkpoint was recorded."""
         ref, commit = self.update.ref, self.commit
         try:
             path = os.path.join(self._repository.common_dir, ref)
             # Maintenance may have deleted the ref before the checkpoint needed it.
             if not os.path.isfile(path) and not value_of(self._repository, ref):
                 apply([Update(ref, commit, "")])
-            if self._passed:
-                apply([Update(ref, commit, commit), *self._passed])
+            if self._parent_deletions:
+                apply([Update(ref, commit, commit), *self._parent_deletions])
         except CkptError:
-            return  # an extra ref is left, which maintenance deletes
+            return  # maintenance deletes the superfluous refs
 
 
 def _is_symbolic(repository: Repository, ref: str) -> bool:
@@ -77,7 +77,7 @@ def _is_symbolic(repository: Repository, ref: str) -> bool:
 
 
 def is_blocked(ref: str, error: CkptError) -> bool:
-    """Return whether a stale lock or a foreign ref below its name blocks a ref."""
+    """Return whether an update of `ref` failed because of its lock or a ref below it."""
     if isinstance(error, GitError):
         return f"'{ref}/" in error.stderr and "exists; cannot create" in error.stderr
     return isinstance(error, LockHeld) and error.path.endswith(f"/{ref}.lock")
@@ -87,25 +87,22 @@ def is_locked(repository: Repository, ref: str) -> bool:
     return os.path.lexists(os.path.join(repository.common_dir, f"{ref}.lock"))
 
 
-def listing(repository: Repository) -> tuple[dict[str, str], set[str]]:
-    """Return each ref's value by the oid in its name, and the oids of symbolic refs."""
-    form = "--format=%(objectname) %(refname) %(symref)"
-    output = repository.git.run("for-each-ref", form, KEEP.rstrip("/")).out
+def list_refs(repository: Repository) -> tuple[dict[str, str], set[str]]:
+    """Return the value of each ref by the oid in its name, and symbolic refs' oids."""
+    fields = "--format=%(objectname) %(refname) %(symref)"
+    output = repository.git.run("for-each-ref", fields, KEEP.rstrip("/")).out
     values, symbolic = dict[str, str](), set[str]()
     for line in output.decode("utf-8", "surrogateescape").split("\n")[:-1]:
         oid, ref, target = line.split(" ")
         name = ref.removeprefix(KEEP)
-        if may_name(repository, name):
+        if is_full_oid(repository, name):
             values[name] = oid
             symbolic |= {name} if target else set()
     return values, symbolic
 
 
-def keep(apply: Apply, values: Mapping[str, str], symbolic: Collection[str]) -> bool:
-    """Create or correct refs; return whether all of them exist now.
-
-    `values` has the present value of each ref, by oid; "" if it is missing.
-    """
+def create_refs(apply: Apply, values: Mapping[str, str], symbolic: Collection[str]) -> bool:
+    """Create or correct refs, given their present values; False if one is blocked."""
     wrong = [oid for oid, value in values.items() if value != oid or oid in symbolic]
     updates = {
         oid: Update(KEEP + oid, oid, values[oid], is_symbolic=oid in symbolic) for oid in wrong
@@ -123,7 +120,10 @@ def keep(apply: Apply, values: Mapping[str, str], symbolic: Collection[str]) -> 
 
 
 def value_of(repository: Repository, ref: str, *, is_retry: bool = False) -> str:
-    """Return the value of a ref; "" if missing or (at first) without its object."""
+    """Return the oid that a ref points to; "" if the ref does not exist.
+
+    Unless `is_retry`, also return "" for a packed ref to a missing object: asking git is slow.
+    """
     require_no_pipe(repository, ref)
     if (info := repository.cat_file.info(ref)) is not None:
         return info[0]
@@ -135,22 +135,25 @@ def value_of(repository: Repository, ref: str, *, is_retry: bool = False) -> str
 
 
 def settle(repository: Repository, apply: Apply, needed: Needed) -> None:
-    """Move the refs down to the newest commits that checkpoints need; delete the rest."""
+    """Create refs to the newest commits that checkpoints need; delete all other refs.
+
+    `needed` returns the commits of all checkpoints; None if a document is unreadable.
+    """
     from gitckpt.git import graph
 
-    listed, symbolic = listing(repository)
-    intact = [oid for oid, value in listed.items() if value == oid and oid not in symbolic]
+    values, symbolic = list_refs(repository)
+    intact = [oid for oid, value in values.items() if value == oid and oid not in symbolic]
     # A ref whose commit is gone is not being written, and makes every gc fail.
     young = [oid for oid in intact if is_young(repository, KEEP + oid)]
     needed_oids = set(repository.cat_file.existing(young))
-    old_needs = needed()
-    needed_oids |= set(intact if old_needs is None else old_needs)
+    linked = needed()
+    needed_oids |= set(intact if linked is None else linked)
     try:
         newest = graph.newest(repository.git, needed_oids)
     except GitError:
         return
-    if not keep(apply, {oid: listed.get(oid, "") for oid in newest}, symbolic):
-        return  # the existing refs keep these commits
+    if not create_refs(apply, {oid: values.get(oid, "") for oid in newest}, symbolic):
+        return  # delete nothing: the old refs keep these commits alive
     superfluous = [
         oid
         for oid in intact
@@ -163,6 +166,6 @@ def settle(repository: Repository, apply: Apply, needed: Needed) -> None:
         checks = [Update(KEEP + oid, oid, oid) for oid in newest]
         apply([*checks, *(Update(KEEP + oid, "", oid) for oid in superfluous)])
         # A checkpoint recorded meanwhile may have relied on a ref that was just deleted.
-        added = {oid for oid in needed() or () if may_name(repository, oid)} - needed_oids
-        lost = graph.outside(repository.git, added, newest)
-        keep(apply, {oid: value_of(repository, KEEP + oid) for oid in lost}, symbolic)
+        added = {oid for oid in needed() or () if is_full_oid(repository, oid)} - needed_oids
+        unreached = graph.outside(repository.git, added, newest)
+        create_refs(apply, {oid: value_of(repository, KEEP + oid) for oid in unreached}, symbolic)

@@ -1,4 +1,4 @@
-"""Turn a caller's arguments into the keys of a document, checked before writing."""
+"""Check the arguments of `save`, and turn them into keys of a checkpoint document."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     Fields = Mapping[str, Any]  # keys of a document, or a state
 
     class Details(TypedDict, total=False):
-        """Keys of a checkpoint that a caller may set."""
+        """The keys of a checkpoint that a caller may set."""
 
         id: str  # a new UUID version 4, if the caller must know it in advance
         run: str | None  # id of the run to extend
@@ -35,8 +35,8 @@ if TYPE_CHECKING:
         progress: Progress | None
         pipeline: Pipeline | None  # what drives the run; None keeps the previous one
         attempt: Attempt | None  # at a phase; None keeps the previous one
-        forked_from: str | None  # checkpoint of another run that this one continues
-        rewound_to: str | None  # earlier checkpoint of the run that it went back to
+        forked_from: str | None  # id of a checkpoint of another run, continued by this one
+        rewound_to: str | None  # id of the earlier checkpoint that the run went back to
 
 
 _GIVEN = tuple(key for key in document.KEYS if key.is_given)
@@ -48,11 +48,11 @@ _PARTS = {"Progress": Progress, "Pipeline": Pipeline, "Attempt": Attempt}
 def require_known(details: Details) -> None:
     if unknown := sorted(set(details) - _KNOWN):
         names = ", ".join(sorted(_KNOWN))
-        raise UsageError(f"there is no argument {unknown[0]!r}", hint=f"valid ones: {names}")
+        raise UsageError(f"there is no argument {unknown[0]!r}", hint=f"valid arguments: {names}")
 
 
 def require_call(label: str, details: Details, /, **options: object) -> None:
-    """Check all arguments of `Checkpoints.record` or `save` before anything happens."""
+    """Check the arguments of `Checkpoints.record` and `save`; raise `UsageError`."""
     require_text("label", label)
     for key in _GIVEN:
         if key.kind in _OPTIONAL_TEXTS:
@@ -70,21 +70,21 @@ def require_call(label: str, details: Details, /, **options: object) -> None:
         require_callable(name, options.get(name), may_be_none=True)
     strings("keeps", options.get("keeps", ()))  # type: ignore[arg-type]
     if options.get("key") is not None and start is None:
-        hint = "name it: start=…, or find the run: Store.run_of(key)"
-        raise UsageError("a key is for a run that starts", hint=hint)
+        hint = "name the new run: start=…, or find the existing run: Store.run_of(key)"
+        raise UsageError("only a new run takes a key", hint=hint)
     states = options.get("change"), options.get("state")
     for pair, values in (("start and run", (start, run)), ("change and state", states)):
         if None not in values:
-            raise UsageError(f"{pair} exclude each other", hint="give one of them")
+            raise UsageError(f"{pair} exclude each other", hint="give one of the two")
     if options.get("progress_of") is not None and options.get("change") is None:
-        hint = "give change, too, or progress instead"
+        hint = "also give change, or give progress instead of progress_of"
         raise UsageError("progress_of needs the state that change returns", hint=hint)
     worktree = options.get("worktree")
     require("worktree", worktree, (Worktree, NoneType), "what Store.capture returned")
 
 
 def head(repository: Repository, objects: Objects) -> tuple[str, str | None]:
-    """Return commit and branch of HEAD; raise if a power cut destroyed the commit."""
+    """Return commit ("" if unborn) and branch of HEAD; raise if the commit is missing."""
     commit, branch = objects.head()
     if not commit:  # or the branch is lost
         repository.require_unborn()
@@ -103,16 +103,16 @@ def draft(
     checkpoint_id: str,
     instant: int,
 ) -> tuple[Checkpoint, dict[str, Any], dict[str, Any] | None]:
-    """Return a checkpoint without run position and state, its keys and its state."""
+    """Return a checkpoint without state and sequence, its document's keys, its state."""
     message, errors = details.get("message"), strings("errors", details.get("errors"))
     if message or errors:  # hooks have neither; skip the import
         from gitckpt.store import secrets
 
         errors = tuple(map(secrets.masked, errors))
         message = secrets.masked(message) if message else None
-    if message and (message.splitlines() != [message] or len(message) > document.MAX_MESSAGE):
-        problem = f"a message is one line of at most {document.MAX_MESSAGE:,} characters"
-        raise UsageError(problem, hint="shorten it, and put the rest into the state")
+    if message and (message.splitlines() != [message] or len(message) > document.MESSAGE):
+        problem = f"a message is one line of at most {document.MESSAGE:,} characters"
+        raise UsageError(problem, hint="shorten the message, and put the rest into the state")
     values: dict[str, Any] = {"trigger": MANUAL, **details, "id": checkpoint_id}
     values |= {"message": message or None, "errors": errors, "worktree": worktree}
     values |= {"label": phase.label(label), "timestamp": times.to_text(instant)}
@@ -136,19 +136,19 @@ def _require_valid(fields: Fields, state: Fields | None) -> dict[str, Any] | Non
 
 
 def recorded(checkpoint: Checkpoint, fields: Fields, state: Fields | None) -> Checkpoint:
-    """Return a drafted checkpoint with its run position and what the run carries on."""
-    place: dict[str, Any] = {key: fields.get(key) for key in ("run", "parent", "sequence")}
+    """Complete a drafted checkpoint by the keys and state of the recorded document."""
+    position: dict[str, Any] = {key: fields.get(key) for key in ("run", "parent", "sequence")}
     names = ("pipeline", "attempt")
     carried = [key for key in names if fields.get(key) and getattr(checkpoint, key) is None]
     tables = codec.tables({key: fields[key] for key in carried})
     if checkpoint.pipeline is not None:
         completed = fields["pipeline"].get("completed", {})
         tables["pipeline"] = replace(checkpoint.pipeline, completed=completed)
-    return replace(checkpoint, state=dict(state or {}), **place, **tables)
+    return replace(checkpoint, state=dict(state or {}), **position, **tables)
 
 
 @dataclass(slots=True)
-class Changing:
+class StateUpdater:
     checkpoint: Checkpoint
     _fields: dict[str, Any]
     _change: Change
@@ -157,7 +157,7 @@ class Changing:
 
     def __post_init__(self) -> None:
         if self._progress_of is not None:
-            # Reserves its position before the tables that a run carries on.
+            # Reserve the key's place, before the tables copied from the previous checkpoint.
             self._fields["progress"] = None
 
     def __call__(self, old_state: dict[str, Any]) -> dict[str, Any]:
@@ -171,7 +171,7 @@ class Changing:
 
 @dataclass(slots=True)
 class Successor:
-    """A checkpoint recorded in one transaction with the one before it in its run."""
+    """A second checkpoint of a run, recorded in one transaction with the first one."""
 
     label: str
     state: Mapping[str, Any]

@@ -1,4 +1,4 @@
-"""Entries and queries of listings, and their rows and conditions in SQLite."""
+"""Describe checkpoints in listings, query them, and convert both for SQLite."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
 Value = str | int | bytes  # of a row, apart from None
 
-# Fields that an entry has from its checkpoint as they are.
-_SAME = (
+# Fields with the same name and value in `CheckpointInfo` and `Checkpoint`.
+_COPIED_FIELDS = (
     *("id", "run", "sequence", "label", "timestamp", "time", "git_sha", "branch", "trigger"),
     *("message", "agent", "tree"),
 )
@@ -29,7 +29,7 @@ _MOST = 2**63 - 1  # the largest integer of SQLite; larger limits mean the same
 
 @dataclass(frozen=True, slots=True)
 class CheckpointInfo:
-    """What a listing has of a checkpoint: no state, errors or progress."""
+    """A checkpoint in a listing, without its state, errors and progress."""
 
     id: str
     oid: str  # of the document
@@ -56,7 +56,7 @@ class CheckpointInfo:
 
     @property
     def phase_name(self) -> str:
-        """The phase without its status."""
+        """The phase: the label without the status."""
         return split(self.label)[0]
 
     @property
@@ -68,7 +68,7 @@ class CheckpointInfo:
     def of(cls, checkpoint: Checkpoint, oid: str) -> Self:
         files = checkpoint.worktree
         return cls(
-            **{name: getattr(checkpoint, name) for name in _SAME},
+            **{name: getattr(checkpoint, name) for name in _COPIED_FIELDS},
             oid=oid,
             examined=files is not None,
             operation=files.operation if files else None,
@@ -87,7 +87,7 @@ def submodules(checkpoint: Checkpoint) -> str:
 
 
 def references(checkpoint: Checkpoint) -> list[tuple[str, str]]:
-    """Return the other checkpoints that a document names, except its parent, by key."""
+    """Return (key, checkpoint id) for each reference in a document, except `parent`."""
     ids = {"forked_from": checkpoint.forked_from, "rewound_to": checkpoint.rewound_to}
     if checkpoint.attempt is not None:
         ids["attempt.began"] = checkpoint.attempt.began
@@ -98,7 +98,7 @@ def references(checkpoint: Checkpoint) -> list[tuple[str, str]]:
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """A ref `refs/checkpoints/<UUID>` that is not a valid checkpoint."""
+    """A ref `refs/checkpoints/<UUID>` that points to no valid checkpoint, and why."""
 
     ref: str
     sentence: str
@@ -106,11 +106,11 @@ class Problem:
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """The criteria of a listing; None leaves one out. `UsageError` if one is invalid."""
+    """The criteria of a listing; None: no restriction. `UsageError` if one is invalid."""
 
     run: str | None = None
     git_sha: str | None = None  # full oid of the linked commit
-    runs: Sequence[str] | None = None  # any of these, as in `ids` and `triggers`
+    runs: Sequence[str] | None = None  # any of these runs; `ids` and `triggers` likewise
     ids: Sequence[str] | None = None
     phase: str | None = None  # without status
     status: str | None = None
@@ -148,7 +148,7 @@ FIELDS = tuple(CheckpointInfo.__slots__)
 COLUMNS = (*FIELDS, "name", "status", "rank")
 ID_BYTES = "id_bytes"  # the SQL function of that name
 
-# Steps from run to run by the index, however many checkpoints each has.
+# Jumps from run to run in the index, without reading all checkpoints of each run.
 _EACH_RUN = """
 WITH RECURSIVE each(run) AS (
     SELECT MIN(run) FROM entry WHERE run IS NOT NULL UNION ALL
@@ -160,9 +160,9 @@ RUN_IDS = _EACH_RUN + "SELECT run FROM each WHERE run IS NOT NULL"  # noqa: S608
 
 # Trigger of imports from files in which agents report steps; such a run had no driver.
 OF_TRACKS = f"{IMPORT}superpowers"
-_NO_NEWS = tuple(name for name in NOT_PHASES if name != "run")
+_SILENT_PHASES = tuple(name for name in NOT_PHASES if name != "run")
 _DRIVEN = f"(trigger = '{PHASE}' OR (trigger GLOB '{IMPORT}*' AND trigger <> '{OF_TRACKS}'))"
-_TOLD = f"trigger NOT IN {WITHIN} AND name NOT IN {_NO_NEWS}"
+_TOLD = f"trigger NOT IN {WITHIN} AND name NOT IN {_SILENT_PHASES}"
 _OF_RUN = "(SELECT rowid FROM entry WHERE run = each.run"
 _LAST = "ORDER BY sequence DESC, id DESC LIMIT 1)"
 
@@ -185,8 +185,8 @@ def is_driven(entry: CheckpointInfo) -> bool:
     return trigger == PHASE or (trigger.startswith(IMPORT) and trigger != OF_TRACKS)
 
 
-def is_told(entry: CheckpointInfo) -> bool:
-    return entry.trigger not in WITHIN and split(entry.label)[0] not in _NO_NEWS
+def reports_status(entry: CheckpointInfo) -> bool:
+    return entry.trigger not in WITHIN and split(entry.label)[0] not in _SILENT_PHASES
 
 
 # Number of all checkpoints, then that of each run with its first one (MIN() selects that row).
@@ -225,7 +225,7 @@ def of_row(row: Sequence[Any]) -> CheckpointInfo:
 
 
 def id_bytes(text: str) -> bytes | None:
-    """Return the bytes of an id as in a row; None for other text."""
+    """Return a checkpoint id as the bytes in the index; None if the text is no id."""
     return ids.to_bytes(text) if ids.is_id(text) else None
 
 

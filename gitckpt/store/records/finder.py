@@ -1,4 +1,4 @@
-"""Resolve an id, a prefix, a run, "latest" or a rev to a checkpoint."""
+"""Find the checkpoint that an id, a prefix, a run, "latest" or a revision names."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     Pick: TypeAlias = Callable[[Infos, Repository], Iterator[CheckpointInfo]]
 
 
-def count(repository: Repository, index: Index, entries: Infos) -> dict[str, int]:
+def count_changes(repository: Repository, index: Index, entries: Infos) -> dict[str, int]:
     counts = {entry.id: entry.changed for entry in entries if entry.changed is not None}
     unknown = [entry for entry in entries if entry.changed is None and entry.tree]
     names = [(f"{entry.tree}:files", f"{entry.git_sha}^{{tree}}") for entry in unknown]
@@ -56,7 +56,7 @@ def count(repository: Repository, index: Index, entries: Infos) -> dict[str, int
 # The newest checkpoint of this worktree (or of its run), and the newest of all.
 LATEST, LATEST_ANY = "latest", "latest:any"
 _FIRST = 20
-_LIST = "see which there are: git ckpt list"
+_LIST = "list the checkpoints: git ckpt list"
 
 
 def find(text: str, repository: Repository, index: Index, linked: Linked) -> str:
@@ -76,7 +76,7 @@ def find(text: str, repository: Repository, index: Index, linked: Linked) -> str
 
 
 def linked(commit: str, repository: Repository, objects: Objects, index: Index) -> Infos:
-    """List the checkpoints of a commit and of the commits it was rewritten from."""
+    """List the checkpoints of a commit, and of the commits amended or rebased into it."""
     ids.require_oid_or_unborn(commit)
     # The pending lines first: if they are written meanwhile, they are in the notes.
     pending = notes.pending(repository)[0].get(commit, [])
@@ -89,16 +89,16 @@ def linked(commit: str, repository: Repository, objects: Objects, index: Index) 
 
 
 def latest(repository: Repository, index: Index) -> CheckpointInfo:
-    """Return the newest checkpoint of this worktree, or of its run, but no safety one."""
+    """Return the newest checkpoint of this worktree or its run; no safety checkpoint."""
     if newest := _find_newest(index, repository, _pick_from_worktree):
         return newest
-    local, place = LocalCheckpoints.read(repository), local_checkpoints.worktree_key(repository)
-    if any(local.was_captured_in(id_, place) for id_ in local.replaced(index.oids())):
-        hint = "put back what was written here: git ckpt verify --repair"
+    local, here = LocalCheckpoints.read(repository), local_checkpoints.place_of(repository)
+    if any(local.was_captured_in(id_, here) for id_ in local.replaced(index.oids())):
+        hint = "restore the checkpoints that were written here: git ckpt verify --repair"
         raise NotFoundError("a fetch has replaced the checkpoints of this worktree", hint=hint)
     if not index.select(Query(limit=1)):
         raise _none_yet()
-    hint = f"for the newest of all worktrees, use {LATEST_ANY}; to make one here: git ckpt save"
+    hint = f"use {LATEST_ANY} for the newest of all worktrees, or save one here: git ckpt save"
     raise NotFoundError("no checkpoint was made in this worktree", hint=hint)
 
 
@@ -111,7 +111,7 @@ def _latest_any(repository: Repository, index: Index) -> str:
             if entry.trigger != SAFETY:
                 return entry.id
     if index.select(Query(limit=1)):
-        problem = "every checkpoint was fetched, or made before files were replaced"
+        problem = "every checkpoint was fetched, or is a safety checkpoint of a restore"
         raise NotFoundError(problem, hint=_LIST)
     raise _none_yet()
 
@@ -122,7 +122,7 @@ def _find_newest(index: Index, repository: Repository, pick: Pick) -> Checkpoint
 
 
 def _none_yet() -> NotFoundError:
-    return NotFoundError("there are no checkpoints yet", hint="make one: git ckpt save")
+    return NotFoundError("there are no checkpoints yet", hint="save a checkpoint: git ckpt save")
 
 
 def _pick_local(entries: Infos, repository: Repository) -> Iterator[CheckpointInfo]:
@@ -132,13 +132,10 @@ def _pick_local(entries: Infos, repository: Repository) -> Iterator[CheckpointIn
 
 def _pick_from_worktree(entries: Infos, repository: Repository) -> Iterator[CheckpointInfo]:
     local = LocalCheckpoints.read(repository, [entry.id for entry in entries])
-    place, owner = (
-        local_checkpoints.worktree_key(repository),
-        ref_names.owner_in(repository.git_dir),
-    )
+    here, owner = local_checkpoints.place_of(repository), ref_names.owner_in(repository.git_dir)
     for entry in _pick_local(entries, repository):
         is_of_run = owner is not None and owner.run is not None and owner.run == entry.run
-        if is_of_run or local.was_captured_in(entry.id, place):
+        if is_of_run or local.was_captured_in(entry.id, here):
             yield entry
 
 
@@ -160,7 +157,7 @@ def _resolve(text: str, repository: Repository, index: Index) -> tuple[str | Non
     except CkptError:
         if not checkpoints:
             raise  # not "no such run", which would be wrong
-        runs = []  # it may be the broken checkpoint that is to be removed
+        runs = []  # listing may fail due to a broken checkpoint, which the user may want to remove
     if text in runs:
         return None, text
     if len(checkpoints) + len(runs) > 1:
@@ -169,8 +166,8 @@ def _resolve(text: str, repository: Repository, index: Index) -> tuple[str | Non
 
 
 def _ambiguous(text: str, candidates: list[str]) -> AmbiguousError:
-    problem = f"{text!r} begins {len(candidates)} ids"
-    return AmbiguousError(problem, candidates[:10], hint="give more characters of it")
+    problem = f"{len(candidates)} ids begin with {text!r}"
+    return AmbiguousError(problem, candidates[:10], hint="give more characters of the id")
 
 
 def _checkpoints(text: str, repository: Repository) -> list[str]:
@@ -203,8 +200,8 @@ def _by_rev(text: str, repository: Repository, linked: Linked) -> str | None:
     for entry in entries:
         if entry.trigger != SAFETY and not local.is_replaced(entry.id, entry.oid):
             return entry.id
-    problem = f"commit {commit[:10]} ({text}) only has checkpoints made before files were replaced"
-    raise NotFoundError(problem, hint=f"to undo that replacement: git ckpt undo; or {_LIST}")
+    problem = f"commit {commit[:10]} ({text}) only has safety checkpoints of restores"
+    raise NotFoundError(problem, hint=f"undo the last restore: git ckpt undo; or {_LIST}")
 
 
 def _not_found(text: str, index: Index) -> NotFoundError:
@@ -216,7 +213,7 @@ def _not_found(text: str, index: Index) -> NotFoundError:
         hint = f"did you mean {next(name for name in names if name.startswith(close))}?"
     elif len(text) < ids.MIN_PREFIX:
         hint = f"give at least {ids.MIN_PREFIX} characters of an id, or {_LIST}"
-    return NotFoundError(f"no checkpoint, run or commit goes by {text!r}", hint=hint)
+    return NotFoundError(f"no checkpoint, run or commit is named {text!r}", hint=hint)
 
 
 def find_run(text: str, index: Index) -> str:
@@ -227,5 +224,5 @@ def find_run(text: str, index: Index) -> str:
     if candidates:
         return text if text in runs else candidates[0]
     close = closest(text, runs, likeness=0.7)
-    hint = f"did you mean {close}?" if close else "see them: git ckpt runs"
-    raise NotFoundError(f"no run goes by {text!r}", hint=hint)
+    hint = f"did you mean {close}?" if close else "list the runs: git ckpt runs"
+    raise NotFoundError(f"no run is named {text!r}", hint=hint)

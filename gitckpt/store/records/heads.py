@@ -1,4 +1,4 @@
-"""Read and move the heads of runs, start runs, and clear stale locks of refs."""
+"""Read and move heads: refs to runs' newest checkpoints. Clear stale ref locks."""
 
 from __future__ import annotations
 
@@ -35,14 +35,14 @@ def _select(index: Index, **criteria: Any) -> list[CheckpointInfo]:
 
 
 def chain(index: Index, repository: Repository, run: str) -> list[CheckpointInfo]:
-    """List the checkpoints of a run, newest first; only local ones if it has any."""
+    """List a run's checkpoints, newest first; fetched ones only if none is local."""
     entries = _select(index, run=run)  # also fetched ones, which must not decide anything
     oids = local_checkpoints.local_oids(repository, run)
     return [entry for entry in entries if entry.oid in oids] or entries
 
 
 def newest(index: Index, repository: Repository, run: str) -> CheckpointInfo | None:
-    """Return the newest checkpoint of a run as `chain` has it, but faster; or None."""
+    """Return the first checkpoint that `chain` would list, or None."""
     entries = _select(index, run=run, limit=1)
     if entries and not local_checkpoints.is_local(repository, run, entries[0].oid):
         entries = chain(index, repository, run)
@@ -67,9 +67,9 @@ def newest_of(
 
 
 def find_head(lines: Iterable[bytes], run: str, objects: Objects, refs: Refs) -> Checkpoint | None:
-    """Return the first document that is a checkpoint of a run, or None."""
-    # A hook that is killed before it moves the head leaves that behind while a driver goes on:
-    # two checkpoints would get one number.
+    """Return the first oid of `lines` that is a checkpoint of the run, or None."""
+    # If a hook is killed before it moves the head, the head is stale: the driver's next checkpoint
+    # would get the same sequence number.
     for line in lines:
         oid = line.decode("ascii", "replace")
         content = next(objects.read([oid])) if ids.is_oid(oid) else None
@@ -86,16 +86,16 @@ class Heads:
     _objects: Objects
     _index: Callable[[], Index]
     _is_local: Callable[[str, str], bool]  # takes a run and the oid of a document
-    _moved: set[str] = field(default_factory=set)
+    _moved: set[str] = field(default_factory=set)  # runs that `move_up` has handled
 
     def read(self, run: str) -> Checkpoint:
         return self.head(run)[1]
 
     def head(self, run: str) -> tuple[str, Checkpoint]:
-        """Return oid and content of the document that the head of a run points to."""
+        """Return the oid and checkpoint that the head of a run points to."""
         ref = ref_names.RUNS + ids.require_run_id(run)
         if (oid := self._refs.read(ref)) is None:
-            raise NotFoundError(f"no run {run}", hint="see which there are: git ckpt list")
+            raise NotFoundError(f"no run {run}", hint="list the runs: git ckpt runs")
         return oid, ref_names.run_head(next(self._objects.read([oid])), ref)
 
     def is_ours(self, run: str) -> bool:
@@ -107,7 +107,7 @@ class Heads:
         return self.read(run)
 
     def move_up(self, run: str) -> None:
-        """Move a run's head up to its newest checkpoint; a power cut can leave it behind."""
+        """Move a run's head to its newest checkpoint: after a power cut, it may be older."""
         ref = ref_names.RUNS + ids.require_run_id(run)
         entries = _select(self._index(), run=run, limit=1)
         old = self._refs.read(ref)
@@ -128,8 +128,8 @@ class Heads:
         if run not in self._moved:
             self.move_up(run)
 
-    def is_there(self, run: str) -> bool:
-        """Return whether a run exists; create a head that a kill has left out."""
+    def exists(self, run: str) -> bool:
+        """Return whether a run exists; create its head if a kill prevented that."""
         if self._refs.read(ref_names.RUNS + run) is None:
             self.move_up(run)
         return self._refs.read(ref_names.RUNS + run) is not None
@@ -143,7 +143,7 @@ class Heads:
                 with contextlib.suppress(RefMoved):
                     record()
                     return
-        problem = f"a thousand runs named {name!r} started in this second"
+        problem = f"a thousand runs named {name!r} have started in this second"
         raise BusyError(problem, hint="choose another name")
 
 
@@ -152,31 +152,31 @@ _SUFFIX = ".lock"
 _PATIENCE = 2.0  # seconds to wait for other writers
 
 
-def clear(repository: Repository, tell: Callable[[str], None], in_the_way: str) -> bool:
-    """Remove stale locks of gitckpt's refs; return whether `in_the_way` is gone."""
-    if is_ours(repository, in_the_way):
-        if lock.is_held_here(os.path.join(repository.make_private_dir(), ref_names.WRITE_LOCK)):
-            discard_left(repository, tell)
+def clear_stale_locks(repository: Repository, tell: Callable[[str], None], blocking: str) -> bool:
+    """Remove stale locks of gitckpt's refs; return whether `blocking` is gone."""
+    if is_ours(repository, blocking):
+        if lock.is_ours(os.path.join(repository.make_private_dir(), ref_names.WRITE_LOCK)):
+            discard_stale_locks(repository, tell)
         else:
-            with ref_names.turn(repository, _PATIENCE) as is_alone:
+            with ref_names.write_lock(repository, _PATIENCE) as is_alone:
                 if is_alone:
-                    discard_left(repository, tell)
-    return not os.path.lexists(in_the_way)
+                    discard_stale_locks(repository, tell)
+    return not os.path.lexists(blocking)
 
 
-def discard_left(repository: Repository, tell: Callable[[str], object]) -> None:
-    """Remove and report stale locks of refs; the caller holds the lock of writers."""
+def discard_stale_locks(repository: Repository, tell: Callable[[str], object]) -> None:
+    """Remove and report stale locks of refs; the caller holds the write lock."""
     stale = leftovers.find_stale_locks(repository, locks(repository))
     if paths := sorted(path for path, mark in stale.items() if leftovers.discard(path, mark)):
-        tell(f"removed {first_of(paths, 1)}: a killed git had left it behind")
+        tell(f"removed {first_of(paths, 1)}: left behind by a killed git")
 
 
 def is_ours(repository: Repository, path: str) -> bool:
-    """Return whether a file is the lock of one of gitckpt's refs."""
+    """Return whether a path is the lock file of one of gitckpt's refs."""
     directory, name = os.path.split(path)
-    place = os.path.relpath(os.path.realpath(directory), os.path.realpath(repository.common_dir))
-    ref = os.path.join(place, name.removesuffix(_SUFFIX))
-    is_below = ref.startswith(tuple(f"{space}/" for space in ref_names.OWN))
+    space = os.path.relpath(os.path.realpath(directory), os.path.realpath(repository.common_dir))
+    ref = os.path.join(space, name.removesuffix(_SUFFIX))
+    is_below = ref.startswith(tuple(f"{own}/" for own in ref_names.OWN))
     is_own = ref == ref_names.NOTES or (is_below and not ref_names.is_foreign(ref))
     return name.endswith(_SUFFIX) and is_own
 

@@ -1,4 +1,4 @@
-"""Cache the header of every checkpoint in SQLite; check it before each query."""
+"""Cache headers of checkpoints in SQLite; compare the cache to refs at each query."""
 
 from __future__ import annotations
 
@@ -39,10 +39,10 @@ if TYPE_CHECKING:
 Notify = Callable[[str], object]  # takes a line, "" at the end
 Ref = tuple[bytes, bytes]  # id of a checkpoint and oid of its document
 Values = tuple[Value | None, ...]  # from `entry.row`
-# Id and oid of an invalid checkpoint, a sentence, and whether the problem may be temporary.
+# Id and oid of an invalid checkpoint, what is wrong with it, and whether that may be temporary.
 ProblemRow = tuple[bytes, bytes, str, bool]
 PATIENCE = 5.0  # seconds to wait for a locked file
-# Increase this when the row of a document changes; all rows are then made again.
+# Increase this when documents are converted to rows differently: all rows are then read again.
 _READER = 1
 _NAMES = ("meta", "entry", "problem", "unranked")
 _DROP = "".join(f"DROP TABLE IF EXISTS {name};" for name in _NAMES)
@@ -70,15 +70,15 @@ _SCHEMA = _TABLES + "".join(_INDEXES)
 _SCHEMA_VERSION = zlib.crc32(_SCHEMA.encode() + b"%d" % _READER) >> 1
 _STORED = "SELECT id, oid FROM entry UNION ALL SELECT id, oid FROM problem"
 # Ids of rows to delete. One statement for all takes half the time of 10,000 single ones.
-_GOING = "CREATE TEMP TABLE IF NOT EXISTS going (id BLOB PRIMARY KEY) WITHOUT ROWID"
-_FORGET = (
+_CREATE_GOING = "CREATE TEMP TABLE IF NOT EXISTS going (id BLOB PRIMARY KEY) WITHOUT ROWID"
+_DELETE_GOING = (
     """INSERT OR IGNORE INTO unranked
     SELECT run, sequence FROM entry WHERE id IN going AND run IS NOT NULL""",
     "DELETE FROM entry WHERE id IN going",
     "DELETE FROM problem WHERE id IN going",
     "DELETE FROM going",
 )
-_BEFORE = """SELECT rank FROM entry WHERE run = each.run AND sequence < first
+_RANK_BEFORE = """SELECT rank FROM entry WHERE run = each.run AND sequence < first
     ORDER BY sequence DESC, id DESC LIMIT 1"""
 _UNRANKED = "(SELECT run, MIN(sequence) AS first FROM unranked GROUP BY run) AS each"
 _UUID = "[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}"
@@ -106,7 +106,7 @@ def _read_meta(connection: Connection) -> dict[str, str]:
     return dict(connection.execute("SELECT key, value FROM meta"))
 
 
-def compared(connection: Connection, listing: bytes | bytearray) -> tuple[set[bytes], list[Ref]]:
+def compare(connection: Connection, listing: bytes | bytearray) -> tuple[set[bytes], list[Ref]]:
     stored = dict(connection.execute(_STORED))
     new = []
     for match in _LISTED.finditer(listing):
@@ -119,28 +119,28 @@ def compared(connection: Connection, listing: bytes | bytearray) -> tuple[set[by
     return set(stored), new
 
 
-def add(connection: Connection, rows: Iterable[Values], problems: Iterable[ProblemRow]) -> None:
+def insert(connection: Connection, rows: Iterable[Values], problems: Iterable[ProblemRow]) -> None:
     marks = ", ".join("?" * len(entry.COLUMNS))
     connection.executemany(f"INSERT INTO entry VALUES ({marks})", sorted(rows, key=itemgetter(0)))
     connection.executemany("INSERT INTO problem VALUES (?, ?, ?, ?)", problems)
 
 
-def forget(connection: Connection, ids: Collection[bytes]) -> None:
+def delete_rows(connection: Connection, ids: Collection[bytes]) -> None:
     if ids:
-        connection.execute(_GOING)
+        connection.execute(_CREATE_GOING)
         connection.executemany("INSERT OR IGNORE INTO going VALUES (?)", [(id_,) for id_ in ids])
-        for statement in _FORGET:
+        for statement in _DELETE_GOING:
             connection.execute(statement)
 
 
-def has_changed(connection: Connection, runs: Mapping[str, int]) -> None:
-    """Note from which sequence on to rank runs: a kill may come before `rank`."""
+def mark_unranked(connection: Connection, runs: Mapping[str, int]) -> None:
+    """Record the sequence from which `rank` must rank each run, in case of a kill."""
     connection.executemany("INSERT OR IGNORE INTO unranked VALUES (?, ?)", runs.items())
 
 
 def rank(connection: Connection) -> None:
-    """Set each rank to the run's latest timestamp so far, in case a clock jumped."""
-    latest = dict(connection.execute(f"SELECT run, ({_BEFORE}) FROM {_UNRANKED}"))
+    """Rank a run's checkpoints by its latest timestamp so far: a clock may jump back."""
+    latest = dict(connection.execute(f"SELECT run, ({_RANK_BEFORE}) FROM {_UNRANKED}"))
     ranks = []
     affected = f"{_UNRANKED} JOIN entry ON entry.run = each.run AND sequence >= first"
     query = f"SELECT entry.run, entry.rowid, time, rank FROM {affected}"
@@ -153,7 +153,7 @@ def rank(connection: Connection) -> None:
 
 
 # Documents to read at once while others cannot write: less time than they wait (`PATIENCE`).
-_PORTION = 20_000
+_AT_ONCE = 20_000
 _DIRECTORY = ref_names.CHECKPOINTS.rstrip("/")
 
 FILE = "index.sqlite"
@@ -164,7 +164,7 @@ _OPENING = threading.Lock()
 
 
 class Index:
-    """The index; `progress` takes a line to show during long reads, "" at the end."""
+    """The cache; `progress` gets a line to show during long reads, and "" at the end."""
 
     def __init__(
         self,
@@ -178,53 +178,53 @@ class Index:
         self._connection: Connection | None = None
         self._objects, self._refs, self._progress = objects, refs, progress
         # Two threads in one connection crash Python, and one could replace it for the other.
-        self._turn = threading.RLock()
+        self._mutex = threading.RLock()
 
     def select(self, query: Query | None = None) -> list[CheckpointInfo]:
-        """List matching checkpoints, newest first; in a run by sequence."""
+        """List the checkpoints that match a query, newest first; in a run by sequence."""
         query = Query() if query is None else query
         require("query", query, Query, "a Query")
         where, values = entry.condition(query)
         limit = -1 if query.limit is None else query.limit
         sql = f"SELECT {', '.join(entry.FIELDS)} FROM entry{where} {_NEWEST}"
         sql += f" LIMIT {limit:d} OFFSET {query.skip or 0:d}"
-        return [entry.of_row(row) for row in self._ask(sql, values)]
+        return [entry.of_row(row) for row in self._query(sql, values)]
 
     def problems(self) -> list[Problem]:
-        rows = self._ask("SELECT id, sentence FROM problem ORDER BY id")
+        rows = self._query("SELECT id, sentence FROM problem ORDER BY id")
         return [Problem(ref_names.CHECKPOINTS + ids.from_bytes(id_), text) for id_, text in rows]
 
     def oids(self) -> dict[str, str]:
-        return {ids.from_bytes(id_): oid.hex() for id_, oid in self._ask(_STORED)}
+        return {ids.from_bytes(id_): oid.hex() for id_, oid in self._query(_STORED)}
 
     def runs(self) -> list[str]:
-        return [row[0] for row in self._ask(entry.RUN_IDS)]
+        return [row[0] for row in self._query(entry.RUN_IDS)]
 
     def commits(self) -> set[str] | None:
-        """Return linked commits of this object format; None if a document is unreadable."""
+        """Return the commits of all checkpoints; None if a document is unreadable."""
         linked = "SELECT git_sha FROM entry WHERE length(git_sha) = ?"
         sql = f"SELECT NULL FROM problem UNION ALL {linked}"
         size = oid_size(self._repository.object_format)
-        # A set as the rows arrive: many checkpoints have the same commit.
-        oids = self._ask(sql, [size], lambda rows: {oid and oid.hex() for (oid,) in rows})
+        # Build the set as rows arrive: many checkpoints have the same commit.
+        oids = self._query(sql, [size], lambda rows: {oid and oid.hex() for (oid,) in rows})
         return None if None in oids else oids
 
     def run_rows(self) -> list[tuple[Any, ...]]:
-        """Return a row for each run, the newest first, with the columns of `entry.RUNS`."""
-        return [(*row[:2], ids.from_bytes(row[2]), *row[3:]) for row in self._ask(entry.RUNS)]
+        """Return a row with the columns of `entry.RUNS` for each run, newest run first."""
+        return [(*row[:2], ids.from_bytes(row[2]), *row[3:]) for row in self._query(entry.RUNS)]
 
     def sizes(self) -> tuple[int, dict[str, tuple[int, str, str]]]:
-        """Return the number of checkpoints; by run its number, first id and first oid."""
-        (total, *_), *rows = self._ask(entry.SIZES)
+        """Return the total number of checkpoints; per run: number, first id, first oid."""
+        (total, *_), *rows = self._query(entry.SIZES)
         sizes = {run: (count, ids.from_bytes(id_), oid.hex()) for count, run, id_, oid, _ in rows}
         return total, sizes
 
     def refresh(self) -> None:
-        self._ask("SELECT 1")
+        self._query("SELECT 1")
 
-    def aside(self, access: Callable[[Connection], _T], otherwise: _T) -> _T:
-        """Access cached data; return `otherwise` if the file cannot be used."""
-        with self._turn:
+    def access_cache(self, access: Callable[[Connection], _T], otherwise: _T) -> _T:
+        """Return what `access` returns; `otherwise` if the cache file cannot be used."""
+        with self._mutex:
             try:
                 return access(self._opened())
             except sqlite3.DatabaseError:
@@ -233,41 +233,41 @@ class Index:
     def remember_changed(self, counts: Iterable[tuple[str, int]]) -> None:
         rows = [(count, ids.to_bytes(id_)) for id_, count in counts]
         update = "UPDATE entry SET changed = ? WHERE id = ?"
-        self.aside(lambda connection: connection.executemany(update, rows), None)
+        self.access_cache(lambda connection: connection.executemany(update, rows), None)
 
     def discard(self) -> None:
         self.close()
         self._delete_files()
 
     def close(self) -> None:
-        with self._turn:
+        with self._mutex:
             if self._connection is not None:
                 self._connection.close()
                 self._connection = None
 
-    def _ask(self, sql: str, values: Sequence[Value] = (), take: Take = list) -> Any:
+    def _query(self, sql: str, values: Sequence[Value] = (), take: Take = list) -> Any:
         def answer(connection: Connection) -> Any:
             with connection:  # one transaction: another process may have seen older refs
-                self._bring_up(connection)
+                self._update_to_refs(connection)
                 return take(connection.execute(sql, values))
 
-        with self._turn:
+        with self._mutex:
             try:
                 return answer(self._opened())
             except sqlite3.DatabaseError as error:
-                return answer(self._without_file(error))
+                return answer(self._open_in_memory(error))
 
-    def _bring_up(self, connection: Connection) -> None:
+    def _update_to_refs(self, connection: Connection) -> None:
         state = refs_stat.read_state(self._repository, _DIRECTORY)
         connection.execute("BEGIN")
         meta = _read_meta(connection)
         marks = (state.packed, state.loose)
         if None in marks or (meta.get("packed"), meta.get("loose")) != marks:
             connection.rollback()
-            self._list(connection, state)
+            self._update_from_listing(connection, state)
 
-    def _list(self, connection: Connection, state: refs_stat.State) -> None:
-        # `state` is from before the listing, so that a change during it is noticed next time.
+    def _update_from_listing(self, connection: Connection, state: refs_stat.State) -> None:
+        # `state` was read before the listing: the next query detects a change during the listing.
         listing = self._refs.list(_DIRECTORY, fields="%(objectname) %(refname)")
         digest = hashlib.blake2b(listing).hexdigest()
         connection.execute("BEGIN IMMEDIATE")
@@ -276,33 +276,33 @@ class Index:
             connection.execute("DELETE FROM problem WHERE may_pass")
             self._read_new(connection, listing)
             rank(connection)
-        self._note(connection, state, digest)
+        self._record_state(connection, state, digest)
 
     def _read_new(self, connection: Connection, listing: bytes) -> None:
         count = 0
         while True:
-            stale, new = compared(connection, listing)
-            forget(connection, stale)
-            self._add(connection, new[:_PORTION])
-            if len(new) <= _PORTION:
+            stale, new = compare(connection, listing)
+            delete_rows(connection, stale)
+            self._read_documents(connection, new[:_AT_ONCE])
+            if len(new) <= _AT_ONCE:
                 break
             connection.execute("DELETE FROM meta")
             connection.commit()  # others may write now
-            count += _PORTION
-            self._progress(f"… reading checkpoints: {count:,} of {count + len(new) - _PORTION:,}")
+            count += _AT_ONCE
+            self._progress(f"… reading checkpoints: {count:,} of {count + len(new) - _AT_ONCE:,}")
             connection.execute("BEGIN IMMEDIATE")
         if count:
             self._progress("")
 
-    def _note(self, connection: Connection, state: refs_stat.State, digest: str) -> None:
+    def _record_state(self, connection: Connection, state: refs_stat.State, digest: str) -> None:
         connection.execute("DELETE FROM meta")
-        # Missing objects may come back: then the next query must look again.
+        # A missing object may reappear, so the next query must read it again.
         if connection.execute("SELECT 1 FROM problem WHERE may_pass").fetchone() is None:
             meta = {"packed": state.packed, "loose": state.loose, "digest": digest}
             pairs = [(key, value) for key, value in meta.items() if value is not None]
             connection.executemany("INSERT INTO meta VALUES (?, ?)", pairs)
 
-    def _add(self, connection: Connection, refs: Sequence[Ref]) -> None:
+    def _read_documents(self, connection: Connection, refs: Sequence[Ref]) -> None:
         rows: list[Values] = []
         problems: list[ProblemRow] = []
         runs: dict[str, int] = {}
@@ -319,8 +319,8 @@ class Index:
             rows.append(entry.row(header, oid.hex()))
             if header.run is not None and header.sequence is not None:
                 runs[header.run] = min(header.sequence, runs.get(header.run, header.sequence))
-        add(connection, rows, problems)
-        has_changed(connection, runs)
+        insert(connection, rows, problems)
+        mark_unranked(connection, runs)
 
     def _opened(self) -> Connection:
         if self._connection is None:
@@ -330,10 +330,10 @@ class Index:
                     private_dirs.ensure(self._path)  # SQLite's other files get the same mode
                     self._connection = connect(self._path)
             except (OSError, RepositoryError, sqlite3.DatabaseError) as error:
-                return self._without_file(error)
+                return self._open_in_memory(error)
         return self._connection
 
-    def _without_file(self, error: Exception) -> Connection:
+    def _open_in_memory(self, error: Exception) -> Connection:
         # Damaged, locked, or the disk is full or read-only: it is only a cache.
         self.close()
         is_damaged = isinstance(error, sqlite3.DatabaseError)

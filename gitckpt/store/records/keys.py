@@ -1,4 +1,4 @@
-"""Store keys that callers choose for runs, so that a repeated start finds its run."""
+"""Store the key that a caller chose for a run: a second start finds the run by it."""
 
 from __future__ import annotations
 
@@ -27,15 +27,15 @@ MAX_LENGTH = 1000  # in characters
 
 
 def ref_of(key: str) -> str:
-    """Return the ref of a key; it is a digest, since some file systems ignore case."""
+    """Return the ref of a key, named by a digest: some file systems ignore case."""
     if not isinstance(key, str) or not key.strip() or len(key) > MAX_LENGTH:
         hint = f"give a text of 1 to {MAX_LENGTH} characters, such as nightly-2026-11-22"
-        raise UsageError(f"{key!r:.60} is not a key", hint=hint)
+        raise UsageError(f"{key!r:.60} is not a valid key", hint=hint)
     try:
         return ref_names.KEYS + hashlib.sha256(key.encode()).hexdigest()
     except UnicodeEncodeError:
         hint = "give a text that UTF-8 can encode"
-        raise UsageError(f"{key!r:.60} holds a lone surrogate", hint=hint) from None
+        raise UsageError(f"the key {key!r:.60} contains a lone surrogate", hint=hint) from None
 
 
 def render(key: str, run: str) -> bytes:
@@ -43,22 +43,22 @@ def render(key: str, run: str) -> bytes:
 
 
 def run_in(content: tuple[str, bytes] | None, ref: str) -> str:
-    """Return the run of a key, given kind and content of its object."""
+    """Parse the object (kind, content) that a key's ref points to; return the run."""
     return fenced(ref, lambda: _run_in(content, ref))
 
 
 def _run_in(content: tuple[str, bytes] | None, ref: str) -> str:
     data = content[1] if content is not None and content[0] == "blob" else b""
-    cure = f"look at it: git cat-file -p {shell_word(ref)}; "
-    cure += f"to give up the key: git update-ref -d {shell_word(ref)}"
-    version, key, run = map(parse_record(data, ref, "key", cure).get, ("version", "key", "run"))
+    hint = f"see the document: git cat-file -p {shell_word(ref)}; "
+    hint += f"delete the key: git update-ref -d {shell_word(ref)}"
+    version, key, run = map(parse_record(data, ref, "key", hint).get, ("version", "key", "run"))
     is_valid = type(version) is int and isinstance(run, str) and ids.is_run_id(run)
     if not is_valid or not isinstance(key, str):
-        raise InvalidCheckpoint(ref, "", "does not point to a key", hint=cure)
+        raise InvalidCheckpoint(ref, "", "does not point to the document of a key", hint=hint)
     with contextlib.suppress(UsageError):  # blank or too long: not a valid key
         if ref_of(key) == ref:
             return str(run)
-    raise InvalidCheckpoint(ref, "key", "is not the one that the ref is named after", hint=cure)
+    raise InvalidCheckpoint(ref, "key", "is not the key that the ref is named after", hint=hint)
 
 
 class Claim:
@@ -69,32 +69,32 @@ class Claim:
         self._refs, self._objects, self._format = refs, objects, object_format
         self._exists = exists
 
-    def holder(self) -> tuple[str, str] | None:
-        """Return the run that has the key, existing or not, and the oid; None if unused."""
+    def read(self) -> tuple[str, str] | None:
+        """Return the run in the key's document, even a removed one, and the oid, or None."""
         oid = self._refs.read(self._ref)
         return None if oid is None else (run_in(next(self._objects.read([oid])), self._ref), oid)
 
     def run(self) -> str | None:
-        holder = self.holder()
-        return holder[0] if holder is not None and self._exists(holder[0]) else None
+        stored = self.read()
+        return stored[0] if stored is not None and self._exists(stored[0]) else None
 
     def require_free(self) -> None:
         if (run := self.run()) is not None:
             problem = f"the run with the key {self._key!r} exists: {run}"
-            raise RunExists(problem, run, hint=f"go on with it: git ckpt resume {run}")
+            raise RunExists(problem, run, hint=f"continue that run: git ckpt resume {run}")
 
     def updates(self, run: str) -> list[Update]:
         # In the transaction that starts the run: a kill never leaves a run without its key.
         self.require_free()
-        holder = self.holder()
+        stored = self.read()
         data = render(self._key, run)
         self._objects.write([("blob", data)])
         new = object_id("blob", data, self._format)
-        if holder is None:
+        if stored is None:
             return [Update(self._ref, new, "")]
-        # A process that starts the named run locks its head: this waits, and fails once it exists.
-        absent = [Update(ref_names.RUNS + holder[0], "", "")] if holder[0] != run else []
-        return [*absent, Update(self._ref, new, holder[1])]
+        # If another process is starting that run, this update waits for the head, then fails.
+        absent = [Update(ref_names.RUNS + stored[0], "", "")] if stored[0] != run else []
+        return [*absent, Update(self._ref, new, stored[1])]
 
 
 def of_runs(refs: Refs, objects: Objects, runs: Collection[str]) -> list[Update]:
@@ -114,7 +114,7 @@ def forget_orphans(refs: Refs, objects: Objects, runs: Callable[[], Collection[s
 
 
 def _list_keys(refs: Refs, objects: Objects) -> list[tuple[str, str, str | None]]:
-    """Return ref, oid and run of each key; None for the run of an unreadable one."""
+    """Return the ref, oid and run of each key; no run if unreadable."""
     refs_of_keys = list(refs.iterate(ref_names.KEYS))
     keys: list[tuple[str, str, str | None]] = []
     contents = objects.read([oid for _, oid in refs_of_keys])

@@ -1,4 +1,4 @@
-"""Write a checkpoint: objects first, then all its refs in one transaction."""
+"""Write a checkpoint: first its objects, then all its refs in one transaction."""
 
 from __future__ import annotations
 
@@ -34,19 +34,19 @@ if TYPE_CHECKING:
     Drafts: TypeAlias = Sequence[tuple["Proposal", bytes]]
 
     class Guard(Protocol):
-        """A transaction's condition: the lease of a run."""
+        """The lease that a writer must hold while its transaction is applied."""
 
-        drives: bool  # whether it is the driver's own lease, not that of a process it started
+        drives: bool  # whether the writer is the driver, not a process that the driver started
 
         def update(self) -> Update:
-            """Return the first update of the transaction."""
+            """Return the update that fails the transaction if the lease was replaced."""
 
         def check(self) -> None:
-            """Raise `LeaseLost` if the transaction can never succeed again."""
+            """Raise `LeaseLost` if another process holds the lease: a retry would fail, too."""
 
 
 PATIENCE = 30.0  # seconds to retry against other writers
-# From this number of objects on, flush before locking refs: other writers must not wait for that.
+# Flush this many objects or more before locking refs: other writers must not wait for the flush.
 _MANY = 64
 
 
@@ -54,32 +54,32 @@ class FilesPruned(BusyError):
     def __init__(self) -> None:
         problem = "the captured files vanished before they could be recorded"
         problem += ": git gc --prune=now ran"
-        super().__init__(problem, hint="wait for it to end, then run the command again")
+        super().__init__(problem, hint="wait until git gc ends, then run the command again")
 
 
 @dataclass(slots=True)
 class Proposal:
-    """A checkpoint to record; its document is made again after each lost race."""
+    """A checkpoint to record; `document` is called again if another writer was faster."""
 
-    fields: dict[str, Any]  # keys of the document; those that depend on the run are filled in
-    state: dict[str, Any] | None  # None keeps that of the run's newest checkpoint
+    fields: dict[str, Any]  # keys of the document; `document` adds those that depend on the run
+    state: dict[str, Any] | None  # None: copied from the run's newest checkpoint
     starts_run: bool = False
     guard: Guard | None = None
     claim: Claim | None = None
-    # Without a `state`, returns the new one, and may change `fields`; called after each lost race.
+    # If `state` is None: turns the previous state into the new one, and may modify `fields`.
     change: Change | None = None
-    # Keys of the state that others write too: if another process extended the run, its values stay.
+    # Keys of the state whose newer values, written by another process, replace those in `state`.
     keeps: Collection[str] = ()
-    # Whether the run may continue from it without trust: not with inputs from a foreign file.
+    # Whether the run may continue from this checkpoint without --trust: not if it was imported.
     is_ours: bool = True
-    is_apart: bool = False  # whether its files are not those of the present worktree
+    is_apart: bool = False  # whether its files are not from the current worktree
     _initial: dict[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self._initial = {name: self.fields.get(name) for name in ("pipeline", "attempt")}
 
     def document(self, previous: dict[str, Any] | None, carried: dict[str, Any]) -> bytes:
-        """Return the document that follows `previous`, the run's newest one or None."""
+        """Render the document, given the keys and state of the run's newest checkpoint."""
         self.fields.update(self._initial)
         if self.fields.get("run") is not None:
             self.fields["sequence"] = ((previous or {}).get("sequence") or 0) + 1
@@ -102,22 +102,22 @@ class Proposal:
 class Recorder:
     def __init__(self, repository: Repository, objects: Objects, refs: Refs) -> None:
         self._repository, self._objects, self._refs = repository, objects, refs
-        self._written: dict[str, tuple[str, dict[str, Any]]] = {}
-        self._turn = RLock()  # guards the cached values
+        self._newest: dict[str, tuple[str, dict[str, Any]]] = {}
+        self._mutex = RLock()  # guards the cached values
 
     def record(
         self, proposal: Proposal, then: Sequence[Proposal] = (), needs: Sequence[str] = ()
     ) -> None:
-        """Write a checkpoint, and those in `then` after it in its run; flush them.
+        """Write a checkpoint and its successors `then`; flush them and objects `needs`.
 
-        Raises `RefMoved` if others were faster for `PATIENCE` seconds, and `FilesPruned`.
+        Raises `FilesPruned`, and `RefMoved` if other writers were faster for `PATIENCE` seconds.
         """
         deadline = time.monotonic() + PATIENCE
         attempt = 0
-        with self._turn, ref_names.turn(self._repository):
+        with self._mutex, ref_names.write_lock(self._repository):
             while True:
                 attempt += 1
-                head, previous, carried = self._place(proposal)
+                head, previous, carried = self._read_head(proposal)
                 drafts = [(proposal, proposal.document(previous, carried))]
                 for following in then:
                     last = drafts[-1][0]
@@ -125,10 +125,10 @@ class Recorder:
                 try:
                     blob = self._write(drafts, head, needs, is_retry=attempt > 1)
                     if proposal.fields.get("run"):
-                        self._written[proposal.fields["run"]] = blob, dict(drafts[-1][0].fields)
+                        self._newest[proposal.fields["run"]] = blob, dict(drafts[-1][0].fields)
                     return
                 except RefMoved as error:
-                    # All are asked: the check of a lease or an id raises a better error.
+                    # Check all drafts: the check of a lease or an id raises a clearer error.
                     may_succeed = [self._may_succeed(draft, error, attempt) for draft, _ in drafts]
                     if not all(may_succeed) or time.monotonic() > deadline:
                         raise
@@ -144,14 +144,14 @@ class Recorder:
         exists = self._repository.cat_file.info
         return not (proposal.starts_run and exists(ref_names.RUNS + fields["run"]))
 
-    def _place(self, proposal: Proposal) -> tuple[str, dict[str, Any] | None, dict[str, Any]]:
-        """Return the run's head ("" for none), its keys, and its state if needed."""
+    def _read_head(self, proposal: Proposal) -> tuple[str, dict[str, Any] | None, dict[str, Any]]:
+        """Return oid ("" for none), keys and (if needed) state of the run's newest one."""
         if (run := proposal.fields.get("run")) is None or proposal.starts_run:
             return "", None, {}
         ref = ref_names.RUNS + run
         if (head := self._refs.read(ref)) is None:
-            raise NotFoundError(f"no run {run}", hint="see which runs there are: git ckpt runs")
-        last_oid, previous = self._written.get(run, ("", {}))
+            raise NotFoundError(f"no run {run}", hint="list the runs: git ckpt runs")
+        last_oid, previous = self._newest.get(run, ("", {}))
         state: dict[str, Any] = {}
         newest = None
         if lines := local_checkpoints.oids_after(self._repository, run, head):
@@ -172,7 +172,7 @@ class Recorder:
         format_ = repository.object_format
         documents = [(draft.fields, object_id("blob", data, format_)) for draft, data in drafts]
         line = commit_refs.Line(repository, commit, is_retry=is_retry) if commit else None
-        # After each prefix of the updates the store is valid; the checkpoint's own ref commits it.
+        # The store is valid after each of these updates, in order; the checkpoint's ref is last.
         updates = first.first_updates()
         updates += ref_names.new_refs(documents, head, line.update if line is not None else None)
         needed: list[Item] = [("blob", data) for _, data in drafts]
@@ -195,20 +195,20 @@ class Recorder:
         try:
             self._apply(updates, line, flush)
         except GitError:
-            if not (lost := self._lost(updates)):
+            if not (missing := self._find_missing(updates)):
                 raise
-            if (first.fields.get("worktree") or {}).get("tree") in lost:
+            if (first.fields.get("worktree") or {}).get("tree") in missing:
                 raise FilesPruned from None
             self._objects.write(needed)
             self._apply(updates, line, flush)
-        if self._lost(updates):
+        if self._find_missing(updates):
             self._objects.write(needed)
         if line is not None:
             line.follow_up(self._refs.update)
         return documents[-1][1]
 
-    def _lost(self, updates: Sequence[Update]) -> list[str]:
-        # `git gc --prune=now` may delete objects before refs hold them.
+    def _find_missing(self, updates: Sequence[Update]) -> list[str]:
+        # `git gc --prune=now` may delete objects before refs point to them.
         needed = [update.new for update in updates if update.new]
         return [oid for oid in needed if self._repository.cat_file.info(oid) is None]
 
@@ -220,5 +220,5 @@ class Recorder:
                 raise
             if not commit_refs.is_blocked(line.update.ref, error):
                 raise
-            updates.remove(line.update)  # maintenance creates the ref
+            updates.remove(line.update)  # maintenance creates the ref later
             self._refs.update(updates, flush)

@@ -1,4 +1,4 @@
-"""Names of refs and files, and the refs of one checkpoint. The hook imports this."""
+"""Names of gitckpt's refs and files, and the refs of a new checkpoint."""
 
 from __future__ import annotations
 
@@ -33,22 +33,22 @@ KEYS = "refs/ckpt/keys/"
 NOTES = notes.NOTES
 
 # Namespaces with refs that keep a checkpoint's objects alive, in write order.
-HOLDERS = (TREES, OPERATIONS, ORIGINALS)
+OBJECTS = (TREES, OPERATIONS, ORIGINALS)
 
-# Namespaces of gitckpt. Other tools have refs in the first (`is_foreign`) and in refs/keep.
+# Namespaces of gitckpt. Other tools also write to the first (`is_foreign`) and to refs/keep.
 OWN = ("refs/checkpoints", "refs/ckpt", "refs/keep/ckpt", "refs/keep/ckpt-operations")
 _MANY = 2000  # from this number of objects on, git reads ahead
 
 # Phase labels.
 RUN_STARTED = "run-started"  # first checkpoint of a run
-RUN_COMPLETE = "run-complete"  # last one; a run whose newest one has another label is unfinished
+RUN_COMPLETE = "run-complete"  # last checkpoint of a run; without it, the run is unfinished
 SAFETY_COMPLETE = "safety-complete"  # recorded before files are replaced
 
 # Files in a worktree's administrative directory.
 UNDO_FILE = "ckpt-undo"  # the checkpoint that `undo` returns to
-RUN_FILE = "ckpt-run"  # its run, and the checkpoint it was made from
-BEHIND_FILE = "ckpt-behind"  # if its run continues from a fetched checkpoint: own one, and that one
-SUBMODULES_FILE = "ckpt-submodules"  # its submodules are not yet checked out
+RUN_FILE = "ckpt-run"  # JSON: run and checkpoint that the worktree was created for
+BEHIND_FILE = "ckpt-behind"  # ids of the newest local checkpoint and the adopted fetched one
+SUBMODULES_FILE = "ckpt-submodules"  # exists until the submodules are checked out
 
 # Files in the private directory.
 WRITE_LOCK = "write.lock"  # held while refs of gitckpt are written
@@ -57,12 +57,12 @@ MAINTENANCE_LOCK = "maintenance.lock"  # held during background tasks
 DRIVER = "driver"  # prefix of drivers' lock files (`leases.LockFiles`)
 FILES_LOCK = "files.{}.lock"  # held while files are restored into the worktree of the run `{}`
 
-# Seconds to wait for `WRITE_LOCK`, then continue without: old values in updates protect the data.
+# Seconds to wait for `WRITE_LOCK`. Writers then go on without it: old values in updates protect.
 PATIENCE = 10.0
 
 
-def turn(repository: Repository, patience: float | None = None) -> Lock:
-    """Return the lock of writers; `patience` is in seconds."""
+def write_lock(repository: Repository, patience: float | None = None) -> Lock:
+    """Return the lock that writers of refs hold; `patience` is in seconds."""
     path = os.path.join(repository.make_private_dir(), WRITE_LOCK)
     return Lock(path, PATIENCE if patience is None else patience)
 
@@ -81,19 +81,22 @@ def is_own(ref: str) -> bool:
 
 
 def is_foreign(ref: str) -> bool:
-    """Return whether a ref in `refs/checkpoints/` is foreign: not named by a UUID."""
+    """Return whether a ref in `refs/checkpoints/` is foreign: its name is no UUID."""
     return ref.startswith(CHECKPOINTS) and not ids.is_id(ref.removeprefix(CHECKPOINTS))
 
 
 def new_refs(
     documents: Sequence[tuple[dict[str, Any], str]], head: str, keep: Update | None
 ) -> list[Update]:
-    """Return the updates that create checkpoints: holders first, the run's head last."""
+    """Return the updates that create checkpoints: object refs first, run head last.
+
+    `documents` are pairs of keys and oid, `head` is the run head's old oid or "".
+    """
     updates = []
     for fields, _ in documents:
         files, imported = fields.get("worktree") or {}, fields.get("imported") or {}
         oids = (files.get("tree"), files.get("operation_commit"), imported.get("original"))
-        pairs = zip(HOLDERS, oids, strict=True)
+        pairs = zip(OBJECTS, oids, strict=True)
         updates += [Update(space + fields["id"], oid, "") for space, oid in pairs if oid]
     if keep is not None:
         updates.append(keep)
@@ -105,7 +108,7 @@ def new_refs(
 
 
 def documents(repository: Repository, objects: Objects, oids: Sequence[str]) -> Items:
-    """Yield kind and content of objects; if there are many, git reads ahead."""
+    """Yield (kind, content) of each object, None for missing ones; git may read ahead."""
     from gitckpt.model import budget
 
     if len(oids) < _MANY:
@@ -120,12 +123,12 @@ def documents(repository: Repository, objects: Objects, oids: Sequence[str]) -> 
 
 
 def document(content: Item | None, ref: str, oid: str, *, lack: str = "missing") -> bytes:
-    """Return the document that a ref below `refs/checkpoints/` points to."""
+    """Return the document that a ref points to, given its object (kind, bytes)."""
     from gitckpt.model.errors import InvalidCheckpoint
 
     if content is None:
         hint = "see what is wrong: git ckpt verify"
-        raise InvalidCheckpoint(ref, "", f"its object {oid} is {lack}", hint=hint)
+        raise InvalidCheckpoint(ref, "", f"the object {oid} is {lack}", hint=hint)
     kind, data = content
     if kind == OVERSIZED:
         raise InvalidCheckpoint(ref, "", "points to an object that is too large for a document")
@@ -153,7 +156,7 @@ def run_head(content: Item | None, ref: str) -> Checkpoint:
 
 
 def require_free(repository: Repository, checkpoint_id: str) -> None:
-    patterns = [space + checkpoint_id for space in (CHECKPOINTS, *HOLDERS)]
+    patterns = [space + checkpoint_id for space in (CHECKPOINTS, *OBJECTS)]
     output = repository.git.run("for-each-ref", "--format=%(refname)", *patterns).out
     if not (refs := output.decode("utf-8", "replace").split()):
         return
@@ -162,21 +165,21 @@ def require_free(repository: Repository, checkpoint_id: str) -> None:
     omit = "omit the id to get a new one"
     if CHECKPOINTS + checkpoint_id in refs:
         problem = f"a checkpoint {checkpoint_id} exists already"
-        raise UsageError(problem, hint=f"see it: git ckpt show {checkpoint_id}; or {omit}")
-    problem = f"the id {checkpoint_id} has no checkpoint, but a leftover ref: {refs[0]}"
-    raise UsageError(problem, hint=f"{omit}, or clear leftovers: git ckpt verify --repair")
+        raise UsageError(problem, hint=f"to see it: git ckpt show {checkpoint_id}; or {omit}")
+    problem = f"no checkpoint has the id {checkpoint_id}, but a leftover ref exists: {refs[0]}"
+    raise UsageError(problem, hint=f"{omit}, or delete leftovers: git ckpt verify --repair")
 
 
 @dataclass(frozen=True, slots=True)
 class Owner:
-    """What a worktree was made for, as stored in its administrative directory."""
+    """The checkpoint and run that a worktree was created for, from `RUN_FILE`."""
 
     checkpoint: str
     run: str | None
 
 
 def owner_in(git_dir: str) -> Owner | None:
-    """Return the owner of a worktree; None if gitckpt did not make it."""
+    """Read the owner of a worktree; None if gitckpt did not create the worktree."""
     path = os.path.join(git_dir, RUN_FILE)
     if not os.path.exists(path):
         return None

@@ -252,7 +252,7 @@ def expire(
         progress("releasing commits that no checkpoint needs")
         runs.forget_leases(store)
         _forget_removed_runs(store)
-        with ref_names.turn(store.repository) as is_alone:
+        with ref_names.write_lock(store.repository) as is_alone:
             # A checkpoint being written is in the list of local checkpoints before it has refs.
             if is_alone:
                 local_checkpoints.forget_removed(store.repository, store.index.oids)

@@ -34,14 +34,14 @@ def sweep(repository: Repository, refs: Refs, tell: Notify = lambda _: None) -> 
     """Delete and return the refs of checkpoints that do not exist."""
     if repository.has_reftable:
         return []  # its transactions are atomic
-    with ref_names.turn(repository, 0) as is_alone:
+    with ref_names.write_lock(repository, 0) as is_alone:
         if not is_alone:
             return []
         # A ref that is never written again keeps its stale lock unless it is removed here.
-        heads.discard_left(repository, tell)
+        heads.discard_stale_locks(repository, tell)
         spaces = [space for space in ref_names.OWN if f"{space}/" != ref_names.CHECKPOINTS]
         oids = dict(refs.iterate(*spaces))
-        if any(ref.startswith(ref_names.HOLDERS) for ref in oids):
+        if any(ref.startswith(ref_names.OBJECTS) for ref in oids):
             # Last: a checkpoint is written after the refs it needs.
             oids |= dict(refs.iterate(ref_names.CHECKPOINTS))
         orphans = [ref for ref in oids if _is_orphan(repository, ref, oids)]
@@ -150,6 +150,6 @@ def _is_abandoned(path: str) -> bool:
 
 def _is_orphan(repository: Repository, ref: str, oids: Mapping[str, str]) -> bool:
     if ref.startswith(ref_names.KEEP):
-        return not commit_refs.may_name(repository, ref.removeprefix(ref_names.KEEP))
+        return not commit_refs.is_full_oid(repository, ref.removeprefix(ref_names.KEEP))
     owner = ref_names.CHECKPOINTS + ref.rpartition("/")[2]
-    return ref.startswith(ref_names.HOLDERS) and owner not in oids
+    return ref.startswith(ref_names.OBJECTS) and owner not in oids

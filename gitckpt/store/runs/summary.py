@@ -18,7 +18,7 @@ from gitckpt.store.checkpoints import Checkpoints
 from gitckpt.store.leases.leases import Lease, parse
 from gitckpt.store.local_checkpoints import LocalCheckpoints
 from gitckpt.store.records import heads, ref_names
-from gitckpt.store.records.entry import OF_TRACKS, Query, is_driven, is_told
+from gitckpt.store.records.entry import OF_TRACKS, Query, is_driven, reports_status
 from gitckpt.store.runs import run_files, trust
 from gitckpt.store.snapshot import manifest
 from gitckpt.store.worktrees import ownership
@@ -182,7 +182,7 @@ def _as_written(store: Checkpoints, run: str) -> RowFields:
     driven = next((entry.label for entry in entries if is_driven(entry)), None)
     step: list[str | None] = [None, None, None]
     if driven is None or phase.split(driven)[0] == "run":
-        last = next((entry for entry in entries if is_told(entry)), None)
+        last = next((entry for entry in entries if reports_status(entry)), None)
         step = [last.label, last.oid, last.trigger] if last is not None else step
     return max(instants), newest.id, newest.branch, newest.label, driven, instants[-1], step
 
@@ -191,7 +191,7 @@ def summary_of(store: Checkpoints, run: str) -> RunInfo:
     for info in summaries(store):
         if info.run == run:
             return info
-    raise NotFoundError(f"no run {run}", hint="see which there are: git ckpt runs")
+    raise NotFoundError(f"no run {run}", hint="list the runs: git ckpt runs")
 
 
 def _leases(store: Checkpoints) -> dict[str, tuple[str, Lease]]:

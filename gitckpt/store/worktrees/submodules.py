@@ -115,7 +115,7 @@ def _open(
     repository = modules.seen_from(worktree, path)
     if repository is not None:
         return repository
-    spaces = (ref_names.CHECKPOINTS, *ref_names.HOLDERS)
+    spaces = (ref_names.CHECKPOINTS, *ref_names.OBJECTS)
     own_refs = (space + submodule.checkpoint for space in spaces)
     refs = [*(ref for ref in own_refs if modules.has_ref(source, ref)), f"{ref_names.KEEP}*"]
     try:

@@ -345,7 +345,7 @@ class TestResume:
         assert (code, out) == (12, "")
         assert (
             err.splitlines()[0]
-            == "error: no checkpoint, run or commit goes by '20270115-080000-none'"
+            == "error: no checkpoint, run or commit is named '20270115-080000-none'"
         )
         assert project.ckpt("status", "20270115-080000-none").code == 12
 

@@ -440,7 +440,7 @@ def test_what_is_no_document_at_all(main_checkout: Checkout, make_store: MakeSto
     unreadable = (
         "checkpoint-unreadable",
         f"refs/checkpoints/{ONE}",
-        f"its object {oid} is missing or damaged",
+        f"the object {oid} is missing or damaged",
     )
     path.unlink()
     seen = require_left(main_checkout, [unreadable, invalid])

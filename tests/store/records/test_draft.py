@@ -134,32 +134,32 @@ class TestCalls:
             (
                 {"worktree": None, "zebra": 1},
                 {},
-                ("there is no argument 'worktree'", f"valid ones: {KNOWN}"),
+                ("there is no argument 'worktree'", f"valid arguments: {KNOWN}"),
             ),
             (
                 {},
                 {"key": "y"},
                 (
-                    "a key is for a run that starts",
-                    "name it: start=…, or find the run: Store.run_of(key)",
+                    "only a new run takes a key",
+                    "name the new run: start=…, or find the existing run: Store.run_of(key)",
                 ),
             ),
             (
                 {"run": RUN},
                 {"start": "x"},
-                ("start and run exclude each other", "give one of them"),
+                ("start and run exclude each other", "give one of the two"),
             ),
             (
                 {},
                 {"change": dict, "state": {}},
-                ("change and state exclude each other", "give one of them"),
+                ("change and state exclude each other", "give one of the two"),
             ),
             (
                 {},
                 {"progress_of": len},
                 (
                     "progress_of needs the state that change returns",
-                    "give change, too, or progress instead",
+                    "also give change, or give progress instead of progress_of",
                 ),
             ),
         ],
@@ -232,7 +232,7 @@ class TestDrafts:
             drafted(message=message)
         assert (caught.value.message, caught.value.hint) == (
             "a message is one line of at most 1,000 characters",
-            "shorten it, and put the rest into the state",
+            "shorten the message, and put the rest into the state",
         )
 
     def test_the_state_is_a_copy(self) -> None:
@@ -315,7 +315,7 @@ class TestChanging:
     def test_the_state_is_what_it_returns(self) -> None:
         checkpoint, fields, _ = drafted(progress=Progress(current_phase=3))
         before = dict(fields)
-        changing = draft.Changing(
+        changing = draft.StateUpdater(
             checkpoint, fields, lambda state: state | {"n": state.get("n", 0) + 1}, None
         )
         assert (changing.state, changing.checkpoint) == ({}, checkpoint)
@@ -325,7 +325,7 @@ class TestChanging:
 
     def test_the_progress_is_what_the_state_says(self) -> None:
         checkpoint, fields, _ = drafted(progress=Progress(current_phase=3))
-        changing = draft.Changing(
+        changing = draft.StateUpdater(
             checkpoint,
             fields,
             lambda state: {"n": state["n"] + 1},
@@ -343,20 +343,20 @@ class TestChanging:
         checkpoint, fields, _ = drafted()
         wrong: Any = lambda state: [state]  # noqa: E731 - that of a caller
         with pytest.raises(StateError):
-            draft.Changing(checkpoint, fields, wrong, None)({})
+            draft.StateUpdater(checkpoint, fields, wrong, None)({})
 
     def test_a_progress_that_no_reader_would_take_is_refused(self) -> None:
         checkpoint, fields, _ = drafted()
         wrong = Progress()
         object.__setattr__(wrong, "tasks_total", -1)  # whoever makes one is told, too
         with pytest.raises(UsageError) as caught:
-            draft.Changing(checkpoint, fields, dict, lambda state: wrong)({})
+            draft.StateUpdater(checkpoint, fields, dict, lambda state: wrong)({})
         assert caught.value.message == "progress.tasks_total: must be 0 or more, not -1"
 
     def test_the_place_that_an_earlier_try_got_is_not_judged(self) -> None:
         checkpoint, fields, _ = drafted(run=RUN)
         fields.update(sequence=0, parent="nobody")
-        assert draft.Changing(checkpoint, fields, dict, None)({"n": 1}) == {"n": 1}
+        assert draft.StateUpdater(checkpoint, fields, dict, None)({"n": 1}) == {"n": 1}
 
 
 def test_a_successor_is_what_was_said_until_it_is_recorded() -> None:

@@ -337,7 +337,7 @@ class TestWhatTellsOfARun:
         told = [
             trigger
             for trigger in TRIGGERS
-            if module.is_told(CheckpointInfo.of(of(trigger, "plan-complete"), OID))
+            if module.reports_status(CheckpointInfo.of(of(trigger, "plan-complete"), OID))
         ]
         assert told == [
             "manual",
@@ -350,7 +350,9 @@ class TestWhatTellsOfARun:
             "x",
         ]
         labels = [
-            phase for phase in PHASES if module.is_told(CheckpointInfo.of(of("manual", phase), OID))
+            phase
+            for phase in PHASES
+            if module.reports_status(CheckpointInfo.of(of("manual", phase), OID))
         ]
         assert labels == ["run-complete", "run-progress", "plan-complete", "plan-progress"]
 
@@ -360,7 +362,7 @@ class TestWhatTellsOfARun:
         checkpoint = of(trigger, phase)
         entry = CheckpointInfo.of(checkpoint, OID)
         is_driven = module.is_driven(entry)
-        is_told = module.is_told(entry) and (not is_driven or phase.startswith("run-"))
+        is_told = module.reports_status(entry) and (not is_driven or phase.startswith("run-"))
         assert rows(checkpoint) == (
             *(RUN, TIME, bytes.fromhex(ONE.replace("-", "")), OID, None, phase),
             *((phase, OID) if is_driven else (None, "")),

@@ -13,10 +13,10 @@ from tests.conftest import Checkout
 from tests.store.conftest import MakeStore, nth
 from tests.stores import set_clock, set_ids
 
-LIST = "see which there are: git ckpt list"
+LIST = "list the checkpoints: git ckpt list"
 NONE_HERE = (
     "no checkpoint was made in this worktree",
-    "for the newest of all worktrees, use latest:any; to make one here: git ckpt save",
+    "use latest:any for the newest of all worktrees, or save one here: git ckpt save",
 )
 
 
@@ -74,26 +74,29 @@ class TestIds:
             named.make(id_)
         with pytest.raises(AmbiguousError) as caught:
             named.store.find("ABCD")
-        assert (caught.value.message, caught.value.candidates) == ("'ABCD' begins 2 ids", [A, B])
-        assert caught.value.hint == "give more characters of it"
+        assert (caught.value.message, caught.value.candidates) == (
+            "2 ids begin with 'ABCD'",
+            [A, B],
+        )
+        assert caught.value.hint == "give more characters of the id"
 
     def test_at_most_ten_are_listed(self, plain: Store) -> None:
         for _ in range(12):
             plain.record("a-complete", {})
         with pytest.raises(AmbiguousError) as caught:
             plain.find("0000")
-        assert caught.value.message == "'0000' begins 12 ids"
+        assert caught.value.message == "12 ids begin with '0000'"
         assert caught.value.candidates == [nth(number) for number in range(1, 11)]
 
     def test_too_short(self, simple: Named) -> None:
         simple.make(A)
-        message = "no checkpoint, run or commit goes by 'fff'"
+        message = "no checkpoint, run or commit is named 'fff'"
         assert simple.refused("fff") == (message, f"give at least 4 characters of an id, or {LIST}")
 
     def test_too_short_but_near(self, simple: Named) -> None:
         simple.make(A)
         assert simple.refused("abc") == (
-            "no checkpoint, run or commit goes by 'abc'",
+            "no checkpoint, run or commit is named 'abc'",
             f"did you mean {A}?",
         )
 
@@ -156,7 +159,7 @@ class TestLatest:
         fetch(named, A, C)
         assert named.store.find("latest") == A
         named.store.remove([A])
-        wrong = "every checkpoint was fetched, or made before files were replaced"
+        wrong = "every checkpoint was fetched, or is a safety checkpoint of a restore"
         assert named.refused("latest:any") == (wrong, LIST)
 
     def test_where_nobody_can_tell_the_newest(self, named: Named) -> None:
@@ -170,7 +173,7 @@ class TestLatest:
     def test_none_yet(self, simple: Named) -> None:
         assert simple.refused("latest") == (
             "there are no checkpoints yet",
-            "make one: git ckpt save",
+            "save a checkpoint: git ckpt save",
         )
 
     @pytest.mark.parametrize("text", ["", " ", "\n", "\t "])
@@ -196,7 +199,7 @@ class TestRuns:
         with pytest.raises(AmbiguousError) as caught:
             named.store.find("20270115-08")
         assert (caught.value.message, caught.value.candidates) == (
-            "'20270115-08' begins 2 ids",
+            "2 ids begin with '20270115-08'",
             runs,
         )
 
@@ -208,7 +211,7 @@ class TestRuns:
 
     def test_a_misspelt_one(self, simple: Named) -> None:
         run = simple.make(A, start="add-login")
-        message = "no checkpoint, run or commit goes by '20270115-080001-add-logni'"
+        message = "no checkpoint, run or commit is named '20270115-080001-add-logni'"
         assert simple.refused("20270115-080001-add-logni") == (message, f"did you mean {run}?")
 
 
@@ -256,7 +259,7 @@ class TestRevs:
     ) -> None:
         checkout = make_checkout()
         named = Named(make_store(checkout), checkout)
-        assert named.refused("HEAD") == ("no checkpoint, run or commit goes by 'HEAD'", LIST)
+        assert named.refused("HEAD") == ("no checkpoint, run or commit is named 'HEAD'", LIST)
 
 
 class TestPrecedence:
@@ -275,8 +278,8 @@ class TestPrecedence:
         ) == (C, A, A)
         simple.make(digits)
         assert simple.refused("20270115") == (
-            "'20270115' begins 2 ids",
-            "give more characters of it",
+            "2 ids begin with '20270115'",
+            "give more characters of the id",
         )
         assert (simple.store.find("20270115-0000"), simple.store.find(run)) == (digits, A)
         assert simple.store.find("refs/heads/1234") == digits
@@ -322,13 +325,13 @@ HARMLESS = [
 def test_what_is_no_name_is_harmless(simple: Named, text: str) -> None:
     simple.make(A)
     message, _ = simple.refused(text)
-    assert message == f"no checkpoint, run or commit goes by {text!r}"
+    assert message == f"no checkpoint, run or commit is named {text!r}"
     assert simple.store.find("abcd") == A
 
 
 def test_a_ref_by_its_full_name_is_a_blob_and_no_rev(simple: Named) -> None:
     simple.make(A)
     assert simple.refused(f"refs/checkpoints/{A}") == (
-        f"no checkpoint, run or commit goes by 'refs/checkpoints/{A}'",
+        f"no checkpoint, run or commit is named 'refs/checkpoints/{A}'",
         f"did you mean {A}?",
     )

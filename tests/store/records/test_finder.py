@@ -13,8 +13,8 @@ from tests.planted import plant
 from tests.store.conftest import ONE, TWO, nth
 from tests.stores import forget_local, set_clock, set_ids
 
-LIST = "see which there are: git ckpt list"
-MORE = "give more characters of it"
+LIST = "list the checkpoints: git ckpt list"
+MORE = "give more characters of the id"
 FIRST, SECOND = "20270115-080001-add-login", "20270115-080002-add-logout"
 
 
@@ -65,22 +65,22 @@ class TestARun:
 
     def test_several_are_listed(self, runs: Store) -> None:
         said = refused(lambda: runs.find_run("2027"))
-        assert said == (AmbiguousError, "'2027' begins 2 ids", MORE, [FIRST, SECOND])
+        assert said == (AmbiguousError, "2 ids begin with '2027'", MORE, [FIRST, SECOND])
 
     def test_at_most_ten_are_listed(self, plain: Store) -> None:
         made = [
             str(plain.record("run-started", {}, start=f"n{number}").run) for number in range(11)
         ]
         said = refused(lambda: plain.find_run("2027"))
-        assert said == (AmbiguousError, "'2027' begins 11 ids", MORE, made[:10])
+        assert said == (AmbiguousError, "11 ids begin with '2027'", MORE, made[:10])
 
     @pytest.mark.parametrize(
         ("text", "hint"),
         [
             ("20270115-080001-add-logni", f"did you mean {FIRST}?"),
-            ("nothing like it", "see them: git ckpt runs"),
-            ("", "see them: git ckpt runs"),
-            (ONE, "see them: git ckpt runs"),
+            ("nothing like it", "list the runs: git ckpt runs"),
+            ("", "list the runs: git ckpt runs"),
+            (ONE, "list the runs: git ckpt runs"),
             (f"{FIRST}-and-more", f"did you mean {FIRST}?"),
         ],
     )
@@ -89,7 +89,7 @@ class TestARun:
     ) -> None:
         assert refused(lambda: runs.find_run(text)) == (
             NotFoundError,
-            f"no run goes by {text!r}",
+            f"no run is named {text!r}",
             hint,
             None,
         )
@@ -126,7 +126,12 @@ class TestARunOrACheckpoint:
         set_ids(runs, lambda: "20270115-0000-4000-8000-000000000009")
         made = runs.record("a-complete", {})
         said = refused(lambda: runs.run_named("20270115"))
-        assert said == (AmbiguousError, "'20270115' begins 3 ids", MORE, [made.id, FIRST, SECOND])
+        assert said == (
+            AmbiguousError,
+            "3 ids begin with '20270115'",
+            MORE,
+            [made.id, FIRST, SECOND],
+        )
         assert runs.run_named("20270115-080001") == FIRST
         assert runs.run_named("20270115-0000-4") is None
 
@@ -153,7 +158,7 @@ class TestLatest:
     def test_where_there_are_no_others_it_says_so(self, runs: Store) -> None:
         for run in (FIRST, SECOND):
             forget_local(runs, run)
-        message = "every checkpoint was fetched, or made before files were replaced"
+        message = "every checkpoint was fetched, or is a safety checkpoint of a restore"
         assert refused(lambda: runs.find("latest:any")) == (NotFoundError, message, LIST, None)
 
     def test_where_there_are_none_it_says_how_to_make_one(self, plain: Store) -> None:
@@ -161,7 +166,7 @@ class TestLatest:
         assert said == (
             NotFoundError,
             "there are no checkpoints yet",
-            "make one: git ckpt save",
+            "save a checkpoint: git ckpt save",
             None,
         )
 
@@ -189,12 +194,14 @@ class TestACommit:
         self, plain: Store, main_checkout: Checkout
     ) -> None:
         plain.record("safety-complete", {}, trigger="safety")
-        message = f"commit {main_checkout.head()[:10]} (HEAD) only has checkpoints made before files were replaced"
+        message = (
+            f"commit {main_checkout.head()[:10]} (HEAD) only has safety checkpoints of restores"
+        )
         said = refused(lambda: plain.find("HEAD"))
         assert said == (
             NotFoundError,
             message,
-            f"to undo that replacement: git ckpt undo; or {LIST}",
+            f"undo the last restore: git ckpt undo; or {LIST}",
             None,
         )
 
@@ -216,7 +223,12 @@ class TestNothing:
     )
     def test_is_said_with_what_may_have_been_meant(self, runs: Store, text: str, hint: str) -> None:
         said = refused(lambda: runs.find(text))
-        assert said == (NotFoundError, f"no checkpoint, run or commit goes by {text!r}", hint, None)
+        assert said == (
+            NotFoundError,
+            f"no checkpoint, run or commit is named {text!r}",
+            hint,
+            None,
+        )
 
 
 class TestWithoutAListing:
@@ -252,7 +264,7 @@ def test_a_ref_of_others_with_an_end_of_a_line_in_its_name_names_none_of_ours(
     )
     assert refused(lambda: plain.find("abcd")) == (
         NotFoundError,
-        "no checkpoint, run or commit goes by 'abcd'",
+        "no checkpoint, run or commit is named 'abcd'",
         LIST,
         None,
     )

@@ -50,14 +50,14 @@ class TestMovedUp:
     ) -> None:
         main_checkout.git("update-ref", "-d", HEAD)
         heads = inside(make_store(main_checkout)).heads
-        assert (heads.is_there(RUN), heads.is_there("20270115-080001-nobody")) == (True, False)
+        assert (heads.exists(RUN), heads.exists("20270115-080001-nobody")) == (True, False)
         assert main_checkout.refs(HEAD) == {HEAD: chain[2]}
 
     def test_one_that_is_there_is_not_looked_after_by_the_way(
         self, make_store: MakeStore, main_checkout: Checkout, chain: list[str]
     ) -> None:
         set_head(main_checkout, chain[0])
-        assert inside(make_store(main_checkout)).heads.is_there(RUN)
+        assert inside(make_store(main_checkout)).heads.exists(RUN)
         assert main_checkout.refs(HEAD) == {HEAD: chain[0]}
 
     def test_only_once_where_once_is_asked_for(
@@ -121,7 +121,7 @@ class TestMovedUp:
             heads.catch_up(RUN)
         assert (caught.value.message, caught.value.hint) == (
             f"no run {RUN}",
-            "see which there are: git ckpt list",
+            "list the runs: git ckpt runs",
         )
         assert main_checkout.refs("refs/ckpt") == {}
 
@@ -254,6 +254,6 @@ class TestStarted:
         said = caught.value
         assert (len(tries), said.message, said.hint) == (
             3,
-            "a thousand runs named 'Add login!' started in this second",
+            "a thousand runs named 'Add login!' have started in this second",
             "choose another name",
         )

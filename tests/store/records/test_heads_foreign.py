@@ -132,7 +132,7 @@ class TestRead:
         said = caught.value
         assert (said.message, said.hint) == (
             "no run 20270115-080009-nobody",
-            "see which there are: git ckpt list",
+            "list the runs: git ckpt runs",
         )
 
     def test_whose_it_is(self, plain: Store, main_checkout: Checkout, runs: Runs) -> None:

@@ -51,7 +51,7 @@ def opened(store: Store, told: list[str]) -> Index:
 def test_each_is_told_and_all_are_there(
     five: Store, monkeypatch: pytest.MonkeyPatch, portion: int, lines: list[str]
 ) -> None:
-    monkeypatch.setattr(module, "_PORTION", portion)
+    monkeypatch.setattr(module, "_AT_ONCE", portion)
     told: list[str] = []
     index = opened(five, told)
     assert sorted(entry.id for entry in index.select()) == [nth(number) for number in range(1, 6)]
@@ -117,7 +117,7 @@ def test_a_kill_leaves_what_was_done_and_the_next_one_does_the_rest(
     whole.close()
     rows = rows_of(file_of(five))
     for at in range(1, 5):
-        monkeypatch.setattr(module, "_PORTION", 1)
+        monkeypatch.setattr(module, "_AT_ONCE", 1)
         for path in file_of(five).parent.glob("index.sqlite*"):
             path.unlink()
 
@@ -131,7 +131,7 @@ def test_a_kill_leaves_what_was_done_and_the_next_one_does_the_rest(
             killed.select()
         killed.close()
         assert len(rows_of(file_of(five))) == at
-        monkeypatch.setattr(module, "_PORTION", 2)
+        monkeypatch.setattr(module, "_AT_ONCE", 2)
         with monkeypatch.context() as patch:
             read = counted(five, patch)
             again = opened(five, [])
@@ -143,7 +143,7 @@ def test_a_kill_leaves_what_was_done_and_the_next_one_does_the_rest(
 @pytest.mark.parametrize("portion", [1, 2])
 def test_two_share_the_work(five: Store, monkeypatch: pytest.MonkeyPatch, portion: int) -> None:
     """The second one begins after the first portion of the first, whose turn comes again after each portion of the second."""
-    monkeypatch.setattr(module, "_PORTION", portion)
+    monkeypatch.setattr(module, "_AT_ONCE", portion)
     inner = inside(five)
     read = counted(five, monkeypatch)
     answers: list[list[str]] = []

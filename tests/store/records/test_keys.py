@@ -53,7 +53,7 @@ class TestFinding:
             f"the run with the key {KEY!r} exists: {RUN}",
             RUN,
         )
-        assert caught.value.hint == f"go on with it: git ckpt resume {RUN}"
+        assert caught.value.hint == f"continue that run: git ckpt resume {RUN}"
         assert checkout.refs() == before
 
     def test_other_keys_are_other_runs(self, plain: Store) -> None:
@@ -78,17 +78,18 @@ class TestFinding:
     def test_what_is_no_key_is_refused(
         self, plain: Store, main_checkout: Checkout, key: str
     ) -> None:
-        with pytest.raises(UsageError, match=r"is not a key|holds a lone surrogate"):
+        with pytest.raises(UsageError, match=r"is not a valid key|contains a lone surrogate"):
             plain.run_of(key)
         if key is not None:
             with pytest.raises(
-                UsageError, match=r"is not a key|holds a lone surrogate|key: must be a string"
+                UsageError,
+                match=r"is not a valid key|contains a lone surrogate|key: must be a string",
             ):
                 begin(plain, key=key)
         assert main_checkout.refs("refs/ckpt", "refs/checkpoints") == {}
 
     def test_a_key_is_for_a_run_that_starts(self, plain: Store) -> None:
-        with pytest.raises(UsageError, match=r"^a key is for a run that starts$"):
+        with pytest.raises(UsageError, match=r"^only a new run takes a key$"):
             plain.record("a-complete", {}, key=KEY)
 
 
@@ -208,21 +209,24 @@ class TestVerify:
     @pytest.mark.parametrize(
         ("text", "problem"),
         [
-            ("", "does not point to a key"),
-            ("version = 1", "does not point to a key"),
-            (f'version = 1\nkey = 7\nrun = "{RUN}"', "does not point to a key"),
-            (f'version = 1\nkey = "{KEY}"\nrun = "../../heads/main"', "does not point to a key"),
+            ("", "does not point to the document of a key"),
+            ("version = 1", "does not point to the document of a key"),
+            (f'version = 1\nkey = 7\nrun = "{RUN}"', "does not point to the document of a key"),
+            (
+                f'version = 1\nkey = "{KEY}"\nrun = "../../heads/main"',
+                "does not point to the document of a key",
+            ),
             (
                 f'version = 1\nkey = "x"\nrun = "{RUN}"',
-                "key: is not the one that the ref is named after",
+                "key: is not the key that the ref is named after",
             ),
             (
                 f'version = 1\nkey = ""\nrun = "{RUN}"',
-                "key: is not the one that the ref is named after",
+                "key: is not the key that the ref is named after",
             ),
             (
                 f'version = 1\nkey = "{"x" * 1001}"\nrun = "{RUN}"',
-                "key: is not the one that the ref is named after",
+                "key: is not the key that the ref is named after",
             ),
             (f'version = 2\nkey = "{KEY}"\nrun = "{RUN}"', "version: written by a newer gitckpt"),
         ],
@@ -249,7 +253,7 @@ class TestReading:
     """What a ref of a key holds, and every way in which it is none."""
 
     TEXT = f'version = 1\nkey = "{KEY}"\nrun = "{RUN}"'
-    CURE = f"look at it: git cat-file -p {REF}; to give up the key: git update-ref -d {REF}"
+    CURE = f"see the document: git cat-file -p {REF}; delete the key: git update-ref -d {REF}"
     UPGRADE = "upgrade gitckpt: pip install -U gitckpt"
 
     def test_what_is_written_is_read(self) -> None:
@@ -258,9 +262,9 @@ class TestReading:
     @pytest.mark.parametrize(
         ("found", "field", "problem", "hint"),
         [
-            (None, "", "does not point to a key", CURE),
-            (("tree", TEXT.encode()), "", "does not point to a key", CURE),
-            (("blob", b""), "", "does not point to a key", CURE),
+            (None, "", "does not point to the document of a key", CURE),
+            (("tree", TEXT.encode()), "", "does not point to the document of a key", CURE),
+            (("blob", b""), "", "does not point to the document of a key", CURE),
             (
                 ("blob", b"\xff"),
                 "",
@@ -268,21 +272,46 @@ class TestReading:
                 CURE,
             ),
             (("blob", b"= 1"), "", "not a key: Invalid statement (at line 1, column 1)", CURE),
-            (("blob", TEXT.replace("1", "true", 1).encode()), "", "does not point to a key", CURE),
-            (("blob", TEXT.replace("1", '"1"', 1).encode()), "", "does not point to a key", CURE),
-            (("blob", TEXT.replace(f'"{KEY}"', "7").encode()), "", "does not point to a key", CURE),
-            (("blob", TEXT.replace(f'"{RUN}"', "7").encode()), "", "does not point to a key", CURE),
-            (("blob", TEXT.replace(RUN, "no run").encode()), "", "does not point to a key", CURE),
+            (
+                ("blob", TEXT.replace("1", "true", 1).encode()),
+                "",
+                "does not point to the document of a key",
+                CURE,
+            ),
+            (
+                ("blob", TEXT.replace("1", '"1"', 1).encode()),
+                "",
+                "does not point to the document of a key",
+                CURE,
+            ),
+            (
+                ("blob", TEXT.replace(f'"{KEY}"', "7").encode()),
+                "",
+                "does not point to the document of a key",
+                CURE,
+            ),
+            (
+                ("blob", TEXT.replace(f'"{RUN}"', "7").encode()),
+                "",
+                "does not point to the document of a key",
+                CURE,
+            ),
+            (
+                ("blob", TEXT.replace(RUN, "no run").encode()),
+                "",
+                "does not point to the document of a key",
+                CURE,
+            ),
             (
                 ("blob", TEXT.replace(KEY, "another").encode()),
                 "key",
-                "is not the one that the ref is named after",
+                "is not the key that the ref is named after",
                 CURE,
             ),
             (
                 ("blob", TEXT.replace(KEY, " ").encode()),
                 "key",
-                "is not the one that the ref is named after",
+                "is not the key that the ref is named after",
                 CURE,
             ),
             (
@@ -310,17 +339,17 @@ class TestReading:
         [
             (
                 "",
-                "'' is not a key",
+                "'' is not a valid key",
                 "give a text of 1 to 1000 characters, such as nightly-2026-11-22",
             ),
             (
                 "x" * 1001,
-                f"'{'x' * 59} is not a key",
+                f"'{'x' * 59} is not a valid key",
                 "give a text of 1 to 1000 characters, such as nightly-2026-11-22",
             ),
             (
                 "\ud800",
-                "'\\ud800' holds a lone surrogate",
+                "the key '\\ud800' contains a lone surrogate",
                 "give a text that UTF-8 can encode",
             ),
         ],
@@ -344,7 +373,7 @@ class TestClaim:
 
     def test_of_one_that_nobody_has_had(self, plain: Store, main_checkout: Checkout) -> None:
         claim = self.claim(plain, [RUN])
-        assert (claim.holder(), claim.run()) == (None, None)
+        assert (claim.read(), claim.run()) == (None, None)
         claim.require_free()
         [(ref, new, old)] = written(claim.updates(RUN))
         assert (ref, old, main_checkout.blobs(new)) == (REF, "", [keys.render(KEY, RUN)])
@@ -353,7 +382,7 @@ class TestClaim:
         put(main_checkout, keys.render(KEY, GONE).decode())
         held = main_checkout.refs(REF)[REF]
         claim = self.claim(plain, [RUN])
-        assert (claim.holder(), claim.run()) == ((GONE, held), None)
+        assert (claim.read(), claim.run()) == ((GONE, held), None)
         claim.require_free()
         absent, (ref, new, old) = written(claim.updates(RUN))
         assert absent == (f"refs/ckpt/runs/{GONE}", "", "")
@@ -376,7 +405,7 @@ class TestClaim:
                 GONE,
                 f"the run with the key {KEY!r} exists: {GONE}",
             )
-            assert said.hint == f"go on with it: git ckpt resume {GONE}"
+            assert said.hint == f"continue that run: git ckpt resume {GONE}"
 
 
 class TestOfRunsThatGo:

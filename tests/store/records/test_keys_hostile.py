@@ -11,7 +11,7 @@ from tests.store.conftest import RUN
 
 KEY = "nightly"
 REF = keys.ref_of(KEY)
-CURE = f"look at it: git cat-file -p {REF}; to give up the key: git update-ref -d {REF}"
+CURE = f"see the document: git cat-file -p {REF}; delete the key: git update-ref -d {REF}"
 
 
 def refused(data: bytes) -> tuple[str, str, str, str | None]:

@@ -65,7 +65,7 @@ def test_a_record_removes_all_of_them_and_says_so(
     )
     store.record("a-complete", {}, run=run)
     assert not any(lock.exists() for lock in there)
-    assert told == [f"removed {min(map(str, there))} and 3 more: a killed git had left it behind"]
+    assert told == [f"removed {min(map(str, there))} and 3 more: left behind by a killed git"]
     assert said(checkout) == [
         *["checkpoint " + nth(1) + " has an empty state"],
         *told,
@@ -142,7 +142,7 @@ class TestWhoMeetsOne:
         (lock,) = left(main_checkout, "refs/ckpt/leases/somebodys")
         store.expire()
         assert not lock.exists()
-        assert told == said(main_checkout) == [f"removed {lock}: a killed git had left it behind"]
+        assert told == said(main_checkout) == [f"removed {lock}: left behind by a killed git"]
 
     def test_a_lease(self, main_checkout: Checkout, make_store: MakeStore) -> None:
         store = make_store(main_checkout)
@@ -172,7 +172,7 @@ def test_the_hook_says_so(
     (main_checkout.path / ".git/ckpt" / "maintained").touch()
     monkeypatch.chdir(main_checkout.path)
     assert run_hook("post-commit") == 0
-    sentence = f"post-commit: removed {there[1]} and 1 more: a killed git had left it behind"
+    sentence = f"post-commit: removed {there[1]} and 1 more: left behind by a killed git"
     assert capfd.readouterr().err == f"gitckpt: {sentence}\n"
     assert said(main_checkout) == [sentence]
     assert list(notes(main_checkout)) == [head]

@@ -207,7 +207,7 @@ class TestInvalidRefs:
         )
         add(nth(9), write(""), "version: missing")
         gone = write("soon gone")
-        add(nth(10), gone, f"its object {gone} is missing")
+        add(nth(10), gone, f"the object {gone} is missing")
         common = Path(checkout.git("rev-parse", "--path-format=absolute", "--git-common-dir"))
         (common / "objects" / gone[:2] / gone[2:]).unlink()
         return sorted(problems, key=lambda problem: problem.ref)
@@ -245,7 +245,7 @@ class TestInvalidRefs:
         aside = file.rename(main_checkout.path / "aside")
         assert (listed(plain), [problem.sentence for problem in plain.problems()]) == (
             [],
-            [f"refs/checkpoints/{nth(1)}: its object {oid} is missing"],
+            [f"refs/checkpoints/{nth(1)}: the object {oid} is missing"],
         )
         aside.rename(file)
         assert (listed(plain), plain.problems()) == ([1], [])

@@ -99,9 +99,9 @@ class TestCleared:
     def test_all_of_them(self, repository: Repository, count: int, more: str) -> None:
         told: list[str] = []
         paths = left(repository, *OURS[:count])
-        assert heads.clear(repository, told.append, paths[-1])
+        assert heads.clear_stale_locks(repository, told.append, paths[-1])
         assert (told, heads.locks(repository)) == (
-            [f"removed {min(paths)}{more}: a killed git had left it behind"],
+            [f"removed {min(paths)}{more}: left behind by a killed git"],
             [],
         )
 
@@ -109,9 +109,9 @@ class TestCleared:
         told: list[str] = []
         old, young = left(repository, *OURS[:2])
         os.utime(young)
-        assert not heads.clear(repository, told.append, young)
+        assert not heads.clear_stale_locks(repository, told.append, young)
         assert (told, heads.locks(repository)) == (
-            [f"removed {old}: a killed git had left it behind"],
+            [f"removed {old}: left behind by a killed git"],
             [young],
         )
 
@@ -119,14 +119,14 @@ class TestCleared:
     def test_none_where_it_is_of_others(self, repository: Repository, ref: str) -> None:
         told: list[str] = []
         ours, other = left(repository, OURS[0], ref)
-        assert not heads.clear(repository, told.append, other)
+        assert not heads.clear_stale_locks(repository, told.append, other)
         assert (told, heads.locks(repository)) == ([], [ours])
 
     def test_one_that_is_gone_already_is_gone(self, repository: Repository) -> None:
         told: list[str] = []
         (path,) = left(repository, OURS[0])
         os.unlink(path)
-        assert heads.clear(repository, told.append, path)
+        assert heads.clear_stale_locks(repository, told.append, path)
         assert told == []
 
     def test_also_by_whoever_holds_the_lock_of_writers_himself(
@@ -134,8 +134,8 @@ class TestCleared:
     ) -> None:
         told: list[str] = []
         (path,) = left(repository, OURS[0])
-        with ref_names.turn(repository, 0) as is_held:
-            assert (is_held, heads.clear(repository, told.append, path), len(told)) == (
+        with ref_names.write_lock(repository, 0) as is_held:
+            assert (is_held, heads.clear_stale_locks(repository, told.append, path), len(told)) == (
                 True,
                 True,
                 1,
@@ -147,17 +147,17 @@ class TestCleared:
         monkeypatch.setattr(heads, "_PATIENCE", 0.05)
         told: list[str] = []
         (path,) = left(repository, OURS[0])
-        writer = ref_names.turn(repository, 0)
+        writer = ref_names.write_lock(repository, 0)
         with ThreadPoolExecutor(1) as another:
             assert another.submit(writer.acquire).result()
-            assert not heads.clear(repository, told.append, path)
+            assert not heads.clear_stale_locks(repository, told.append, path)
             another.submit(writer.release).result()
         assert (told, heads.locks(repository)) == ([], [path])
-        assert (heads.clear(repository, told.append, path), len(told)) == (True, 1)
+        assert (heads.clear_stale_locks(repository, told.append, path), len(told)) == (True, 1)
 
     def test_whoever_sweeps_discards_them_and_says_so(self, repository: Repository) -> None:
         told: list[str] = []
         left(repository, *OURS)
-        heads.discard_left(repository, told.append)
-        heads.discard_left(repository, told.append)
+        heads.discard_stale_locks(repository, told.append)
+        heads.discard_stale_locks(repository, told.append)
         assert (len(told), heads.locks(repository)) == (1, [])

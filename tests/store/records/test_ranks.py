@@ -36,10 +36,10 @@ def connection() -> Iterator[sqlite3.Connection]:
 
 
 def put(connection: sqlite3.Connection, one: Checkpoint) -> None:
-    index.forget(connection, [ids.to_bytes(one.id)])
-    index.add(connection, [entry.row(one, "4" * 40)], [])
+    index.delete_rows(connection, [ids.to_bytes(one.id)])
+    index.insert(connection, [entry.row(one, "4" * 40)], [])
     if one.run is not None and one.sequence is not None:
-        index.has_changed(connection, {one.run: one.sequence})
+        index.mark_unranked(connection, {one.run: one.sequence})
 
 
 def ranks(connection: sqlite3.Connection) -> dict[str, int]:
@@ -70,7 +70,7 @@ def test_however_runs_change(connection: sqlite3.Connection, seed: int) -> None:
         for _ in range(chance.randrange(1, 4)):
             name = nth(chance.randrange(12))
             if name in there and chance.random() < 0.4:
-                index.forget(connection, [ids.to_bytes(name)])
+                index.delete_rows(connection, [ids.to_bytes(name)])
                 del there[name]
                 continue
             run = chance.choice([*RUNS, None])

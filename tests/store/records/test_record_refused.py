@@ -152,7 +152,8 @@ class TestTakenIds:
                 record("b-complete", {}, id=first.id, **how)
             assert caught.value.message == f"a checkpoint {ONE} exists already"
             assert (
-                caught.value.hint == f"see it: git ckpt show {ONE}; or omit the id to get a new one"
+                caught.value.hint
+                == f"to see it: git ckpt show {ONE}; or omit the id to get a new one"
             )
             assert checkout.fingerprint() == before
 
@@ -181,11 +182,11 @@ class TestTakenIds:
             plain.save("b-complete", {}, id=ONE)
         assert (
             caught.value.message
-            == f"the id {ONE} has no checkpoint, but a leftover ref: refs/ckpt/trees/{ONE}"
+            == f"no checkpoint has the id {ONE}, but a leftover ref exists: refs/ckpt/trees/{ONE}"
         )
         assert (
             caught.value.hint
-            == "omit the id to get a new one, or clear leftovers: git ckpt verify --repair"
+            == "omit the id to get a new one, or delete leftovers: git ckpt verify --repair"
         )
 
     @pytest.mark.parametrize(

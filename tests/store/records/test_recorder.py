@@ -435,7 +435,7 @@ class TestWhatItRemembers:
             store._recorder.record(Proposal(fields, {}))
         assert (caught.value.message, caught.value.hint) == (
             f"no run {RUN}",
-            "see which runs there are: git ckpt runs",
+            "list the runs: git ckpt runs",
         )
 
     def test_a_state_that_is_somebody_elses_is_not_noted_as_ours(self, plain: Store) -> None:
@@ -455,7 +455,7 @@ class TestWhatItRemembers:
         )
         assert (error.message, error.hint) == (
             message,
-            "wait for it to end, then run the command again",
+            "wait until git gc ends, then run the command again",
         )
 
 

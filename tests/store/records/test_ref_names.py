@@ -127,11 +127,16 @@ class TestOneDocument:
     @pytest.mark.parametrize(
         ("found", "how", "problem", "hint"),
         [
-            (None, {}, f"its object {A} is missing", "see what is wrong: git ckpt verify"),
+            (
+                None,
+                {},
+                f"the object {A} is missing",
+                "see what is wrong: git ckpt verify",
+            ),
             (
                 None,
                 {"lack": "damaged"},
-                f"its object {A} is damaged",
+                f"the object {A} is damaged",
                 "see what is wrong: git ckpt verify",
             ),
             (

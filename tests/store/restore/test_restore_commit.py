@@ -65,11 +65,11 @@ def test_a_name_means_the_same_after_a_restore(store: Store, checkout: Checkout,
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        ("HEAD", "commit {0} (HEAD) only has checkpoints made before files were replaced"),
+        ("HEAD", "commit {0} (HEAD) only has safety checkpoints of restores"),
         ("latest", "no checkpoint was made in this worktree"),
         (
             "latest:any",
-            "every checkpoint was fetched, or made before files were replaced",
+            "every checkpoint was fetched, or is a safety checkpoint of a restore",
         ),
     ],
 )
