@@ -106,7 +106,7 @@ class TestSignals:
             "",
             (
                 f"error: run {run} was asked to stop, but its process {pid} is stalled\n"
-                f"hint: let it continue: kill -CONT {pid}; or take the run from it: git ckpt resume {run} --take-over\n"
+                f"hint: let the process continue: kill -CONT {pid}; or take over the run: git ckpt resume {run} --take-over\n"
             ),
         )
         left = children(stage)

@@ -53,7 +53,7 @@ ACCOUNT = [
     "    A new",
     "  state:",
     '    /x = "1"',
-    "  phases that it calls complete:",
+    "  phases marked as complete:",
     "    zero",
     "  inputs:",
     "    tool = echo \\x1b[31m; false",
@@ -142,7 +142,7 @@ def test_it_is_adopted_once(stage: Stage, elsewhere: Checkout) -> None:
     assert stage.ckpt("resume", run).code == 20
     elsewhere.git("fetch", "--quiet", "origin", REFS, OWN)
     done = stage.ckpt("resume", run, at=elsewhere.path)
-    assert (done.code, "the newest that was is" in done.err) == (2, True), done.err
+    assert (done.code, "the newest local checkpoint is" in done.err) == (2, True), done.err
 
 
 @pytest.mark.long
@@ -169,7 +169,7 @@ def test_without_what_came_it_is_ours_again(stage: Stage, elsewhere: Checkout) -
     stage.checkout.git("fetch", "--quiet", str(elsewhere.path), REFS, OWN)
     while (done := stage.ckpt("resume", run)).code == 2:
         (cure,) = (line for line in done.err.splitlines() if line.startswith("hint: "))
-        assert cure.startswith("hint: to go on without it: git ckpt remove ")
+        assert cure.startswith("hint: continue without it: git ckpt remove ")
         stage.ok("remove", cure.split()[9].rstrip(";"))
     assert done.code == 20
 

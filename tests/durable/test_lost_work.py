@@ -248,7 +248,7 @@ def test_f3_one_driver_at_a_time_and_a_dead_one_is_known(stage: Stage) -> None:
     assert err.startswith(
         f"error: run {run} is driven by git ckpt run ci on {os.uname().nodename}, process {driver.pid}, "
     )
-    assert err.splitlines()[1:] == [f"hint: wait for its end, or stop it: git ckpt cancel {run}"]
+    assert err.splitlines()[1:] == [f"hint: wait for that process, or: git ckpt cancel {run}"]
     driver.kill()
     driver.wait()
     assert stage.status(run) == "crashed"

@@ -322,6 +322,6 @@ def test_a_checkpoint_that_was_replaced_is_not_read_for_the_one_of_ours(
     assert trust.read(inside(plain), run, newest.id) == newest
     main_checkout.git("update-ref", "refs/checkpoints/" + newest.id, forge(main_checkout, run))
     with pytest.raises(
-        trust.Untrusted, match="was not written in this repository; the newest that was is"
+        trust.Untrusted, match="was not written in this repository; the newest local checkpoint is"
     ):
         trust.read(inside(plain), run, newest.id)

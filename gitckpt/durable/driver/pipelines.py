@@ -308,7 +308,7 @@ class Pipelines:
             self._observer.warn(sentence)
         if not run.unwritten:
             # Later checkpoints replace the unwritten ones of earlier drivers.
-            run_files.note_unwritten(self._store.repository, run.id, [])
+            run_files.record_unwritten(self._store.repository, run.id, [])
 
 
 def outlook(store: Store, newest: Checkpoint) -> tuple[str, list[str]]:

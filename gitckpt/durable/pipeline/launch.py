@@ -262,7 +262,7 @@ def update_pipeline(
     old_digests = {name: recorded[name] for name in digests if name in recorded}
     changed += attempts.differing_inputs(old_digests, digests, "input")
     if accept:
-        run.files.keep(contents)
+        run.files.write_inputs(contents)
         present = RunInputs({}, _copies(run, {**recorded, **digests}, definition)).digests
         phases = tuple(phase.name for phase in definition.phases)
         recorded = {**recorded, **digests, **present}
@@ -275,7 +275,7 @@ def update_pipeline(
         is_same = digests[name] == recorded.get(name)
         if not is_same or stored.get(name) != secrets.masked_copies(store.repository, data):
             del contents[name]
-    run.files.keep(contents)
+    run.files.write_inputs(contents)
     return record
 
 

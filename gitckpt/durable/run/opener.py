@@ -91,7 +91,7 @@ def begin(
     details: Any = {"worktree": worktree, "trigger": PHASE, "pipeline": pipeline}
     first = store.record(ref_names.RUN_STARTED, state, start=name, key=key, base=commit, **details)
     if files:
-        run_files.of_run(store.repository, str(first.run)).keep(files)
+        run_files.of_run(store.repository, str(first.run)).write_inputs(files)
     return first
 
 
@@ -148,8 +148,8 @@ def reopen(store: Checkpoints, run: str, **options: Unpack[OpenOptions]) -> Open
                 raise WorktreeError(f"{opened.path} is not a worktree", hint="run: git ckpt doctor")
             files = run_files.of_run(source, run)
             if newest.tree is not None:
-                files.bring_back(source, store.objects, newest.tree)
-            run_store = store.seen_from(repository, options.get("adapter", "auto"))
+                files.restore(source, store.objects, newest.tree)
+            run_store = store.seen_from(repository, how.get("adapter", "auto"))
             cleanup.callback(run_store.close)
             update_remarks = rewind.catch_up(run_store, files, newest)
         cleanup.pop_all()

@@ -120,7 +120,7 @@ def restore_output(store: Checkpoints, files: RunFiles, checkpoint: Checkpoint) 
         return
     message = f"before going back to {_short(checkpoint.id)}"
     store.record(ref_names.SAFETY_COMPLETE, {}, worktree=present, trigger=SAFETY, message=message)
-    files.take_back(repository, store.objects, tree, checkpoint.tree)
+    files.restore_output(repository, store.objects, tree, checkpoint.tree)
 
 
 def is_redundant(
@@ -196,7 +196,7 @@ def fork(
         inputs = run_files.of_run(store.repository, checkpoint.run).inputs().items()
         hashes = {name: hashlib.sha256(data).hexdigest() for name, data in inputs}
         unchanged = {name: data for name, data in inputs if hashes[name] == digests.get(name)}
-        run_files.of_run(store.repository, str(first.run)).keep(unchanged)
+        run_files.of_run(store.repository, str(first.run)).write_inputs(unchanged)
     return first
 
 

@@ -163,15 +163,15 @@ class Writer:
     def _report_unwritten(self, sentence: str) -> None:
         if self.unwritten[-1:] != [sentence]:
             self.unwritten.append(sentence)
-            self._is_report_cleared = False
-            run_files.note_unwritten(self._store.repository, self._run, self.unwritten)
+            self._is_note_cleared = False
+            run_files.record_unwritten(self._store.repository, self._run, self.unwritten)
             append_log(self._store.repository, sentence)
 
     def _clear_unwritten(self) -> None:
         self.unwritten.clear()
-        # Remove also the sentences of an earlier driver.
-        run_files.note_unwritten(self._store.repository, self._run, [])
-        self._is_report_cleared = True
+        # Including those of an earlier driver.
+        run_files.record_unwritten(self._store.repository, self._run, [])
+        self._is_note_cleared = True
 
     def withdraw(self) -> None:
         """Drop the last unwritten checkpoint: the action that it announces is aborted."""

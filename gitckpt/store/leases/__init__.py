@@ -1,5 +1,5 @@
 """Leases: the right to drive a run, one holder at a time.
 
-Doors:
+Public modules:
     leases: acquires, renews and checks leases; reached as `store.leases`.
 """

@@ -37,20 +37,20 @@ _TEXTS = ("run", "holder", "host", "boot", "namespace", "started", *_INSTANTS)
 
 
 class LeaseHeld(BusyError):
-    """A live process drives the run."""
+    """Another live process holds the lease of the run."""
 
 
 class LeaseLost(BusyError):
-    """Another process now drives the run; the write was refused."""
+    """Another process has taken over the lease; this process must not write any more."""
 
 
 @dataclass(frozen=True, slots=True)
 class Lease:
-    """The holder of a run. Fields are the keys of the document, times are timestamps."""
+    """The lease of a run: its holder and validity. Fields are the document's keys."""
 
     run: str
     token: int  # increases with every holder, so the lease stays after its release
-    holder: str  # what the holder does, for people
+    holder: str  # what the holding process does, for people
     host: str
     boot: str
     namespace: str
@@ -65,17 +65,17 @@ class Lease:
 
     @property
     def end(self) -> int:
-        """Expiry for readers that cannot see the process, in microseconds since the epoch."""
+        """When the lease ends unless renewed, in microseconds since the epoch."""
         return min(times.from_text(self.expires), times.from_text(self.renewed) + LONGEST)
 
     def is_endless(self, instant: int) -> bool:
-        """Return whether the lease is valid longer than any driver would write."""
+        """Return whether the lease is valid for longer than any driver would write."""
         expires, renewed = times.from_text(self.expires), times.from_text(self.renewed)
         return self.released is None and max(expires - renewed, renewed - instant) > LONGEST
 
     @property
     def is_here(self) -> bool:
-        """Whether its process, if it lives, is visible to this process."""
+        """Whether this process could see the holder's process, if that still lives."""
         host = filesystem.this_host()
         return (self.host, self.boot, self.namespace) == (host.name, host.boot, host.namespace)
 
@@ -115,8 +115,8 @@ def _parse(data: bytes, ref: str) -> Lease:
 
 def lost(run: str, lease: Lease | None, why: str = "removed") -> LeaseLost:
     reason = f"taken over by {lease.sentence()}" if lease else why
-    problem = f"the lease of run {run} was {reason}; nothing more is written"
-    return LeaseLost(problem, hint=f"see its state: git ckpt status {run}")
+    problem = f"the lease of run {run} was {reason}; this process writes nothing more"
+    return LeaseLost(problem, hint=f"see the state of the run: git ckpt status {run}")
 
 
 # Lock files of driver processes. If one can be locked, its process is gone.
@@ -126,8 +126,8 @@ _PATIENCE = 5.0  # in seconds: a process that checks for life holds the lock for
 class _SharedLock(Lock):
     """The lock file of this process, for all its leases in a repository."""
 
-    leases = 0  # how many need it
-    stays = False  # a lease was not released: the unlocked file shows that its holder is gone
+    leases = 0  # number of leases that need the lock
+    stays = False  # whether to leave the file, unlocked: it shows that a holder has ended
 
 
 _locks: dict[str, _SharedLock] = {}
@@ -135,7 +135,7 @@ _mutex = threading.Lock()
 
 
 def _after_fork() -> None:
-    """Close the files in a forked child, which would keep them locked."""
+    """Close lock files in a forked child: while open there, they stay locked."""
     global _mutex  # noqa: PLW0603 - another thread may have held it
     _mutex = threading.Lock()
     for shared in _locks.values():
@@ -171,7 +171,7 @@ class LockFiles:
                 del _locks[path]
                 shared.release(delete=not shared.stays)
 
-    def note(self, lease: Lease, oids: Iterable[str]) -> None:
+    def record_oids(self, lease: Lease, oids: Iterable[str]) -> None:
         try:
             # Never create the file: an unlocked one shows that the process is gone.
             fd = self._open(lease, os.O_WRONLY | os.O_APPEND)
@@ -180,7 +180,7 @@ class LockFiles:
         with open(fd, "wb", buffering=0) as file:
             file.write("\n".join(["", *oids, ""]).encode("ascii"))
 
-    def has_noted(self, lease: Lease, oid: str) -> bool:
+    def has_recorded(self, lease: Lease, oid: str) -> bool:
         try:
             fd = self._open(lease, os.O_RDONLY | os.O_NONBLOCK)
         except (OSError, CkptError):
@@ -192,8 +192,8 @@ class LockFiles:
         return os.open(self._path(lease), flags | os.O_NOFOLLOW | os.O_CLOEXEC)
 
     def is_alive(self, lease: Lease, oid: str) -> bool | None:
-        """Return whether the writer of a lease lives; None if unknown."""
-        if not self.has_noted(lease, oid):
+        """Return whether the process that wrote a lease lives; None if unknown."""
+        if not self.has_recorded(lease, oid):
             return None
         if locked := is_locked(self._path(lease)):
             return True
@@ -228,7 +228,7 @@ class Leases:
         self.clock = clock
 
     def read(self, run: str) -> tuple[str, Lease] | None:
-        """Return the document's oid and the lease of a run; None if it never had one."""
+        """Return oid and lease of a run; None if the run never had a lease."""
         ref = ref_names.LEASES + run
         if (oid := self.current(run)) is None:
             return None
@@ -245,14 +245,14 @@ class Leases:
             raise self.refusal(*lease)
 
     def is_held(self, oid: str, lease: Lease) -> bool:
-        """Return whether a live process holds a lease: by lock file here, else by expiry."""
+        """Return whether a live process holds a lease; on other machines, go by expiry."""
         if lease.released is not None:
             return False
         alive = self._files.is_alive(lease, oid)
         return self.clock() < lease.end if alive is None else alive
 
     def is_stalled(self, oid: str, lease: Lease) -> bool:
-        """Return whether a live holder on this machine is stopped or missed two renewals."""
+        """Return whether the holder lives, but is stopped or has missed two renewals."""
         if lease.released is not None or lease.is_ours or not self._files.is_alive(lease, oid):
             return False
         # Two renewals are overdue at halfway of the validity.
@@ -263,7 +263,7 @@ class Leases:
         if not lease.is_here or lease.pid <= 1 or not lease.started:
             return False
         return (
-            self._files.has_noted(lease, oid)
+            self._files.has_recorded(lease, oid)
             and filesystem.process_start(lease.pid) == lease.started
         )
 
@@ -271,23 +271,23 @@ class Leases:
         run, driven = lease.run, f"run {lease.run} is driven by {lease.sentence()}"
         take_over = f"git ckpt resume {run} --take-over"
         if lease.is_endless(self.clock()):
-            sentence = f"{driven}; its lease is valid too long: until {lease.expires}"
+            sentence = f"{driven}, but the lease is implausibly long, valid until {lease.expires}"
             return LeaseHeld(sentence, hint=f"if that process is gone: {take_over}")
         if self.is_stalled(oid, lease):
-            hint = f"let process {lease.pid} continue, or take the run from it: {take_over}"
+            hint = f"let process {lease.pid} continue, or take over the run: {take_over}"
             return LeaseHeld(f"{driven}, which is stalled", hint=hint)
         if self._files.is_alive(lease, oid):
-            return LeaseHeld(driven, hint=f"wait for its end, or stop it: git ckpt cancel {run}")
-        hint = f"after that: git ckpt resume {run}; to ask it to stop: git ckpt cancel {run}"
-        end = f"unless renewed, its lease ends at {times.to_text(lease.end)}"
+            return LeaseHeld(driven, hint=f"wait for that process, or: git ckpt cancel {run}")
+        hint = f"then continue: git ckpt resume {run}; or stop the driver: git ckpt cancel {run}"
+        end = f"unless renewed, the lease ends at {times.to_text(lease.end)}"
         return LeaseHeld(f"{driven}, on another machine; {end}", hint=hint)
 
     def acquire(
         self, run: str, holder: str, length: int = LENGTH, *, take_over: bool = False
     ) -> Hold:
-        """Acquire a lease for `length` µs, with `take_over` also from a stalled holder."""
+        """Acquire a lease for `length` µs; `take_over` takes it from a stalled holder."""
         if length > LONGEST:
-            hint = f"the longest is {LONGEST} µs"
+            hint = f"request at most {LONGEST} µs"
             raise UsageError(f"a lease of {length} µs is too long", hint=hint)
         lease, old, predecessor = self._next(run, holder, length, take_over=take_over)
         self._files.acquire(lease)
@@ -324,7 +324,7 @@ class Leases:
         try:
             if updates:
                 any_lease = next(iter(holds.values())).lease
-                self._files.note(any_lease, [update.new for update in updates])
+                self._files.record_oids(any_lease, [update.new for update in updates])
                 self._objects.write([("blob", data) for data in documents])
                 self._refs.update(updates)
         except CkptError:  # one held lease fails the whole transaction
@@ -341,7 +341,7 @@ class Leases:
     def _next(
         self, run: str, holder: str, length: int, *, take_over: bool = False
     ) -> tuple[Lease, str, Lease | None]:
-        """Return the next lease of a run; oid ("" for none) and lease that it replaces."""
+        """Return the new lease, and the oid ("" for none) and lease that it replaces."""
         instant = self.clock()
         predecessor: Lease | None = None
         oid = self.current(run) or ""
@@ -368,31 +368,31 @@ class Leases:
         return Lease(run, token, holder, *process, acquired, acquired, expires), oid, predecessor
 
     def swap(self, lease: Lease, old: str, *, is_ours: bool = False) -> str:
-        """Replace a lease at the oid `old` ("" for none), or raise `RefMoved`."""
+        """Replace the lease with the oid `old` ("": create it); `RefMoved` if it changed."""
         data = render(lease)
         oid = object_id("blob", data, self._repository.object_format)
         if is_ours:
-            self._files.note(lease, [oid])
+            self._files.record_oids(lease, [oid])
         self._objects.write([("blob", data)])
         self._refs.update([Update(ref_names.LEASES + lease.run, oid, old)])
         return oid
 
-    def let_go(self, lease: Lease, *, is_over: bool) -> None:
+    def release_lock(self, lease: Lease, *, is_over: bool) -> None:
         self._files.release(lease, is_over=is_over)
 
     def cancel(self, run: str) -> tuple[str, Lease] | None:
-        """Ask the driver of a run to stop; return its lease with oid, or None without one."""
+        """Mark a run's lease as cancelled; return the old (oid, lease), or None if free."""
         for _ in range(20):
             if (current := self.read(run)) is None or not self.is_held(*current):
                 return None
             oid, lease = current
-            is_ours = self._files.has_noted(lease, oid)
+            is_ours = self._files.has_recorded(lease, oid)
             try:
                 self.swap(replace(lease, cancelled=True), oid, is_ours=is_ours)
             except RefMoved:
                 continue
             return current
-        problem = f"the lease of {run} changed at each of 20 attempts"
+        problem = f"cannot cancel run {run}: its lease changed at each of 20 attempts"
         raise BusyError(problem, hint="run the command again")
 
     def bound(self, run: str) -> BoundToToken | None:
@@ -404,24 +404,24 @@ class Leases:
 
 @dataclass(slots=True)
 class Hold:
-    """A lease that this process holds or held; safe for threads."""
+    """A lease that this process has acquired; usable from several threads."""
 
     _leases: Leases
     _oid: str
     lease: Lease  # as last written
     _length: int
     predecessor: Lease | None  # the lease that it replaced; None for the first or an invalid one
-    is_first: bool  # its run had none before
+    is_first: bool  # whether the run had no lease before
     _is_open: bool = True
     _mutex: Any = field(default_factory=threading.RLock)
-    drives = True  # this is the driver's own lease
+    drives = True  # the holder is the driver itself
 
     def update(self) -> Update:
         with self._mutex:
             return Update(ref_names.LEASES + self.lease.run, self._oid, self._oid)
 
     def check(self) -> None:
-        """Check that the lease is held, else `LeaseLost`; read whether it was cancelled."""
+        """Raise `LeaseLost` unless the lease is held; read whether it was cancelled."""
         with self._mutex:
             if self._leases.current(self.lease.run) == self._oid:
                 return
@@ -432,7 +432,7 @@ class Hold:
                 raise lost(self.lease.run, None, reason) from None
             if current is None or current[1].token != self.lease.token:
                 raise lost(self.lease.run, current and current[1])
-            # Others may change nothing else.
+            # Only `cancelled` may be changed by another process.
             self._oid = current[0]
             self.lease = replace(self.lease, cancelled=current[1].cancelled)
 
@@ -449,11 +449,11 @@ class Hold:
             self.close(is_over=self.lease.released is not None)
 
     def close(self, *, is_over: bool) -> None:
-        """Release the lock of this process; keep its file as a sign unless `is_over`."""
+        """Unlock this process's lock file; delete it if `is_over`, as a released lease is."""
         with self._mutex:
             if self._is_open:
                 self._is_open = False
-                self._leases.let_go(self.lease, is_over=is_over)
+                self._leases.release_lock(self.lease, is_over=is_over)
 
     def _write(self, change: Callable[[Lease], Lease]) -> None:
         with self._mutex:
@@ -468,15 +468,15 @@ class Hold:
 
 @dataclass(frozen=True, slots=True)
 class BoundToToken:
-    """Binds a writer to the lease of the driver that started it."""
+    """Let a process that a driver started write only while the driver's lease lasts."""
 
     _leases: Leases
     _run: str
     _token: int
-    drives = False  # this is not the driver's own lease
+    drives = False  # the writer is a child of the driver
 
     def update(self) -> Update:
-        """Return the update that fails a transaction if another driver has the run."""
+        """Return an update that fails its transaction if another driver has the run."""
         if (current := self._leases.read(self._run)) is None or current[1].token != self._token:
             raise lost(self._run, current and current[1])
         return Update(ref_names.LEASES + self._run, current[0], current[0])
@@ -490,7 +490,7 @@ _INTERVAL = 0.1  # seconds between checks whether a cancelled driver has ended
 
 
 def cancel(leases: Leases, run: str, *, wait: float, tell: Callable[[str], object]) -> bool:
-    """Stop a driver within `wait` seconds (0: only ask); return whether there was one."""
+    """Stop a driver, waiting up to `wait` seconds (0: do not wait); False without one."""
     if (cancelled := leases.cancel(run)) is None:
         return False
     oid, lease = cancelled
@@ -502,7 +502,7 @@ def cancel(leases: Leases, run: str, *, wait: float, tell: Callable[[str], objec
         except ProcessLookupError:
             pass  # it has just ended
         except PermissionError:
-            tell(f"process {lease.pid} is another user's; it stops run {run} at its next check")
+            tell(f"process {lease.pid} belongs to another user: run {run} stops at the next check")
     _await_end(leases, run, lease.token, wait)
     return True
 
@@ -516,11 +516,11 @@ def _await_end(leases: Leases, run: str, token: int, wait: float) -> None:
         if leases.is_stalled(*current):
             pid = current[1].pid
             take_over = f"git ckpt resume {run} --take-over"
-            hint = f"let it continue: kill -CONT {pid}; or take the run from it: {take_over}"
+            hint = f"let the process continue: kill -CONT {pid}; or take over the run: {take_over}"
             problem = f"run {run} was asked to stop, but its process {pid} is stalled"
             raise CkptError(problem, hint=hint)
         seconds = deadline - time.monotonic()
         if seconds <= 0:
-            hint = f"it stops at its next check; see: git ckpt status {run}"
+            hint = f"the driver stops at its next check; see: git ckpt status {run}"
             raise CkptError(f"run {run} was asked to stop and has not stopped yet", hint=hint)
         time.sleep(min(seconds, _INTERVAL))

@@ -1,7 +1,7 @@
 """Runs: their status, phases, and the files beside their worktrees.
 
-Doors:
-    summary: all runs, and one.
-    run_files: inputs and outputs.
-    trust: which runs were written here, and how a foreign run is adopted.
+Public modules:
+    summary: the status of all runs, and the history of one run.
+    run_files: input and output files of a run, beside the worktree.
+    trust: checks which runs were written in this repository, and adopts fetched runs.
 """

@@ -1,4 +1,4 @@
-"""Inputs and outputs of a run beside its worktree; in a snapshot below `run/`."""
+"""Store a run's input and output files beside its worktree, and in snapshots."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def read_unwritten(repository: Repository, run: str) -> list[str]:
         return []
 
 
-def note_unwritten(repository: Repository, run: str, sentences: Sequence[str]) -> None:
+def record_unwritten(repository: Repository, run: str, sentences: Sequence[str]) -> None:
     path = _path_unwritten(repository, run)
     lines = [f"{' '.join(sentence.split())}\n" for sentence in sentences]
     with contextlib.suppress(OSError):
@@ -53,7 +53,7 @@ def _path_unwritten(repository: Repository, run: str) -> str:
     return os.path.join(repository.private_dir, f"unwritten-{run}")
 
 
-ENTRY = "run"  # of a snapshot's tree
+ENTRY = "run"  # name of the directory of these files in the tree of a snapshot
 
 # The directories: files given as inputs, and one directory per phase with output.
 INPUT, OUTPUT = "input", "output"
@@ -80,7 +80,7 @@ def masked(repository: Repository, snapshot: str | None) -> list[str]:
 
 
 @dataclass(slots=True)
-class _Captured:
+class _CapturedFiles:
     repository: Repository
     omitted: list[Omitted] = field(default_factory=list)
     pending: list[tuple[str, bytes]] = field(default_factory=list)  # objects to write
@@ -96,7 +96,7 @@ class _Captured:
         elif content := next(objects.read([files.tree], None)):
             entries = manifest.decoded(content[1], self.repository, files.tree)
         else:
-            problem = f"the snapshot {files.tree} vanished while it was made"
+            problem = f"the snapshot {files.tree} vanished before the run's files were added"
             raise WorktreeError(problem, hint="run the command again")
         if tree is not None:
             entries[ENTRY.encode()] = DIRECTORY, tree
@@ -108,35 +108,35 @@ class _Captured:
 
 
 class RunFiles:
-    """The files of a run below an absolute path, which need not exist."""
+    """The files of a run, in the directory `path`, which need not exist."""
 
     def __init__(self, path: str) -> None:
         self.path = path
-        # By path: stat data, blob and possible secrets (rule, line, secret).
+        # By relative path: stat data, oid of the blob, possible secrets (rule, line, secret).
         self._cache: dict[str, tuple[tuple[int, ...], str, list[tuple[str, int, bytes]]]] = {}
 
     def added(
         self, repository: Repository, objects: Objects, files: Worktree, commit: str, limits: Limits
     ) -> Worktree:
-        """Add these files to a captured `Worktree` of a commit ("" for none)."""
+        """Return the captured `files` with the run's files; `commit` is HEAD ("": unborn)."""
         private_dirs.require(self.path)
         if files.degraded or not os.path.isdir(self.path):
             return files
-        captured = _Captured(repository)
+        captured = _CapturedFiles(repository)
         tree = self._tree("", limits, captured)
         is_empty = tree is None and not captured.omitted
         return files if is_empty else captured.add_to(files, commit, tree, objects)
 
-    def keep(self, files: Inputs) -> None:
+    def write_inputs(self, files: Inputs) -> None:
         paths = []
         for name, data in files.items():
             path = os.path.join(self.path, INPUT, name)
             with contextlib.suppress(OSError), open(path, "rb", opener=private_dirs.create) as file:
                 if file.read() == data:
                     continue
-            _put(path, data, self.path)
+            _write_file(path, data, self.path)
             paths.append(path)
-        # The snapshot may have masked parts: this is the only complete copy, so flush it with its
+        # Secrets may be masked in the snapshot. This is the only complete copy: flush it with its
         # directories.
         if paths:
             place, name = os.path.split(self.path)
@@ -154,7 +154,7 @@ class RunFiles:
                 continue  # restored from the snapshot later
         return contents
 
-    def bring_back(self, repository: Repository, objects: Objects, tree: str) -> None:
+    def restore(self, repository: Repository, objects: Objects, tree: str) -> None:
         bounds.require(repository, tree, "")
         content = next(objects.read([tree], None))
         entries = manifest.decoded(content[1], repository, tree) if content else {}
@@ -163,16 +163,16 @@ class RunFiles:
             make_directory(self.path)
             self._write(repository, objects, oid, self.path)
 
-    def take_back(
+    def restore_output(
         self, repository: Repository, objects: Objects, present: str, target: str | None
     ) -> None:
-        """Restore the output of the snapshot `target`; remove it for None."""
+        """Replace the output files in `present` by those in `target`, two snapshots."""
         private_dirs.require(self.path)
         bounds.require(repository, present, "")
-        if (mounted := mounts.describe(self.path)) is not None:
-            problem = f"the output of the run cannot be restored: {mounted}"
-            raise WorktreeError(problem, hint="unmount that, then run the command again")
-        # Other files, such as suspected secrets, stay unless they are in the way.
+        if (mounted := mounts.reason(self.path)) is not None:
+            problem = f"cannot restore the output files of the run: {mounted}"
+            raise WorktreeError(problem, hint="unmount the file system, then run the command again")
+        # Files that no snapshot has, such as suspected secrets, stay if they block nothing.
         outputs = leaves(repository, present, [os.fsencode(f"{ENTRY}/{OUTPUT}/")])
         try:
             for path, _, _ in outputs:
@@ -183,9 +183,9 @@ class RunFiles:
         except OSError as error:
             raise WorktreeError(f"cannot remove {error.filename}: {error.strerror}") from None
         if target is not None:
-            self.bring_back(repository, objects, target)
+            self.restore(repository, objects, target)
 
-    def _tree(self, below: str, limits: Limits, captured: _Captured) -> str | None:
+    def _tree(self, below: str, limits: Limits, captured: _CapturedFiles) -> str | None:
         entries: Entries = {}
         with os.scandir(os.path.join(self.path, below)) as listing:
             children = [child for child in listing if below or child.name in (INPUT, OUTPUT)]
@@ -208,7 +208,7 @@ class RunFiles:
             entries[os.fsencode(child.name)] = mode, self._blob(inner, status, captured)
         return captured.add("tree", encode_tree(entries)) if entries else None
 
-    def _blob(self, inner: str, status: os.stat_result, captured: _Captured) -> str:
+    def _blob(self, inner: str, status: os.stat_result, captured: _CapturedFiles) -> str:
         repository = captured.repository
         mark = (status.st_mtime_ns, status.st_ctime_ns, status.st_size, status.st_ino)
         cached = self._cache.get(inner)  # not read again unless its stat data changed
@@ -239,24 +239,24 @@ class RunFiles:
             inner = os.path.join(path, text)
             is_strange = text in ("", ".", "..") or "/" in text or os.path.islink(inner)
             if is_strange or (path == self.path and text not in (INPUT, OUTPUT)):
-                problem = f"the snapshot holds a file of the run named {text!r}"
-                raise WorktreeError(problem, hint="it was not made by gitckpt")
+                problem = f"the snapshot has the invalid file name {text!r} among the run's files"
+                raise WorktreeError(problem, hint="gitckpt never writes such a snapshot")
             if mode == DIRECTORY:
                 self._write(repository, objects, oid, inner)
             elif mode in (FILE, EXECUTABLE) and not os.path.lexists(inner):
                 content = _read_object(objects, "blob", oid)
-                _put(inner, content, self.path, is_executable=mode != FILE)
+                _write_file(inner, content, self.path, is_executable=mode != FILE)
 
 
 def _read_object(objects: Objects, kind: str, oid: str) -> bytes:
     if (content := next(objects.read([oid], None))) is None or content[0] != kind:
-        problem = f"the {kind} {oid} of the snapshot is missing"
+        problem = f"the {kind} {oid} of a snapshot is missing"
         raise WorktreeError(problem, hint="see what is wrong: git ckpt verify")
     return content[1]
 
 
-def _put(path: str, data: bytes, top: str, *, is_executable: bool = False) -> None:
-    """Write and flush a file atomically, with a scratch file in the directory `top`."""
+def _write_file(path: str, data: bytes, top: str, *, is_executable: bool = False) -> None:
+    """Write and flush a file atomically; its scratch file is in the directory `top`."""
     directory = os.path.dirname(path)
 
     def opened(scratch: str, flags: int) -> int:
@@ -277,8 +277,8 @@ def _put(path: str, data: bytes, top: str, *, is_executable: bool = False) -> No
 def with_inputs(
     repository: Repository, objects: Objects, files: Worktree, commit: str, inputs: Inputs
 ) -> Worktree:
-    """Add the inputs of a starting run, masked, to a `Worktree` record."""
-    captured = _Captured(repository)
+    """Return the captured `files` of a new run with its input files, secrets masked."""
+    captured = _CapturedFiles(repository)
     blobs: Entries = {}
     for name, data in inputs.items():
         blobs[name.encode()] = FILE, captured.add("blob", secrets.masked_copies(repository, data))
@@ -303,11 +303,11 @@ def output_of(repository: Repository, tree: str | None) -> str | None:
 
 
 def replace_file(path: str, data: bytes) -> None:
-    _put(path, data, os.path.dirname(path))
+    _write_file(path, data, os.path.dirname(path))
 
 
 def make_directory(path: str) -> None:
     try:
         private_dirs.make(path)
     except OSError as error:
-        raise WorktreeError(f"cannot make {path}: {error.strerror}") from None
+        raise WorktreeError(f"cannot create the directory {path}: {error.strerror}") from None

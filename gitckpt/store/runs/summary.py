@@ -1,4 +1,4 @@
-"""List runs with their status, phases and attempts."""
+"""List runs with their status, and report the phases and attempts of a run."""
 
 from __future__ import annotations
 
@@ -30,19 +30,19 @@ if TYPE_CHECKING:
     from gitckpt.model.checkpoint import Attempt, Checkpoint, Pipeline
     from gitckpt.store.records.entry import CheckpointInfo
 
-# Triggers of run checkpoints made by work in the worktree, also while nothing drives the run.
-_OF_OTHERS = (*HOOK_TRIGGERS, MANUAL, STEP)
+# Triggers of run checkpoints by users, agents and hooks, not by the driver of the run.
+_NOT_BY_DRIVER = (*HOOK_TRIGGERS, MANUAL, STEP)
 
 
 class Attempts:
-    """The attempts at phases of a run so far, seen from its worktree."""
+    """Earlier attempts at the phases of a run; `store` is opened in its worktree."""
 
     def __init__(self, store: Checkpoints, run: str, *, is_new: bool = False) -> None:
         self._store, self._run = store, run
         self._attempts: Counter[str] | None = Counter() if is_new else None
 
     def phases(self, completed: Iterable[str]) -> list[str]:
-        """Return the run's phases, `completed` first, then in order of appearance."""
+        """Return the run's phases: `completed` first, the rest in order of their start."""
         entries = trust.written_here(self._store, Query(run=self._run))
         names = [split(e.label)[0] for e in entries if e.trigger not in (*WITHIN, STEP)]
         phases = [name for name in reversed(names) if name not in NOT_PHASES]
@@ -63,7 +63,7 @@ class Attempts:
         return next((entry.id for entry in entries), None)
 
     def began_first(self, phase: str) -> Checkpoint | None:
-        """Return where the latest series of attempts at a phase began."""
+        """Return the checkpoint at the first of the latest attempts at a phase, or None."""
         if (newest := self.began(phase)) is None:
             return None
         checkpoint = trust.read(self._store, self._run, newest)
@@ -83,9 +83,9 @@ class Attempts:
         return submodules.have_changed(self._store, checkpoint.worktree, captured)
 
     def was_worked_on(self, phase: str, newest: str) -> bool:
-        """Return whether the worktree differs from the driver's last record, or `newest`."""
-        # Not the newest checkpoint: commits and saves by users extend the run, too. A rewind to
-        # one of these, or a repeated phase, is meant to keep them.
+        """Return whether the worktree differs from the phase's last driver checkpoint."""
+        # Not `newest` (used only if there is no such checkpoint): commits and saves by users extend
+        # the run, too. A rewind to one of these, or a repeated phase, must keep their changes.
         target = None
         for entry in trust.written_here(self._store, Query(run=self._run)):
             if target not in (None, entry.id):
@@ -93,25 +93,25 @@ class Attempts:
             target = None
             if entry.label == REWOUND:
                 target = trust.read(self._store, self._run, entry.id).rewound_to
-            elif entry.trigger not in _OF_OTHERS and split(entry.label)[0] == phase:
+            elif entry.trigger not in _NOT_BY_DRIVER and split(entry.label)[0] == phase:
                 return self.differs_from(entry.id)
         return self.differs_from(newest)
 
 
 # The statuses of started runs that can continue.
 RESUMABLE = (runstate.CRASHED, runstate.FAILED, runstate.PAUSED, runstate.BLOCKED)
-_RELEASED = b"\nreleased = "
+_RELEASED_KEY = b"\nreleased = "
 
 RowFields = tuple[int, str, str | None, str, str | None, int, list[str | None]]
 
 
 @dataclass(frozen=True, slots=True)
 class RunInfo:
-    """A run at a glance."""
+    """The status of a run, with its newest checkpoint, worktree and lease."""
 
     run: str
     status: str  # one of `runstate.STATUSES`
-    label: str  # the phase label behind the status
+    label: str  # the phase label that the status is derived from
     time: int  # of its newest checkpoint, in microseconds since the epoch
     started: int  # time of its first checkpoint
     newest: str  # the id of its newest checkpoint
@@ -121,19 +121,19 @@ class RunInfo:
 
     @property
     def datetime(self) -> dt.datetime:
-        """When its newest checkpoint was made, as an aware `datetime` in UTC."""
+        """The time of the newest checkpoint, as an aware `datetime` in UTC."""
         return times.as_datetime(self.time)
 
 
 def summaries(store: Checkpoints) -> list[RunInfo]:
     rows = store.index.run_rows()
     leases = _leases(store)
-    paths = _places(store, [row[0] for row in rows])
+    paths = _worktree_paths(store, [row[0] for row in rows])
     infos = []
     for run, time, newest, oid, branch, label, driven_label, driven_oid, started, *step in rows:
         oids = [id_ for id_ in (oid, driven_oid, step[1]) if id_]
         if not all(local_checkpoints.is_local(store.repository, run, id_) for id_ in oids):
-            time, newest, branch, label, driven_label, started, step = _as_written(store, run)  # noqa: PLW2901
+            time, newest, branch, label, driven_label, started, step = _local_fields(store, run)  # noqa: PLW2901
         lease_oid, lease = leases.get(run, ("", None))
         driven, stalled = None, False
         if lease is not None:
@@ -148,7 +148,7 @@ def summaries(store: Checkpoints) -> list[RunInfo]:
     return infos
 
 
-def _places(store: Checkpoints, runs: Sequence[str]) -> dict[str, str]:
+def _worktree_paths(store: Checkpoints, runs: Sequence[str]) -> dict[str, str]:
     paths = ownership.of_runs(store.repository)
     if missing := [run for run in runs if run not in paths]:
         from gitckpt.store.worktrees import resumption  # only if git does not know one
@@ -158,7 +158,7 @@ def _places(store: Checkpoints, runs: Sequence[str]) -> dict[str, str]:
 
 
 def _reported_label(store: Checkpoints, label: str, oid: str, trigger: str) -> str:
-    """Return the label that a program, user or agent left a run with."""
+    """Return the label of a run as last reported by a program, user or agent."""
     name, status = phase.split(label)
     if trigger not in (STEP, OF_TRACKS) or status == "complete":
         return label
@@ -176,7 +176,7 @@ def _reported_label(store: Checkpoints, label: str, oid: str, trigger: str) -> s
     return f"{phase.split(label)[0]}-progress"
 
 
-def _as_written(store: Checkpoints, run: str) -> RowFields:
+def _local_fields(store: Checkpoints, run: str) -> RowFields:
     entries = heads.chain(store.index, store.repository, run)
     newest, instants = entries[0], [entry.time for entry in entries]
     driven = next((entry.label for entry in entries if is_driven(entry)), None)
@@ -199,32 +199,32 @@ def _leases(store: Checkpoints) -> dict[str, tuple[str, Lease]]:
     leases = {}
     contents = store.objects.read([oid for _, oid in refs])
     for (ref, oid), content in zip(refs, contents, strict=True):
-        if content is not None and _RELEASED not in content[1]:
+        if content is not None and _RELEASED_KEY not in content[1]:
             with contextlib.suppress(InvalidCheckpoint):
                 lease = parse(content[1], ref)
                 leases[lease.run] = oid, lease
     return leases
 
 
-_FIRST = 100  # checkpoints are tried before all: hooks record at each commit
+_FIRST = 100  # checkpoints to read before reading all: hooks record at each commit
 
 
 def latest_resumable(store: Checkpoints) -> Checkpoint | None:
-    """Return the checkpoint to continue from, or None; see `Store.latest_resumable`."""
+    """Return the newest checkpoint to continue from, or None."""
     chains = (trust.written_here(store, Query(run=info.run)) for info in unfinished(store))
     of_runs = filter(None, (_first_readable(store, chain) for chain in chains))
-    candidates = filter(None, (next(of_runs, None), _outside(store)))
+    candidates = filter(None, (next(of_runs, None), _latest_outside_runs(store)))
     return max(candidates, key=lambda checkpoint: checkpoint.time, default=None)
 
 
 def unfinished(store: Checkpoints) -> list[RunInfo]:
-    over = (runstate.COMPLETE, *runstate.DRIVEN)
-    infos = [info for info in summaries(store) if info.status not in over]
+    excluded = (runstate.COMPLETE, *runstate.DRIVEN)
+    infos = [info for info in summaries(store) if info.status not in excluded]
     return [info for info in infos if is_from_here(store, info.run)]
 
 
 def is_from_here(store: Checkpoints, run: str) -> bool:
-    """Return whether a run belongs to this worktree: started, imported or adopted."""
+    """Return whether a run was started, imported or adopted in this worktree."""
     if (owner := ownership.owner(store.repository)) is not None and owner.run is not None:
         return owner.run == run
     names = [entry.id for entry in store.list(Query(run=run))]
@@ -256,14 +256,14 @@ def made_elsewhere(store: Checkpoints, names: Iterable[str]) -> dict[str, str]:
     return worktrees
 
 
-def _outside(store: Checkpoints) -> Checkpoint | None:
-    place = local_checkpoints.worktree_key(store.repository)
-    silent = (*HOOK_TRIGGERS, SAFETY, RESCUE, STEP)
+def _latest_outside_runs(store: Checkpoints) -> Checkpoint | None:
+    place = local_checkpoints.place_of(store.repository)
+    ignored = (*HOOK_TRIGGERS, SAFETY, RESCUE, STEP)
     for limit in (_FIRST, None):
         entries = store.list(Query(in_run=False, limit=limit))
         local = LocalCheckpoints.read(store.repository, [entry.id for entry in entries])
         infos = [e for e in entries if local.is_ours(e) and local.was_captured_in(e.id, place)]
-        reported = [entry for entry in infos if entry.trigger not in silent]
+        reported = [entry for entry in infos if entry.trigger not in ignored]
         labels = [entry.label for entry in reported]
         is_done = ref_names.RUN_COMPLETE in labels
         since = reported[: labels.index(ref_names.RUN_COMPLETE)] if is_done else reported
@@ -292,29 +292,29 @@ _WITHIN = (*WITHIN, STEP, OF_TRACKS)
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """The state of a phase."""
+    """The progress of a phase: its status, its last attempt and the errors."""
 
     phase: str
     status: str  # of its newest checkpoint, or `PENDING`; "started" while in progress
     attempts: int = 0
-    started: str | None = None  # timestamps of its last attempt
+    started: str | None = None  # timestamp of the start of the last attempt
     ended: str | None = None
-    seconds: float | None = None  # how long that attempt took
-    saves: int = 0  # how often its files were saved in between
+    seconds: float | None = None  # how long the last attempt took
+    saves: int = 0  # number of progress checkpoints in the last attempt
     errors: tuple[str, ...] = ()  # of the last attempt
     exit_code: int | None = None
-    checkpoint: str | None = None  # its newest; None if it has not begun
-    is_current: bool = False  # the run is at it
+    checkpoint: str | None = None  # id of its newest checkpoint; None if it has not begun
+    is_current: bool = False  # whether the run is at this phase
 
 
 @dataclass(frozen=True, slots=True)
 class History:
-    """A run with all its phases."""
+    """A run with its pipeline and the progress of each phase."""
 
     summary: RunInfo
     pipeline: Pipeline
     events: list[Event]  # in the order of the pipeline or of their start
-    unwritten: list[str]  # checkpoints that could not be written, a sentence each
+    unwritten: list[str]  # one sentence for each checkpoint that could not be written
     newest: Checkpoint  # with the state
 
 

@@ -1,4 +1,4 @@
-"""Check that a run was written here; a foreign one needs the user's approval."""
+"""Check that a run was written in this repository; adopt foreign runs on approval."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ from gitckpt.store.runs.run_files import ENTRY, INPUT
 from gitckpt.store.snapshot import comparison, manifest
 from gitckpt.store.worktrees import ownership
 
-_MANY = 20  # files, values or phases are shown; the rest are counted
-_LONG = 2000  # characters of a value are shown
+_MAX_LINES = 20  # number of files, values or phases to show; the rest are counted
+_MAX_LENGTH = 2000  # number of characters of a value to show
 
 
 class Untrusted(UsageError):
-    """A checkpoint to continue from was not written here."""
+    """The checkpoint to continue from was not written in this repository."""
 
     def __init__(self, message: str, account: Sequence[str], *, hint: str) -> None:
         super().__init__(message, hint=hint)
-        self.candidates = list(account)  # what to consider before trusting it, by line
+        self.candidates = list(account)  # lines that describe what the user would approve
 
 
 def is_ours(store: Checkpoints, checkpoint: Checkpoint) -> bool:
@@ -49,7 +49,7 @@ def is_ours(store: Checkpoints, checkpoint: Checkpoint) -> bool:
 
 
 def read(store: Checkpoints, run: str, checkpoint_id: str) -> Checkpoint:
-    """Return a checkpoint of this run, or of one it continues; else `Untrusted`."""
+    """Return a checkpoint; raise `Untrusted` if it was not written or adopted here."""
     ref = ref_names.CHECKPOINTS + checkpoint_id
     oid = store.refs.read(ref) if ids.is_id(checkpoint_id) else None
     if oid is None:
@@ -69,11 +69,11 @@ def written_here(store: Checkpoints, query: Query) -> Iterator[CheckpointInfo]:
 
 
 def adopt(store: Checkpoints, run: str, head: str | None = None, *, by: str | None = None) -> None:
-    """Adopt the checkpoints of a run, or let the run `by` continue from its `head`."""
+    """Adopt a run's checkpoints, or (with `by`) let the run `by` continue from them."""
     entries = store.list(Query(run=run))
     local = LocalCheckpoints.read(store.repository, [entry.id for entry in entries])
     newest = _newest_local(store, run)
-    # First: adoption makes foreign checkpoints indistinguishable.
+    # Before the adoption: it makes foreign checkpoints look local.
     if by is None and newest is not None and newest.oid != head:
         # The worktrees of the run lack the foreign checkpoints. Local saves after a fetch, and
         # saves lost to a full disk, are not in the chain, but their files are here.
@@ -81,8 +81,8 @@ def adopt(store: Checkpoints, run: str, head: str | None = None, *, by: str | No
         if foreign:
             ownership.record_behind(store.repository, run, newest.id, foreign[0])
     oids = [*(entry.oid for entry in reversed(entries)), *([head] if head is not None else [])]
-    if not (paths := local_checkpoints.append_oids(store.repository, by or run, oids)):
-        problem = f"the adoption of run {run} cannot be recorded"
+    if not (paths := local_checkpoints.note_chains(store.repository, by or run, oids)):
+        problem = f"cannot record that run {run} was adopted"
         raise CkptError(problem, hint="see why: git ckpt doctor")
     if by is None:
         new = [(e.id, e.oid) for e in reversed(entries) if not local.has(e.id, e.oid)]
@@ -106,8 +106,8 @@ def refusal(store: Checkpoints, checkpoint: Checkpoint, account: Sequence[str]) 
         problem = f"run {run} was not written in this repository"
     else:
         problem = f"checkpoint {short} of run {run} was not written in this repository; "
-        problem += f"the newest that was is {newest.id[: ids.SHORT]}"
-        alternative = f"to go on without it: git ckpt remove {short}"
+        problem += f"the newest local checkpoint is {newest.id[: ids.SHORT]}"
+        alternative = f"continue without it: git ckpt remove {short}"
         if store.is_replaced(checkpoint.id):
             alternative = str(local_checkpoints.replaced(checkpoint.id).hint)
         hint = f"{alternative}; {hint}"
@@ -115,41 +115,43 @@ def refusal(store: Checkpoints, checkpoint: Checkpoint, account: Sequence[str]) 
 
 
 def account(store: Checkpoints, checkpoint: Checkpoint, commands: Sequence[str] = ()) -> list[str]:
-    """Describe by line what to consider before trusting a checkpoint, unescaped."""
+    """Describe in lines what a user approves by trusting a checkpoint; not escaped."""
     newest = _newest_local(store, checkpoint.run) if checkpoint.run is not None else None
     previous = store.read(newest.id) if newest is not None else None
     name = f"checkpoint {previous.id[: ids.SHORT]}" if previous else "the checked-out commit"
     operation = checkpoint.worktree.operation if checkpoint.worktree else None
     state = f"state that differs from {name}" if previous else "state"
-    facts = [
-        *_titled(f"files that differ from {name}", _files(store, checkpoint, previous)),
-        *_titled("operation in progress", [operation] if operation else []),
-        *_titled(state, _state(checkpoint, previous)),
+    lines = [
+        *_section(f"files that differ from {name}", _files(store, checkpoint, previous)),
+        *_section("operation in progress", [operation] if operation else []),
+        *_section(state, _state(checkpoint, previous)),
     ]
     pipeline = checkpoint.pipeline
     if pipeline is not None:
-        facts += [
-            *_titled("phases that it calls complete", pipeline.completed),
-            *_titled("inputs", _inputs(store, checkpoint, pipeline)),
-            *_titled("pauses", [pipeline.autonomy] if pipeline.autonomy else []),
+        lines += [
+            *_section("phases marked as complete", pipeline.completed),
+            *_section("inputs", _inputs(store, checkpoint, pipeline)),
+            *_section("pauses", [pipeline.autonomy] if pipeline.autonomy else []),
         ]
-    return [*facts, *_titled("commands that would run", commands, every=True)]
+    return [*lines, *_section("commands that would run", commands, every=True)]
 
 
 def _newest_local(store: Checkpoints, run: str) -> CheckpointInfo | None:
     return next(written_here(store, Query(run=run)), None)
 
 
-def _titled(title: str, lines: Iterable[str], *, every: bool = False) -> list[str]:
-    cut = [f"{t[:_LONG]}… ({len(t)} characters)" if len(t) > _LONG else t for t in lines]
-    first = cut if every else cut[:_MANY]
-    tail = [f"  … and {len(cut) - len(first)} rest"] if len(cut) > len(first) else []
-    return [f"{title}:", *(f"  {line}" for line in first), *tail] if cut else []
+def _section(title: str, lines: Iterable[str], *, every: bool = False) -> list[str]:
+    shortened = [
+        f"{t[:_MAX_LENGTH]}… ({len(t)} characters)" if len(t) > _MAX_LENGTH else t for t in lines
+    ]
+    first = shortened if every else shortened[:_MAX_LINES]
+    tail = [f"  … and {len(shortened) - len(first)} more"] if len(shortened) > len(first) else []
+    return [f"{title}:", *(f"  {line}" for line in first), *tail] if shortened else []
 
 
 def _files(store: Checkpoints, checkpoint: Checkpoint, previous: Checkpoint | None) -> list[str]:
     if checkpoint.imported is not None and not checkpoint.git_sha:
-        return []  # it starts from the current checkout
+        return []  # the run starts from the current checkout
     head = None, store.objects.head()[0]
     old = (previous.tree, previous.git_sha) if previous is not None else head
     new = (checkpoint.tree, checkpoint.git_sha)
@@ -179,13 +181,13 @@ def _inputs(store: Checkpoints, checkpoint: Checkpoint, pipeline: Pipeline) -> l
         if name in pipeline.contents:
             content = next(store.objects.read([copies[name]])) if name in copies else None
             if content is None:
-                line += ", without a copy"
+                line += ", but the file's content is missing"
             else:
                 data = content[1]
-                line += f", whose copy begins {_text(data[:200].decode('utf-8', 'replace'))}"
+                line += f", a file that begins with {_text(data[:200].decode('utf-8', 'replace'))}"
                 if hashlib.sha256(data).hexdigest() != pipeline.contents[name]:
-                    reason = ": it has masked places" if stored.has_masks(data) else ""
-                    line += f", which does not match its digest{reason}"
+                    reason = ": secrets in the content are masked" if stored.has_masks(data) else ""
+                    line += f", and does not match the recorded digest{reason}"
         lines.append(line)
     return lines
 
@@ -198,5 +200,5 @@ def _copies(store: Checkpoints, tree: str | None) -> dict[str, str]:
     try:
         entries = manifest.decoded(content[1], store.repository, info[0])
     except WorktreeError:
-        return {}  # each input is then reported to have no copy
+        return {}  # each input file is then reported as missing
     return {entry.decode("utf-8", "replace"): oid for entry, (_, oid) in entries.items()}

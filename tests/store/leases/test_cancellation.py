@@ -102,7 +102,7 @@ def test_one_that_takes_its_time_is_told_of(
     assert 0.2 <= time.monotonic() - began < 10
     assert (late.value.message, late.value.hint) == (
         f"run {RUN} was asked to stop and has not stopped yet",
-        f"it stops at its next check; see: git ckpt status {RUN}",
+        f"the driver stops at its next check; see: git ckpt status {RUN}",
     )
     driver.send_signal(signal.SIGSTOP)
     while not filesystem.is_stopped(driver.pid):
@@ -195,7 +195,9 @@ def test_a_process_that_cannot_be_signalled(
     assert leases.cancel(desk, RUN, wait=10, tell=heard.append)
     assert (
         heard
-        == [f"process {lease.pid} is another user's; it stops run {RUN} at its next check"][:told]
+        == [f"process {lease.pid} belongs to another user: run {RUN} stops at the next check"][
+            :told
+        ]
     )
 
 

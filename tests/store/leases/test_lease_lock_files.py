@@ -163,7 +163,7 @@ def test_a_lock_file_that_was_deleted_is_not_made_again(main_checkout: Checkout)
         hold.renew()
         assert lock_files(main_checkout) == []
         with pytest.raises(
-            LeaseHeld, match="on another machine; unless renewed, its lease ends at"
+            LeaseHeld, match="on another machine; unless renewed, the lease ends at"
         ):
             hold_run(store, RUN, "two")
         hold.release()

@@ -80,7 +80,7 @@ def test_a_second_driver_is_told_who_the_first_one_is(desk: Leases) -> None:
     assert caught.value.exit_code == 11
     who = f"git ckpt run ci on {filesystem.this_host().name}, process {os.getpid()}, renewed at 2027-01-15T08:00:01.000000Z"
     assert caught.value.message == f"run {RUN} is driven by {who}"
-    assert caught.value.hint == f"wait for its end, or stop it: git ckpt cancel {RUN}"
+    assert caught.value.hint == f"wait for that process, or: git ckpt cancel {RUN}"
     assert desk.acquire(ANOTHER_RUN, "git ckpt resume").lease.token == 1, "each run has its own"
 
 
@@ -154,11 +154,11 @@ def test_a_lease_of_another_boot_or_that_was_fetched_lasts_as_long_as_it_says(
     with pytest.raises(LeaseHeld) as caught:
         desk.acquire(RUN, "two")
     assert caught.value.message.endswith(
-        ", on another machine; unless renewed, its lease ends at 2027-01-15T08:02:01.000000Z"
+        ", on another machine; unless renewed, the lease ends at 2027-01-15T08:02:01.000000Z"
     )
     assert (
         caught.value.hint
-        == f"after that: git ckpt resume {RUN}; to ask it to stop: git ckpt cancel {RUN}"
+        == f"then continue: git ckpt resume {RUN}; or stop the driver: git ckpt cancel {RUN}"
     )
     clock.instant += leases.LENGTH
     assert desk.acquire(RUN, "two").lease.token == hold.lease.token + 1
@@ -305,7 +305,7 @@ class TestStalled:
     ) -> None:
         with pytest.raises(LeaseHeld) as caught:
             desk.acquire(RUN, "who is in a hurry", take_over=True)
-        assert caught.value.hint == f"wait for its end, or stop it: git ckpt cancel {RUN}"
+        assert caught.value.hint == f"wait for that process, or: git ckpt cancel {RUN}"
         clock.instant += leases.LENGTH
         with pytest.raises(LeaseHeld) as caught:
             desk.acquire(RUN, "who knows of nothing")
@@ -316,7 +316,7 @@ class TestStalled:
         )
         assert (
             caught.value.hint
-            == f"let process {process.pid} continue, or take the run from it: git ckpt resume {RUN} --take-over"
+            == f"let process {process.pid} continue, or take over the run: git ckpt resume {RUN} --take-over"
         )
         new = desk.acquire(RUN, "the next one", take_over=True)
         assert new.lease.token == hold.lease.token + 1
@@ -456,8 +456,11 @@ def test_whoever_s_lease_was_removed_is_told_so(
     remove(plain)
     with pytest.raises(LeaseLost) as caught:
         bound.update() if action == "bound" else getattr(hold, action)()
-    assert caught.value.message == f"the lease of run {RUN} was removed; nothing more is written"
-    assert caught.value.hint == f"see its state: git ckpt status {RUN}"
+    assert (
+        caught.value.message
+        == f"the lease of run {RUN} was removed; this process writes nothing more"
+    )
+    assert caught.value.hint == f"see the state of the run: git ckpt status {RUN}"
     assert desk.read(RUN) is None
 
 
@@ -585,7 +588,7 @@ def test_a_lease_that_always_changes_cannot_be_cancelled(
         desk.cancel(RUN)
     assert (type(caught.value), caught.value.message, caught.value.hint) == (
         BusyError,
-        f"the lease of {RUN} changed at each of 20 attempts",
+        f"cannot cancel run {RUN}: its lease changed at each of 20 attempts",
         "run the command again",
     )
 

@@ -90,7 +90,7 @@ def test_it_stays_while_somebody_drives_it(
     assert isinstance(error, LeaseHeld)
     assert (
         error.message
-        == f"run {work.run} is driven by {lease.sentence()}, on another machine; unless renewed, its lease ends at {lease.expires}"
+        == f"run {work.run} is driven by {lease.sentence()}, on another machine; unless renewed, the lease ends at {lease.expires}"
     )
     assert work.worktree.path.exists()
 

@@ -232,7 +232,7 @@ def test_a_repository_of_a_submodule_that_is_nowhere_else_keeps_it(
 class TestLeases:
     def test_a_driver_that_is_alive_keeps_it(self, plain: Store, work: Work) -> None:
         lease = driven_elsewhere(plain, work.run)
-        expected = f"run {work.run} is driven by {lease.sentence()}, on another machine; unless renewed, its lease ends at {lease.expires}"
+        expected = f"run {work.run} is driven by {lease.sentence()}, on another machine; unless renewed, the lease ends at {lease.expires}"
         assert (
             reason_to_stay(inside(plain), work.run),
             remove_worktree(inside(plain), work.run),

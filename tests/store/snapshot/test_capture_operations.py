@@ -580,7 +580,7 @@ class TestCapturedElsewhere:
             ]
         )
         with pytest.raises(WorktreeError, match="too many nested directories"):
-            RunFiles(str(tmp_path / "run")).bring_back(inside(store).repository, objects, run)
+            RunFiles(str(tmp_path / "run")).restore(inside(store).repository, objects, run)
 
 
 def forget_captures(here: Checkout) -> None:

@@ -188,7 +188,7 @@ def test_half_of_a_chain_that_came_forwards_is_foreign(victim: Stage, tmp_path: 
     )
     forger.fetched(over=True)
     done = victim.ckpt("resume", run)
-    assert (done.code, "phases that it calls complete:" in done.err) == (2, True), done
+    assert (done.code, "phases marked as complete:" in done.err) == (2, True), done
     assert (
         victim.ckpt("resume").code == 2
     )  # in sight of nothing else, it is no run to be chosen, and its files are none to be opened
@@ -392,7 +392,7 @@ def test_what_decides_is_shown_where_the_tree_of_the_inputs_is_none(
     attacks.malformed_inputs(forger)
     done = victim.ckpt("resume", FORGED)
     assert (done.code, is_unharmed(victim)) == (2, True), done
-    assert "plan = x, without a copy" in done.err
+    assert "plan = x, but the file's content is missing" in done.err
 
 
 LATER = "5f0c2c1e-8f0a-4e0b-9d57-3c4b0f3a9f11"
