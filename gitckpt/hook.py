@@ -55,7 +55,7 @@ def main(argv: Sequence[str]) -> int:
         if event in (MAINTAIN, PACK):
             from gitckpt.store.retention import maintenance
 
-            maintenance.work(repository, only_pack=event == PACK)
+            maintenance.run_in_background(repository, only_pack=event == PACK)
         elif event == _GC:
             _start_maintenance(repository)
         elif event == KEEP_UP:
@@ -285,7 +285,7 @@ def keep_up(repository: Repository, settle: Callable[[], None]) -> None:
         if not os.path.exists(os.path.join(repository.private_dir, ref_names.MAINTAINED)):
             from gitckpt.store.retention import maintenance  # once per repository
 
-            maintenance.expect(repository)
+            maintenance.record_never_ran(repository)
         elif _wants_maintenance(repository):
             if repository.read_shallow_and_grafts():
                 settle()

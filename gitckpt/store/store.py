@@ -599,7 +599,7 @@ class Store:
         from gitckpt.store.retention import maintenance
 
         result = setup.install(self._checkpoints.repository, hooks)
-        maintenance.expect_in_new(self._checkpoints.repository)
+        maintenance.record_never_ran_if_new(self._checkpoints.repository)
         return result
 
     def outlook(self) -> str:

@@ -325,7 +325,7 @@ def _find_leftovers(repository: Repository, roots: Collection[str]) -> dict[str,
         pattern = f"{ownership.BEING_MADE}*"
         leftovers |= dict.fromkeys(ownership.list_unfinished(root), (pattern, False))
     # Where there is no worktree any more, only the note of a removal names its scaffold.
-    for path in worktree.half_removed(repository):
+    for path in worktree.list_interrupted(repository):
         default = f"ckpt/{os.path.basename(path).partition('.')[0]}.*", True
         leftovers[path] = (leftovers.get(path, default)[0], True)
     return leftovers

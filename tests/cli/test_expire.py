@@ -30,7 +30,7 @@ def test_runs_and_checkpoints(ckpt: Ckpt, main_checkout: Checkout) -> None:
         store.record("build-complete", {}, run=open_.run, trigger="phase")
         store.record("manual-complete", {})
     Path(worktree, "more").write_text("x")
-    kept = f"stays\t{done.run}\trun-complete\tits worktree {worktree} holds what no checkpoint does: more\n"
+    kept = f"stays\t{done.run}\trun-complete\tthe worktree {worktree} has contents that no checkpoint has: more\n"
     before = main_checkout.fingerprint()
     assert ckpt("expire", "--dry-run", at=main_checkout) == Outcome(
         0,
@@ -161,7 +161,7 @@ def test_a_run_by_name_goes_as_a_whole(ckpt: Ckpt, main_checkout: Checkout) -> N
     (places[1] / "more").write_text("x")
     done = ckpt("remove", runs[1], alone, runs[2][:-2], at=main_checkout)
     assert (done.code, done.out) == (14, f"{runs[2]}\n{alone}\n")
-    said = f"error: run {runs[1]} stays: its worktree {places[1]} holds what no checkpoint does: more\n"
+    said = f"error: run {runs[1]} stays: the worktree {places[1]} has contents that no checkpoint has: more\n"
     assert done.err.startswith(said)
     assert [place.exists() for place in places] == [False, True, False]
     assert [line.split("\t")[:2] for line in ckpt("runs", at=main_checkout).out.splitlines()] == [

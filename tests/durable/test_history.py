@@ -218,7 +218,7 @@ class TestCleanupOfRuns:
         Path(held.path, "more").write_text("x")
         clock.instant += 168 * HOUR
         young = ended("young", "forge")
-        why = {held.id: f"its worktree {held.path} holds what no checkpoint does: more"}
+        why = {held.id: f"the worktree {held.path} has contents that no checkpoint has: more"}
         assert cleanup_runs(inside(store), pipeline="forge", older_than=168 * HOUR) == RetireResult(
             (old.id,), why
         )

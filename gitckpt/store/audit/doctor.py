@@ -51,7 +51,7 @@ def facts(store: Checkpoints, version: tuple[int, ...]) -> dict[str, str | int |
     refs = [ref for ref, _ in store.refs.iterate(ref_names.CHECKPOINTS)]
     own_refs = [ref for ref in refs if not ref_names.is_foreign(ref)]
     loose = [os.path.isfile(os.path.join(repository.common_dir, ref)) for ref in own_refs]
-    paths, last = sweep.left_files(repository), maintenance.last(repository)
+    paths, last = sweep.left_files(repository), maintenance.read_last(repository)
     return {
         "git": ".".join(map(str, version)),
         "repository": repository.common_dir,
@@ -139,7 +139,7 @@ def _find_tracked_settings(repository: Repository) -> Iterator[Finding]:
 
 
 def _inspect_maintenance(repository: Repository) -> Iterator[Finding]:
-    last = maintenance.last(repository)
+    last = maintenance.read_last(repository)
     if maintenance.has_failed(last):
         path = os.path.join(repository.private_dir, error_log.FILE)
         sentence = f"the last maintenance {last.outcome}"

@@ -1,8 +1,8 @@
-"""Remove checkpoints and runs by policy, worktrees, and leftovers of kills.
+"""Remove checkpoints, runs and worktrees by policy, and leftovers of kills.
 
-Doors:
-    expiry: expiry by policy, and removal of one run.
-    maintenance: background maintenance, and removal of complete runs by age.
-    worktree: removal of a run's worktree.
-    sweep: removal of what killed processes left behind.
+Public modules:
+    expiry: removes checkpoints and runs by policy, and one named run.
+    maintenance: runs background maintenance, and removes complete runs by age.
+    worktree: removes the worktree of a run.
+    sweep: removes files and refs that killed processes left behind.
 """

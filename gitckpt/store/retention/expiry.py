@@ -1,4 +1,4 @@
-"""Remove checkpoints and runs by policy; git collects their objects."""
+"""Remove checkpoints and runs by policy; git gc deletes the objects later."""
 
 from __future__ import annotations
 
@@ -32,28 +32,28 @@ from gitckpt.store.worktrees import ownership
 
 Failures = dict[str, CkptError]  # by id of a checkpoint
 
-# File in the private directory, times in microseconds: start of gapless use and last check (since
-# the epoch), then boot id and uptime at that check if known. A missing file means no gap.
-_FILE = "clock"
+# File in the private directory, one line: start of use without a gap, last check (both in µs since
+# the epoch), then boot id and uptime (in µs) at that check if known. No file: no gap.
+_CLOCK_FILE = "clock"
 _BOOT = "/proc/sys/kernel/random/boot_id"
 _GAP, _PROOF = 30 * DAY, DAY
 # How far the wall clock may run ahead of the uptime: the clock of a virtual machine that is
-# halted each night jumps every morning. A clock ahead by less expires things at most a day too
-# early.
-_HALTED = DAY
+# halted each night jumps every morning. If the clock is wrong by less, checkpoints expire at
+# most a day early.
+_MAX_JUMP = DAY
 
 
 def doubt(repository: Repository, instant: int) -> str | None:
-    """Record the time (µs since the epoch); return why it is not trusted, or None."""
+    """Record `instant` (µs since the epoch); return why it may be wrong, or None."""
     since, last_check, *boot = _read_clock(repository) or (0, instant)
     # The uptime says something about `now` only if `now` comes from this machine's clock.
     uptime = _read_uptime() if abs(instant - times.now()) < HOUR else []
     is_same_boot = bool(uptime) and boot[:1] == uptime[:1]
-    passed, limit = (uptime[1] - boot[1], _HALTED) if is_same_boot else (0, _GAP)
+    passed, limit = (uptime[1] - boot[1], _MAX_JUMP) if is_same_boot else (0, _GAP)
     if not -HOUR <= instant - last_check - passed <= limit:
         since = instant
-    with contextlib.suppress(OSError):  # on a full disk, the older file does as well
-        path = os.path.join(repository.make_private_dir(), _FILE)
+    with contextlib.suppress(OSError):  # on a full disk, the older file suffices
+        path = os.path.join(repository.make_private_dir(), _CLOCK_FILE)
         line = " ".join(map(str, (since, instant, *uptime))) + "\n"
         regular.write_private(path, line.encode("ascii"), flushed=False, opener=private_dirs.create)
     if instant - since >= _PROOF:
@@ -62,7 +62,7 @@ def doubt(repository: Repository, instant: int) -> str | None:
 
 
 def _read_uptime() -> list[int]:
-    """Return the boot as a number and the uptime in microseconds; [] if unknown."""
+    """Return the boot id as a number, and the uptime in microseconds; [] if unknown."""
     if not hasattr(time, "CLOCK_BOOTTIME"):
         return []
     try:
@@ -74,7 +74,7 @@ def _read_uptime() -> list[int]:
 
 
 def _read_clock(repository: Repository) -> list[int] | None:
-    path = os.path.join(repository.private_dir, _FILE)
+    path = os.path.join(repository.private_dir, _CLOCK_FILE)
     try:
         with open(path, "rb", opener=private_dirs.create) as file:
             numbers = [int(number) for number in file.read(256).split()]
@@ -84,19 +84,19 @@ def _read_clock(repository: Repository) -> list[int] | None:
 
 
 # Thinning: checkpoints by hooks and agents are reduced to one per hour, later to one per day,
-# where the remaining one has what the others have.
+# if the remaining checkpoint contains all contents of the removed ones.
 
 
-def decide(
+def decide_thinning(
     store: Checkpoints, entries: ById, staying: Sequence[Candidate], rules: Policy, newest: Newest
 ) -> dict[str, Decision]:
-    """Decide which checkpoints to thin out, by id; `staying` is newest first."""
+    """Decide which checkpoints to thin out, by id; `staying` did not expire by age."""
     instant = store.clock()
     local = LocalCheckpoints.read(store.repository)
     local_candidates = [candidate for candidate in staying if local.is_ours(entries[candidate.id])]
     if not (spans := policy.spans(local_candidates, rules, newest, now=instant)):
         return {}
-    used = runs.named_checkpoints(store) | ownership.checkpoints(store.repository)
+    used = runs.referenced_checkpoints(store) | ownership.checkpoints(store.repository)
     due = [entries[candidate.id] for span in spans for candidate in span.due]
     contents = _Contents(store, due, [entries[span.newest.id] for span in spans])
     decisions: dict[str, Decision] = {}
@@ -104,30 +104,30 @@ def decide(
         first = nearest = entries[span.newest.id]
         for candidate in span.due:
             entry = entries[candidate.id]
-            if entry.id not in used and any(contents.has(c, entry) for c in (nearest, first)):
+            if entry.id not in used and any(contents.contains(c, entry) for c in (nearest, first)):
                 decisions[entry.id] = policy.thinned(candidate, span, now=instant)
             else:
                 nearest = entry
     return decisions
 
 
-def heads(store: Checkpoints) -> set[str]:
+def list_tips(store: Checkpoints) -> set[str]:
     output = store.refs.list("refs/heads", "refs/tags", "refs/remotes", fields="%(objectname)")
     return set(store.repository.cat_file.existing(sorted(set(output.decode("ascii").split()))))
 
 
 class _Contents:
-    """Check whether later checkpoints contain what the ones due for thinning contain."""
+    """Check whether later checkpoints have all contents of those due for thinning."""
 
     def __init__(self, store: Checkpoints, due: Infos, newest: Infos) -> None:
         self._repository = store.repository
         self._expansion = Expansion(store.repository, budget.SNAPSHOT)
         self._existing = _existing_commits(store, due)
-        tips = heads(store) | _existing_commits(store, newest) if self._existing else set()
+        tips = list_tips(store) | _existing_commits(store, newest) if self._existing else set()
         self._outside = graph.outside(store.repository.git, self._existing, tips)
 
-    def has(self, later: CheckpointInfo, entry: CheckpointInfo) -> bool:
-        """Return whether a later checkpoint, or a commit that stays, has all of `entry`."""
+    def contains(self, later: CheckpointInfo, entry: CheckpointInfo) -> bool:
+        """Return whether `later` and the commits that stay have all contents of `entry`."""
         if entry.git_sha and entry.git_sha not in self._existing:
             return False
         is_reached = entry.git_sha not in self._outside
@@ -188,8 +188,8 @@ def remove(store: Checkpoints, run: str) -> int:
     info = summary.summary_of(store, run)
     store.leases.require_free(run)
     if (dependent := runs.needed_by(store, run)) is not None:
-        problem = f"run {run} stays: the unfinished run {dependent} refers to it"
-        raise UsageError(problem, hint=f"remove that one first: git ckpt remove {dependent}")
+        problem = f"run {run} stays: the unfinished run {dependent} refers to its checkpoints"
+        raise UsageError(problem, hint=f"remove that run first: git ckpt remove {dependent}")
     chains = runs.chains_of(store, [run])
     size = len(chains[run])
     fate = runs.Fate(run, info.label, size, info.path, is_due=True, expires=True, reason="named")
@@ -197,10 +197,10 @@ def remove(store: Checkpoints, run: str) -> int:
     if fate.failure is not None:
         raise fate.failure
     if not fate.expires:
-        hint = "once that is settled: "
+        hint = "solve that, then run: "
         if fate.path is not None and worktree.HOLDS in fate.reason:
-            hint = f"save that, or move it away: git -C {shell_word(fate.path)} ckpt save; "
-            hint += "then again: "
+            hint = f"save or move these files: git -C {shell_word(fate.path)} ckpt save; "
+            hint += "then run: "
         raise WorktreeError(f"run {run} stays: {fate.reason}", hint=f"{hint}git ckpt remove {run}")
     _forget_removed_runs(store)
     return size
@@ -214,26 +214,26 @@ def _forget_removed_runs(store: Checkpoints) -> None:
 
 @dataclass(frozen=True, slots=True)
 class ExpireResult:
-    """The result of an expiry; checkpoints and runs are listed newest first."""
+    """The checkpoints and runs that `expire` removed or would remove, newest first."""
 
     checkpoints: Sequence[tuple[CheckpointInfo, Decision]]  # removed (or to remove)
     runs: Sequence[runs.Fate]
-    squashed: Collection[str]  # ids of progress checkpoints that go: their phase is complete
-    total: int  # number of checkpoints before
+    squashed: Collection[str]  # ids of removed progress checkpoints of complete phases
+    total: int  # number of checkpoints before the expiry
     failed: Sequence[tuple[CheckpointInfo, CkptError]] = ()  # could not be deleted
 
 
 def expire(
     store: Checkpoints, rules: Policy, *, dry_run: bool = False, progress: Notify = lambda _: None
 ) -> ExpireResult:
-    """Remove what a policy lets expire, or only decide it (`dry_run`).
+    """Remove the checkpoints and runs that expire by a policy; `dry_run` only decides.
 
-    Locked refs are listed in `failed`. After an error, each checkpoint is complete or gone.
+    `failed` of the result has checkpoints with locked refs. Errors leave no partial checkpoint.
     """
     if not dry_run:
         progress("clearing leftovers of interrupted commands")
         with contextlib.suppress(BusyError):  # the next expiry does it
-            # First: leftover refs can block a ref that is needed.
+            # Before the rest: leftover refs can block a ref that expiry must create.
             sweep.sweep(store.repository, store.refs, store.announce)
             store.remover().finish()
         sweep.sweep_files(store.repository)
@@ -241,19 +241,19 @@ def expire(
     due, failed = expire_alone(store, rules, dry_run=dry_run, progress=progress)
     fates, chains = runs.decide(store, rules)
     if dry_run:
-        fates = runs.foresee(store, fates)
+        fates = runs.predict(store, fates)
     else:
         fates = runs.remove(store, chains, fates, progress, settled=False)
-    squashed = runs.squashed(store, {fate.run for fate in fates if fate.expires})
+    squashed = runs.squashable(store, {fate.run for fate in fates if fate.expires})
     if not dry_run:
         if squashed:
             progress(f"removing {len(squashed)} checkpoints of complete phases")
             failed |= _remove_each(store, squashed)
         progress("releasing commits that no checkpoint needs")
-        runs.forget_leases(store)
+        runs.delete_orphan_leases(store)
         _forget_removed_runs(store)
         with ref_names.write_lock(store.repository) as is_alone:
-            # A checkpoint being written is in the list of local checkpoints before it has refs.
+            # A checkpoint being written is recorded as local before its refs exist.
             if is_alone:
                 local_checkpoints.forget_removed(store.repository, store.index.oids)
         with contextlib.suppress(BusyError):  # the next expiry does it
@@ -276,7 +276,7 @@ def expire(
 
 
 def _remove_each(store: Checkpoints, ids: Collection[str], listed: ById | None = None) -> Failures:
-    """Remove checkpoints (of no run if `listed`); return errors of deletions."""
+    """Remove checkpoints (outside of runs if `listed`); return the errors by id."""
     runs_of = None if listed is None else ()
     failed: Failures = {}
     while remaining := set(ids).difference(failed):
@@ -284,7 +284,7 @@ def _remove_each(store: Checkpoints, ids: Collection[str], listed: ById | None =
             store.remove(remaining, settled=False, runs=runs_of, listed=listed)
             break
         except CkptError as error:
-            if not (stuck := runs.refs_named(error, remaining)):
+            if not (stuck := runs.names_in_error(error, remaining)):
                 raise
             failed |= dict.fromkeys(stuck, error)
             listed = None  # may be stale
@@ -299,7 +299,7 @@ def _select_existing(store: Checkpoints, failed: Failures) -> Failures:
 def expire_alone(
     store: Checkpoints, rules: Policy, *, dry_run: bool = False, progress: Notify = lambda _: None
 ) -> tuple[list[tuple[CheckpointInfo, Decision]], Failures]:
-    """Remove expired checkpoints outside of runs; return them, and errors by id."""
+    """Remove expired checkpoints outside of runs; return decisions, and errors by id."""
     if not dry_run:
         with contextlib.suppress(BusyError):  # the links stay pending
             store.write_links()
@@ -317,7 +317,7 @@ def expire_alone(
         candidates = [replace(c, rewritten=c.id in rewritten) for c in candidates]
         decisions = {d.id: d for d in policy.apply(candidates, rules, newest, now=instant)}
     staying = [candidate for candidate in candidates if not decisions[candidate.id].expires]
-    decisions |= decide(store, by_id, staying, rules, newest)
+    decisions |= decide_thinning(store, by_id, staying, rules, newest)
     expired = {id_: by_id[id_] for id_, decision in decisions.items() if decision.expires}
     failed: Failures = {}
     if expired and not dry_run:
@@ -327,8 +327,8 @@ def expire_alone(
 
 
 def _due(store: Checkpoints, rules: Policy, instant: int) -> tuple[list[CheckpointInfo], Newest]:
-    """Return checkpoints outside of runs that may expire, and `keep_last` limits."""
-    # These count first: fetched checkpoints dated years ahead must not push them out.
+    """Return the checkpoints outside of runs that may expire, and `keep_last` limits."""
+    # Local checkpoints count first: fetched ones with future dates must not displace them.
     local_ids = LocalCheckpoints.read(store.repository).ids_as_written(store.index.oids())
     hooks, safety = Query(triggers=HOOK_TRIGGERS), Query(triggers=[SAFETY])
     agents = Query(triggers=[MANUAL], by_agent=True)
@@ -348,26 +348,26 @@ def _due(store: Checkpoints, rules: Policy, instant: int) -> tuple[list[Checkpoi
         aged = replace(query, in_run=False, until=max(instant - age, 0))
         by_id |= {entry.id: entry for entry in store.list(aged)}
     limits = [_oldest_of(store, kind, local, rules.keep_last) for kind in (hooks, agents)]
-    # The later place: at least `keep_last` checkpoints of both kinds together are as new.
-    together = max(place for place in limits if place is not None) if rules.keep_last else None
-    entries = sorted(by_id.values(), key=_place, reverse=True)
+    # The later limit: at least `keep_last` checkpoints of both kinds together are as new.
+    together = max(limit for limit in limits if limit is not None) if rules.keep_last else None
+    entries = sorted(by_id.values(), key=_sort_key, reverse=True)
     return entries, Newest(limits[0], together, safeties)
 
 
 def _oldest_of(store: Checkpoints, kind: Query, local: Query, count: int) -> Place | None:
-    """Return the place of the `count`-th newest, or ALL if there are fewer."""
+    """Return (time, id) of the `count`-th newest checkpoint; ALL if there are fewer."""
     if count == 0:
         return None
     all_ = replace(kind, in_run=False)
     last = replace(all_, skip=count - 1, limit=1)
     if local.ids and (entries := store.list(replace(last, ids=local.ids))):
-        return _place(entries[0])
+        return _sort_key(entries[0])
     entries = store.list(last)
     local_entries = store.list(replace(all_, ids=local.ids)) if local.ids and entries else ()
-    return min(_place(entry) for entry in (*entries, *local_entries[-1:])) if entries else ALL
+    return min(_sort_key(entry) for entry in (*entries, *local_entries[-1:])) if entries else ALL
 
 
-def _place(entry: CheckpointInfo) -> Place:
+def _sort_key(entry: CheckpointInfo) -> Place:
     return entry.time, entry.id
 
 
@@ -379,17 +379,17 @@ def _candidate(entry: CheckpointInfo, tagged: set[str]) -> Candidate:
 
 def _rewritten(store: Checkpoints, entries: Infos) -> set[str]:
     """Return the ids of hook checkpoints whose commit was amended or rebased away."""
-    # No branch reaches such a commit, and the note of another commit lists the checkpoint.
+    # No branch reaches such a commit, but the new commit's note lists the checkpoint.
     commits = {e.id: e.git_sha for e in entries if e.trigger in HOOK_TRIGGERS and e.git_sha}
     if not commits:
         return set()
     pending, _ = notes.pending(store.repository)
     noted_lines = Notes(store.repository, store.objects, ref_names.NOTES).read_all()
-    noting: set[str] = set()
+    new_commits: set[str] = set()
     for commit, lines in chain(pending.items(), noted_lines):
-        noting |= {commits.get(note.link_id(line), commit) for line in lines or ()} - {commit}
-    existing = set(store.repository.cat_file.existing(sorted(noting)))
-    tips = heads(store) if existing else set()
-    unreached = noting - existing | graph.outside(store.repository.git, existing - tips, tips)
-    # All checkpoints of such a commit, as its note lists the newest only.
+        new_commits |= {commits.get(note.link_id(line), commit) for line in lines or ()} - {commit}
+    existing = set(store.repository.cat_file.existing(sorted(new_commits)))
+    tips = list_tips(store) if existing else set()
+    unreached = new_commits - existing | graph.outside(store.repository.git, existing - tips, tips)
+    # All checkpoints of the commit: the note lists only the newest.
     return {id_ for id_, commit in commits.items() if commit in unreached}

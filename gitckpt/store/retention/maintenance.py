@@ -26,14 +26,14 @@ from gitckpt.store.runs import summary
 
 @dataclass(frozen=True, slots=True)
 class RetireResult:
-    removed_runs: tuple[str, ...]  # the ids of the removed runs
-    kept_runs: Mapping[str, str]  # why each of the other runs that were due stays, by id
+    removed_runs: tuple[str, ...]  # ids
+    kept_runs: Mapping[str, str]  # by id of a run that was due: why it was not removed
 
 
 def cleanup_runs(
     store: Checkpoints, *, pipeline: str | None = None, older_than: int
 ) -> RetireResult:
-    """Remove complete runs older than so many microseconds, of a `pipeline` if given."""
+    """Remove complete runs (of a `pipeline`) older than `older_than` microseconds."""
     among = None if pipeline is None else _runs_of(store, pipeline)
     decided, chains = runs.decide(store, Policy(runs_older_than=older_than), among)
     fates = runs.remove(store, chains, decided)
@@ -58,13 +58,13 @@ _DONE, _FAILED, _AT_WORK, _NEVER = "done", "failed: ", "is at work", "never ran"
 
 @dataclass(frozen=True, slots=True)
 class Maintained:
-    started: int | None = None  # in microseconds since the epoch; None if it never ran
-    ended: int | None = None  # None if it has not ended or was cut off
+    started: int | None = None  # in microseconds since the epoch; None if maintenance never ran
+    ended: int | None = None  # likewise; None if maintenance still runs or was killed
     outcome: str = _NEVER
 
 
 def maintain(repository: Repository) -> None:
-    """Expire checkpoints and runs, sweep leftovers, pack; record the outcome."""
+    """Expire checkpoints and runs, sweep leftovers, pack; write the outcome to a file."""
     try:
         require_git()
         try:
@@ -77,19 +77,19 @@ def maintain(repository: Repository) -> None:
                 # After a mistake in the settings it is unclear which values should apply.
                 policy = NOTHING_EXPIRES if doubt or problem else rules.policy
                 failed = expiry.expire(store, policy).failed
-        finally:  # one locked ref must not let the repository grow
+        finally:  # also after an error: one locked ref must not let the repository grow
             pack(repository)
             collect(repository)
         if failed:
             raise failed[0][1]
     except Exception as error:
         name = "" if isinstance(error, CkptError) else f"{type(error).__name__}: "
-        _note(repository, f"{_FAILED}{name}{error}")
+        _record_outcome(repository, f"{_FAILED}{name}{error}")
         raise
-    _note(repository, _DONE)
+    _record_outcome(repository, _DONE)
 
 
-def work(repository: Repository, *, only_pack: bool) -> None:
+def run_in_background(repository: Repository, *, only_pack: bool) -> None:
     gc.disable()  # cycle detection over 100,000 checkpoints takes 1 s and finds none
     path = os.path.join(repository.make_private_dir(), ref_names.MAINTENANCE_LOCK)
     with Lock(path, 0) as is_alone:
@@ -100,28 +100,28 @@ def work(repository: Repository, *, only_pack: bool) -> None:
 
 
 def settle(repository: Repository) -> None:
-    # Later removals try again.
+    # If this fails, the next removal tries again.
     try:
         with Checkpoints(repository, adapter="plumbing") as store:
             store.remover().settle()
     except CkptError as error:
-        problem = "commits below the shallow boundary may not be kept yet"
+        problem = "git gc may delete commits of checkpoints below the shallow boundary"
         error_log.append(repository, f"{problem}: {error.message}")
 
 
-def expect(repository: Repository) -> None:
-    _note(repository, _NEVER)
+def record_never_ran(repository: Repository) -> None:
+    _record_outcome(repository, _NEVER)
 
 
-def expect_in_new(repository: Repository) -> None:
+def record_never_ran_if_new(repository: Repository) -> None:
     is_known = os.path.exists(os.path.join(repository.private_dir, ref_names.MAINTAINED))
     if is_known or repository.read_shallow_and_grafts():
         return
     if not repository.git.run("for-each-ref", "--count=1", "refs/checkpoints").out:
-        expect(repository)
+        record_never_ran(repository)
 
 
-def last(repository: Repository) -> Maintained:
+def read_last(repository: Repository) -> Maintained:
     try:
         path = os.path.join(repository.private_dir, ref_names.MAINTAINED)
         with open(path, encoding="utf-8", errors="replace", opener=private_dirs.create) as file:
@@ -143,7 +143,7 @@ def has_failed(maintained: Maintained) -> bool:
     return maintained.outcome.startswith(_FAILED)
 
 
-def _note(repository: Repository, outcome: str) -> None:
+def _record_outcome(repository: Repository, outcome: str) -> None:
     path = os.path.join(repository.make_private_dir(), ref_names.MAINTAINED)
     line = f"{times.to_text(times.now())} {' '.join(outcome.split())}\n"
     with open(path, "ab", opener=private_dirs.create) as file:
@@ -159,7 +159,7 @@ def pack(repository: Repository) -> None:
 
 
 def collect(repository: Repository) -> None:
-    # Users who only save never commit, so git itself would not do it.
+    # git itself only collects after commits, and users who only save never commit.
     values = config.read(repository, r"^(maintenance\.auto|gc\.auto|gc\.cruftpacks)$")
     switches = [values.get(name, ["true"])[-1] for name in ("maintenance.auto", "gc.auto")]
     if not all(map(config.is_on, switches)):

@@ -1,4 +1,4 @@
-"""Expire whole runs, with worktree, files and lease."""
+"""Expire whole runs: checkpoints, worktree, input and output files, and lease."""
 
 from __future__ import annotations
 
@@ -35,20 +35,20 @@ _AT_ONCE = 200
 @dataclass(frozen=True, slots=True)
 class Fate:
     run: str
-    label: str  # of the last phase that it reached
+    label: str  # of the last phase that the run reached
     checkpoints: int
     path: str | None  # the top of its worktree
     is_due: bool  # whether the policy lets it expire
-    expires: bool  # whether it goes; a due run stays if its worktree has unsaved work
+    expires: bool  # whether the run is removed; a due run stays if its worktree has unsaved work
     reason: str
-    keeps: tuple[str, ...] = ()  # ids of checkpoints that stay although the run goes
+    keeps: tuple[str, ...] = ()  # ids of checkpoints that stay although the run is removed
     failure: CkptError | None = None  # why its checkpoints could not be deleted
 
 
 def decide(
     store: Checkpoints, rules: Policy, among: Collection[str] | None = None
 ) -> tuple[list[Fate], dict[str, list[CheckpointInfo]]]:
-    """Decide by policy which runs expire; return fates, and checkpoints of those."""
+    """Decide by policy which runs expire; return all fates, and the due runs' chains."""
     infos = summary.summaries(store)
     _, sizes = store.index.sizes()
     unfinished = {info.run for info in infos if info.status != runstate.COMPLETE}
@@ -57,14 +57,16 @@ def decide(
     candidates = [RunCandidate(i.run, i.time, i.status, needed.get(i.run, ())) for i in infos]
     decide_all = partial(policy.apply_to_runs, policy=rules, now=store.clock())
     decisions = {decision.id: decision for decision in decide_all(candidates)}
-    # Imported checkpoints have the times of their files: age counts from the import.
-    if imported := _imported(store, {run for run in decisions if decisions[run].expires}):
+    # Imported checkpoints have the times of their files, so age counts from the import.
+    if imported := _import_times(store, {run for run in decisions if decisions[run].expires}):
         candidates = [replace(c, time=max(c.time, imported.get(c.id, 0))) for c in candidates]
         decisions = {decision.id: decision for decision in decide_all(candidates)}
     if not rules.everything:
-        reason = "it was imported: only expire --all removes it"
+        reason = "only expire --all removes imported runs"
         decisions |= {run: Decision(run, expires=False, reason=reason) for run in imported}
-    may_go = sizes.keys() if among is None else sizes.keys() & set(among)  # not one that just began
+    may_go = (
+        sizes.keys() if among is None else sizes.keys() & set(among)
+    )  # no run that has just begun
     due = {run for run in decisions if decisions[run].expires and run in may_go}
     chains = chains_of(store, due)
     unmerged = set() if rules.everything else _unmerged(store, [c[-1] for c in chains.values()])
@@ -75,41 +77,41 @@ def decide(
         size = len(chain) if run in due else sizes.get(run, (0, "", ""))[0]
         is_due, reason = bool(chain), decisions[run].reason
         fate = Fate(run, info.label, size, info.path, is_due, is_due, reason)
-        fates.append(_keep_result(fate, chain) if run in unmerged else fate)
+        fates.append(_spare_result(fate, chain) if run in unmerged else fate)
     return fates, chains
 
 
-def foresee(store: Checkpoints, fates: Sequence[Fate]) -> list[Fate]:
-    foreseen = []
+def predict(store: Checkpoints, fates: Sequence[Fate]) -> list[Fate]:
+    predicted = []
     for fate in fates:
         try:
             reason = worktree.reason_to_stay(store, fate.run) if fate.expires else None
         except CkptError as error:
             reason = error.message
-        foreseen.append(replace(fate, expires=False, reason=reason) if reason else fate)
-    return foreseen
+        predicted.append(replace(fate, expires=False, reason=reason) if reason else fate)
+    return predicted
 
 
-def squashed(store: Checkpoints, but: Collection[str]) -> dict[str, tuple[CheckpointInfo, str]]:
-    """Return progress checkpoints of complete phases that no other one names, by id."""
+def squashable(store: Checkpoints, but: Collection[str]) -> dict[str, tuple[CheckpointInfo, str]]:
+    """Return unreferenced progress checkpoints of complete phases, with phase, by id."""
     in_progress = store.list(Query(in_run=True, status="progress", triggers=[PHASE]))
     chains = chains_of(store, {str(entry.run) for entry in in_progress}.difference(but))
-    squashable: dict[str, tuple[CheckpointInfo, str]] = {}
+    candidates: dict[str, tuple[CheckpointInfo, str]] = {}
     remaining: dict[str, str] = {}
     for chain in chains.values():
         phases = policy.squashed((entry.id, entry.label, entry.trigger) for entry in chain)
         for entry in chain if phases else ():
             if entry.id in phases:
-                squashable[entry.id] = entry, phases[entry.id]
+                candidates[entry.id] = entry, phases[entry.id]
             else:
                 remaining[entry.id] = entry.oid
-    if squashable:
+    if candidates:
         sizes = store.index.sizes()[1]
         firsts = {id_: oid for run, (_, id_, oid) in sizes.items() if run not in but}
         for checkpoint in _documents(store, remaining | firsts):
             for _, id_ in references(checkpoint):
-                squashable.pop(id_, None)
-    return squashable
+                candidates.pop(id_, None)
+    return candidates
 
 
 def needed_by(store: Checkpoints, run: str) -> str | None:
@@ -118,9 +120,9 @@ def needed_by(store: Checkpoints, run: str) -> str | None:
     return min(_needed_by(store, unfinished).get(run, ()), default=None)
 
 
-def named_checkpoints(store: Checkpoints) -> set[str]:
-    """Return the ids that a run's first or newest checkpoint names."""
-    # Such as the checkpoint that it was forked from.
+def referenced_checkpoints(store: Checkpoints) -> set[str]:
+    """Return the ids that the first or newest checkpoint of any run refers to."""
+    # For example, the checkpoint that a run was forked from.
     ends = {id_: oid for _, id_, oid in store.index.sizes()[1].values()}
     ends |= {row[2]: row[3] for row in store.index.run_rows()}
     return {id_ for document in _documents(store, ends) for _, id_ in references(document)}
@@ -134,14 +136,14 @@ def remove(
     *,
     settled: bool = True,
 ) -> list[Fate]:
-    """Remove the runs that expire, `chains` as of the decision; return all fates."""
+    """Remove the runs that expire; return all fates, changed for runs that stayed."""
     due = [fate for fate in fates if fate.expires]
     results: dict[str, Fate] = {}
     for start in range(0, len(due), _AT_ONCE):
         batch = due[start : start + _AT_ONCE]
         holds, refused = store.leases.acquire_all([fate.run for fate in batch], worktree.HOLDER)
         try:
-            # Worktrees first, while the newest checkpoints have their contents.
+            # Worktrees before checkpoints: their contents are compared to the newest checkpoints.
             newest = heads.newest_of(store.index, store.repository, holds)
             for fate in batch:
                 progress(f"removing run {fate.run}, {len(results) + 1} of {len(due)}")
@@ -155,7 +157,7 @@ def remove(
                 fate = replace(results[run], expires=False, reason=error.message)
                 results[run] = replace(fate, failure=error)
             removed = [fate.run for fate in going if fate.run not in failures and not fate.keeps]
-            _forget(store, {run: holds.pop(run) for run in removed})
+            _delete_leases(store, {run: holds.pop(run) for run in removed})
         finally:
             for hold in holds.values():
                 with contextlib.suppress(BusyError):  # another process has it by now
@@ -170,7 +172,7 @@ def _delete(
     while True:
         going = [fate for fate in going if fate.run not in failures]
         kept_ids = {id_ for fate in going for id_ in fate.keeps}
-        # The one that records how a run ended goes last: after a kill, the next call goes on.
+        # The last phase and checkpoint are deleted last: after a kill, the next call goes on.
         last = {entry.id for fate in going for entry in _ending(chains[fate.run])} - kept_ids
         runs = {e.id: fate.run for fate in going for e in chains[fate.run] if e.id not in kept_ids}
         if not runs:
@@ -181,18 +183,18 @@ def _delete(
             store.remove(runs.keys(), settled=settled, runs=names, last=last)
             return failures
         except CkptError as error:
-            if not (stuck := refs_named(error, {*runs, *names})):
+            if not (stuck := names_in_error(error, {*runs, *names})):
                 raise
             failures |= dict.fromkeys((runs.get(name, name) for name in stuck), error)
 
 
-def refs_named(error: CkptError, names: Collection[str]) -> set[str]:
+def names_in_error(error: CkptError, names: Collection[str]) -> set[str]:
     text = error.path if isinstance(error, LockHeld) else ""
     text = error.stderr if isinstance(error, GitError) else text
     return set(_REF.findall(text)).intersection(names)
 
 
-def forget_leases(store: Checkpoints) -> None:
+def delete_orphan_leases(store: Checkpoints) -> None:
     refs = store.refs.iterate(ref_names.LEASES)
     runs = [ref.removeprefix(ref_names.LEASES) for ref, _ in refs]
     existing = set(store.index.runs()) if runs else set()
@@ -206,24 +208,24 @@ def forget_leases(store: Checkpoints) -> None:
             continue  # `verify` reports it, or another process changed it
 
 
-def _imported(store: Checkpoints, due: Collection[str]) -> dict[str, int]:
+def _import_times(store: Checkpoints, due: Collection[str]) -> dict[str, int]:
     newest = heads.newest_of(store.index, store.repository, due) if due else {}
     oids = {entry.id: entry.oid for entry in newest.values() if entry.trigger.startswith(IMPORT)}
     origins = {str(document.run): document.imported for document in _documents(store, oids)}
     return {run: times.from_text(origin.at) for run, origin in origins.items() if origin}
 
 
-def _keep_result(fate: Fate, chain: Sequence[CheckpointInfo]) -> Fate:
+def _spare_result(fate: Fate, chain: Sequence[CheckpointInfo]) -> Fate:
     keeps = tuple(dict.fromkeys(entry.id for entry in reversed(_ending(chain))))
-    reason = "no branch holds its result"
+    reason = "no branch contains the result"
     if len(keeps) == len(chain) and fate.path is None:
         return replace(fate, is_due=False, expires=False, reason=reason)
-    reason = f"{fate.reason}; its last checkpoint stays, as {reason}"
+    reason = f"{fate.reason}; the last checkpoint stays: {reason}"
     return replace(fate, keeps=keeps, reason=reason)
 
 
 def _unmerged(store: Checkpoints, newest: Sequence[CheckpointInfo]) -> set[str]:
-    """Return the runs whose last commit or files (`newest`) are in no branch or tag."""
+    """Return the runs whose `newest` commit or files are in no branch or tag."""
     documents = list(_documents(store, {entry.id: entry.oid for entry in newest}))
     dirty = {str(d.run) for d in documents if d.worktree is not None and d.worktree.dirty}
     commits = {str(d.run): d.git_sha for d in documents if d.git_sha and str(d.run) not in dirty}
@@ -240,9 +242,9 @@ def _unmerged(store: Checkpoints, newest: Sequence[CheckpointInfo]) -> set[str]:
 def _remove_files(
     store: Checkpoints, run: str, decided: CheckpointInfo, current: CheckpointInfo | None
 ) -> str | None:
-    # `newest` was the newest checkpoint at the time of the decision.
+    # `decided` was the newest checkpoint at the time of the decision.
     if current is None or current.id != decided.id:
-        return "it went on meanwhile"
+        return "the run has continued meanwhile"
     try:
         reason = worktree.remove_worktree(store, run, decided)
         files = run_files.of_run(store.repository, run).path
@@ -254,12 +256,12 @@ def _remove_files(
 
 
 def _ending(chain: Sequence[CheckpointInfo]) -> tuple[CheckpointInfo, ...]:
-    """Return the newest checkpoint and the newest phase: how a run ended."""
+    """Return the checkpoints that show how a run ended: the newest, and of a phase."""
     driven = [entry for entry in chain if entry.trigger == PHASE]
     return (chain[-1], *driven[-1:])
 
 
-def _forget(store: Checkpoints, holds: Mapping[str, Hold]) -> None:
+def _delete_leases(store: Checkpoints, holds: Mapping[str, Hold]) -> None:
     updates = [Update(ref_names.LEASES + run, "", hold.update().old) for run, hold in holds.items()]
     is_over = False
     try:
@@ -267,14 +269,14 @@ def _forget(store: Checkpoints, holds: Mapping[str, Hold]) -> None:
             store.refs.update(updates)
         is_over = True
     except (RefMoved, LockHeld):
-        return  # `forget_leases` looks at each
+        return  # `delete_orphan_leases` tries each lease
     finally:
         for hold in holds.values():
             hold.close(is_over=is_over)
 
 
 def chains_of(store: Checkpoints, runs: Collection[str]) -> dict[str, list[CheckpointInfo]]:
-    """Return the checkpoints of some runs by sequence, foreign ones first."""
+    """Return the checkpoints of runs, by sequence; fetched checkpoints come first."""
     chains = heads.chains_of(store.index, runs)
     for run, chain in chains.items():
         oids = local_oids(store.repository, run)
@@ -283,7 +285,7 @@ def chains_of(store: Checkpoints, runs: Collection[str]) -> dict[str, list[Check
 
 
 def _needed_by(store: Checkpoints, unfinished: Collection[str]) -> dict[str, set[str]]:
-    """Return, for each run, the unfinished runs that refer to it."""
+    """Return, for each run, the unfinished runs that refer to its checkpoints."""
     chains = chains_of(store, unfinished).values()
     ends = {entry.id: entry.oid for chain in chains for entry in (chain[0], chain[-1])}
     pairs = [(id_, d.run) for d in _documents(store, ends) for _, id_ in references(d)]
@@ -297,7 +299,7 @@ def _needed_by(store: Checkpoints, unfinished: Collection[str]) -> dict[str, set
 
 
 def _documents(store: Checkpoints, oids: Mapping[str, str]) -> Iterable[Checkpoint]:
-    """Yield the readable documents of checkpoints (id to oid), without their states."""
+    """Yield the readable checkpoints among `oids` (id to oid), without their states."""
     for id_, content in zip(oids, store.objects.read(list(oids.values())), strict=True):
         try:
             if content is not None:

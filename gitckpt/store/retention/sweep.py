@@ -1,4 +1,4 @@
-"""Sweep scratch files and refs of checkpoints that a kill interrupted."""
+"""Delete scratch files and refs that killed processes left behind."""
 
 from __future__ import annotations
 
@@ -31,18 +31,18 @@ _ADMIN = (
 
 
 def sweep(repository: Repository, refs: Refs, tell: Notify = lambda _: None) -> list[str]:
-    """Delete and return the refs of checkpoints that do not exist."""
+    """Delete the object refs of checkpoints that do not exist; return these refs."""
     if repository.has_reftable:
         return []  # its transactions are atomic
     with ref_names.write_lock(repository, 0) as is_alone:
         if not is_alone:
             return []
-        # A ref that is never written again keeps its stale lock unless it is removed here.
+        # The stale lock of a ref that is never written again is only removed here.
         heads.discard_stale_locks(repository, tell)
         spaces = [space for space in ref_names.OWN if f"{space}/" != ref_names.CHECKPOINTS]
         oids = dict(refs.iterate(*spaces))
         if any(ref.startswith(ref_names.OBJECTS) for ref in oids):
-            # Last: a checkpoint is written after the refs it needs.
+            # List these refs last: a checkpoint is written after its object refs.
             oids |= dict(refs.iterate(ref_names.CHECKPOINTS))
         orphans = [ref for ref in oids if _is_orphan(repository, ref, oids)]
         if leftover := [ref for ref in orphans if not commit_refs.is_young(repository, ref)]:
@@ -69,8 +69,8 @@ def left_files(repository: Repository) -> dict[str, leftovers.FileMark]:
     scratch = ((path, leftovers.mark(path)) for path in _scratch(repository))
     return {
         **leftovers.find_stale_objects(repository),
-        **_left_keeps(repository),
-        **_left_worktrees(repository),
+        **_stale_keep_files(repository),
+        **_unfinished_worktrees(repository),
         **{path: mark for path, mark in scratch if mark is not None and _is_abandoned(path)},
     }
 
@@ -79,13 +79,13 @@ def scratch_files(repository: Repository) -> list[str]:
     return [
         *leftovers.find_temporary_objects(repository),
         *_scratch(repository),
-        *_left_keeps(repository),
-        *_left_worktrees(repository),
+        *_stale_keep_files(repository),
+        *_unfinished_worktrees(repository),
     ]
 
 
 def kind_of(path: str) -> str:
-    """Return the name pattern of a scratch file, such as "ckpt/index.*"."""
+    """Return the pattern that names a kind of scratch files, such as "ckpt/index.*"."""
     name = os.path.basename(path)
     for prefix, pattern in ((".tmp-", ".tmp-*-pack-*"), ("tmp_objdir-", "tmp_objdir-*")):
         if name.startswith(prefix):
@@ -104,27 +104,28 @@ def kind_of(path: str) -> str:
 def _scratch(repository: Repository) -> list[str]:
     paths = []
     admin = [git_dir for git_dir, _ in administration.registered(repository)]
-    for place in (repository.private_dir, repository.common_dir, *admin):
-        kinds = _PRIVATE if place == repository.private_dir else _ADMIN
-        for name in names_in(place):
+    for directory in (repository.private_dir, repository.common_dir, *admin):
+        kinds = _PRIVATE if directory == repository.private_dir else _ADMIN
+        for name in names_in(directory):
             kind, _, suffix = name.partition(".")
             if kind in kinds and suffix.partition(".")[0].isdigit():
-                paths.append(os.path.join(place, name))
+                paths.append(os.path.join(directory, name))
     return paths
 
 
-def _left_worktrees(repository: Repository) -> dict[str, leftovers.FileMark]:
-    # From a killed `git worktree add`: git locks a worktree while it adds it, and never prunes it.
-    git_dirs = administration.unfinished_git_dirs(repository)
-    unfinished = filter(ownership.is_locked_by_gitckpt, git_dirs)
+def _unfinished_worktrees(repository: Repository) -> dict[str, leftovers.FileMark]:
+    # Left by a killed `git worktree add`: git locks the new worktree, so it is never pruned.
+    unfinished = filter(ownership.is_locked_by_us, administration.unfinished_git_dirs(repository))
     return leftovers.find_older(times.GRACE, unfinished)
 
 
-def _left_keeps(repository: Repository) -> dict[str, leftovers.FileMark]:
+def _stale_keep_files(repository: Repository) -> dict[str, leftovers.FileMark]:
     # Git never repacks or deletes the contents of a kept pack.
     marks = {}
-    place = os.path.join(repository.common_dir, "objects", "pack")
-    for path in [os.path.join(place, name) for name in names_in(place) if name.endswith(".keep")]:
+    directory = os.path.join(repository.common_dir, "objects", "pack")
+    for path in [
+        os.path.join(directory, name) for name in names_in(directory) if name.endswith(".keep")
+    ]:
         mark = leftovers.mark(path)
         try:
             with open(path, "rb") as file:
@@ -139,12 +140,12 @@ def _left_keeps(repository: Repository) -> dict[str, leftovers.FileMark]:
 
 def _is_abandoned(path: str) -> bool:
     status = os.lstat(path)
-    # Not mtime: a private index has that of the index it was copied from.
+    # Not mtime: a private index has the mtime of the index that it was copied from.
     age = time.time() - status.st_ctime
     if os.path.basename(path).startswith(f"{ref_names.DRIVER}."):
         # A process that wants the lease checks this file to see whether the driver is alive.
         return age * times.MICRO > LONGEST and not is_locked(path)
-    # A file with two links is also the lock of an index, which is identified by it.
+    # A file with two links is also the lock file of an index: that lock must stay.
     return age > times.GRACE and (status.st_nlink == 1 or os.path.isdir(path))
 
 

@@ -1,4 +1,4 @@
-"""Remove the worktree of a run once a checkpoint holds all of its contents."""
+"""Remove the worktree of a run if a checkpoint has all contents of the worktree."""
 
 from __future__ import annotations
 
@@ -30,39 +30,41 @@ from gitckpt.store.snapshot import comparison, manifest
 from gitckpt.store.worktrees import opener, ownership
 from gitckpt.store.worktrees.resumption import record_leftover
 
-Reason = str | None  # why a worktree stays, one clause; None if it is or may be gone
+Reason = str | None  # a clause why a worktree stays; None if it was removed or may be removed
 
-# Submodule repositories of a linked worktree.
+# Refs of submodule repositories that may have the only copy of commits.
 _USER_REFS = ("refs/heads", "refs/tags", "refs/stash")
 
 
 def unsaved_submodules(store: Checkpoints, git_dir: str) -> list[str]:
     descriptions = []
-    for name, inner, counterpart in modules.pairs(store.repository, git_dir):
+    for name, submodule, counterpart in modules.pairs(store.repository, git_dir):
         if counterpart is None:
-            descriptions.append(f"the repository of its submodule {name}, and no other one is here")
+            descriptions.append(f"the only repository of submodule {name}")
             continue
-        lone = _lone(store, inner, counterpart)
-        descriptions += [f"{description} in its submodule {name}" for description in lone]
+        unsaved = _unsaved_refs(store, submodule, counterpart)
+        descriptions += [f"{description} in submodule {name}" for description in unsaved]
     return descriptions
 
 
-def _lone(store: Checkpoints, inner: Repository, counterpart: Repository) -> list[str]:
-    descriptions = ["linked worktrees"] if administration.registered(inner) else []
+def _unsaved_refs(store: Checkpoints, submodule: Repository, counterpart: Repository) -> list[str]:
+    descriptions = ["linked worktrees"] if administration.registered(submodule) else []
     form = "--format=%(objectname) %(objecttype) %(refname)"
-    output = inner.git.run("for-each-ref", form, *_USER_REFS).out
+    output = submodule.git.run("for-each-ref", form, *_USER_REFS).out
     for line in output.decode("utf-8", "replace").split("\n")[:-1]:
         oid, kind, ref = line.split(" ", 2)
         if kind not in ("commit", "tag"):
-            exists = counterpart.cat_file.info(ref) == inner.cat_file.info(ref)
+            exists = counterpart.cat_file.info(ref) == submodule.cat_file.info(ref)
         else:
-            lone = inner.git.run("rev-list", "--max-count=1", oid, "--not", "--remotes").out.strip()
-            exists = not lone or _is_reached(counterpart, oid)
+            unreached = submodule.git.run(
+                "rev-list", "--max-count=1", oid, "--not", "--remotes"
+            ).out.strip()
+            exists = not unreached or _is_reached(counterpart, oid)
         if not exists:
             descriptions.append(f"{ref.removeprefix('refs/heads/')} ({oid[:12]})")
-    with contextlib.closing(store.seen_from(inner, "plumbing")) as view:
-        alone = [entry.id for entry in view.list() if entry.trigger != SUBMODULE]
-        descriptions += [f"checkpoint {id_}" for id_ in alone]
+    with contextlib.closing(store.seen_from(submodule, "plumbing")) as view:
+        unsaved = [entry.id for entry in view.list() if entry.trigger != SUBMODULE]
+        descriptions += [f"checkpoint {id_}" for id_ in unsaved]
     return descriptions
 
 
@@ -70,22 +72,22 @@ def _is_reached(counterpart: Repository, oid: str) -> bool:
     if counterpart.cat_file.info(oid) is None:
         return False
     words = ("rev-list", "--max-count=1", oid, "--not", "--branches", "--tags", "--remotes")
-    lone = counterpart.git.run(*words, ok=(0, 128))
-    return lone.code == 0 and not lone.out.strip()
+    listed = counterpart.git.run(*words, ok=(0, 128))
+    return listed.code == 0 and not listed.out.strip()
 
 
-HOLDER = "git ckpt expire"  # the lease holder name during a removal, and the command to retry
-HOLDS = "holds what no checkpoint does"
-_AWAY = ".making-way-"  # prefix of a worktree, beside its path, that is about to be deleted
-_PARKED = "removing."  # prefix of a parked git directory
-_NOTE = "ckpt-removal"
+HOLDER = "git ckpt expire"  # `holder` of leases during a removal; also the command to retry it
+HOLDS = "has contents that no checkpoint has"
+_STAGE = ".making-way-"  # name prefix of a renamed worktree that is about to be deleted
+_PARKED = "removing."  # name prefix of a git directory moved to the private directory
+_NOTE = "ckpt-removal"  # JSON file in that directory: the paths before and after the move
 _LOCK = "removal.lock"
-_PATIENCE = 10.0
-_SHOWN = 3
+_PATIENCE = 10.0  # seconds to wait for the lock of removals
+_SHOWN = 3  # number of unsaved paths to show
 
 
 def remove_worktree(store: Checkpoints, run: str, newest: CheckpointInfo | None = None) -> Reason:
-    """Remove the worktree of a run unless it holds what no checkpoint does."""
+    """Remove a run's worktree unless it has contents that no checkpoint has."""
     lease = store.leases.read(run)
     if lease is not None and store.leases.is_held(*lease) and lease[1].is_ours:
         return _remove(store, run, newest)
@@ -101,7 +103,7 @@ def remove_worktree(store: Checkpoints, run: str, newest: CheckpointInfo | None 
 
 
 def reason_to_stay(store: Checkpoints, run: str) -> str | None:
-    """Return why `remove_worktree` would refuse, or None; change nothing."""
+    """Return why `remove_worktree` would leave the worktree, or None; change nothing."""
     lease = store.leases.read(run)
     if lease is not None and store.leases.is_held(*lease) and not lease[1].is_ours:
         return store.leases.refusal(*lease).message
@@ -109,7 +111,7 @@ def reason_to_stay(store: Checkpoints, run: str) -> str | None:
 
 
 def is_pushed(store: Checkpoints, run: str) -> bool:
-    """Return whether a remote-tracking branch contains the commit a run has reached."""
+    """Return whether a remote-tracking branch contains the last commit of a run."""
     commit = _newest(store, run).git_sha
     for _, path in _worktrees_of(store.repository, run):
         if (repository := administration.seen_from(store.repository, path)) is not None:
@@ -122,7 +124,7 @@ def is_pushed(store: Checkpoints, run: str) -> bool:
 
 
 def finish(repository: Repository) -> list[str]:
-    """Finish or undo the removals that a kill interrupted; return the failures."""
+    """Finish or undo the removals that a kill interrupted; return error messages."""
     failures = []
     with Lock(os.path.join(repository.make_private_dir(), _LOCK), 0) as is_alone:
         for parked in _parked(repository) if is_alone else ():
@@ -133,7 +135,7 @@ def finish(repository: Repository) -> list[str]:
     return failures
 
 
-def half_removed(repository: Repository) -> list[str]:
+def list_interrupted(repository: Repository) -> list[str]:
     parked = _parked(repository)
     paths = [*parked, *(_read_note(path).get("stage", "") for path in parked)]
     return [path for path in paths if os.path.isdir(path)]
@@ -150,11 +152,11 @@ def delete_directory(path: str) -> None:
     except FileNotFoundError:
         return  # another process deleted it
     except OSError as error:
-        reason, hint = mounts.describe(path), "unmount that, then"
+        reason, hint = mounts.reason(path), "unmount the file system, then run"
         if reason is None:
             name = error.filename if isinstance(error.filename, str) else path
             reason = f"{name}: {error.strerror}"
-            hint = f"see what it is: ls -la {shell_word(path)}; once it can be deleted"
+            hint = f"see why: ls -la {shell_word(path)}; then run"
         raise WorktreeError(f"cannot delete {path}: {reason}", hint=f"{hint}: {HOLDER}") from None
 
 
@@ -162,10 +164,10 @@ def _remove(
     store: Checkpoints, run: str, newest: CheckpointInfo | None, *, dry_run: bool = False
 ) -> Reason:
     if not dry_run:
-        finish(store.repository)  # `expire` reports its failures
+        finish(store.repository)  # `expire` reports the errors
     last = newest or _newest(store, run)
-    places = [place for pair in _worktrees_of(store.repository, run) for place in pair]
-    mounted = mounts.describe(*places, run_files.of_run(store.repository, run).path)
+    paths = [path for pair in _worktrees_of(store.repository, run) for path in pair]
+    mounted = mounts.reason(*paths, run_files.of_run(store.repository, run).path)
     if mounted is not None:
         return mounted
     for git_dir, path in _worktrees_of(store.repository, run):
@@ -173,9 +175,9 @@ def _remove(
             return reason
         if dry_run:
             continue
-        for _, inner, counterpart in modules.pairs(store.repository, git_dir):
-            if counterpart is not None:  # the submodule's main repository gets its checkpoints
-                submodules.copy_checkpoints(store, inner, counterpart)
+        for _, submodule, counterpart in modules.pairs(store.repository, git_dir):
+            if counterpart is not None:  # copy the checkpoints to the submodule's main repository
+                submodules.bring(store, submodule, counterpart)
         if os.path.lexists(path):  # ignored files go, as with `git worktree remove`
             _take_away(store.repository, git_dir, path)
         else:
@@ -197,7 +199,7 @@ def _worktrees_of(repository: Repository, run: str) -> Iterator[tuple[str, str]]
 
 
 def _forgotten(repository: Repository, run: str) -> str | None:
-    """Return a reason if a directory was the run's worktree and git has forgotten it."""
+    """Return a reason if git no longer lists a directory that was the run's worktree."""
     configured = settings.read(repository).worktree_dir
     if configured is None and administration.main_worktree(repository) is None:
         return None
@@ -209,26 +211,28 @@ def _forgotten(repository: Repository, run: str) -> str | None:
         or not administration.owns_git_dir(repository, git_dir)
     ):
         return None
-    return f"git has forgotten its worktree {path}; adopt it again: git ckpt resume {run}"
+    return f"git no longer lists the worktree {path}; to register it: git ckpt resume {run}"
 
 
 def _reason(store: Checkpoints, newest: Checkpoint, git_dir: str, path: str) -> str | None:
     if not os.path.lexists(path) and modules.has_modules(git_dir):
-        return f"its worktree {path} is gone, and {git_dir} has repositories of submodules"
-    if ownership.is_locked_by_user(git_dir):
-        return f"its worktree {path} is locked"
+        return f"the worktree {path} is missing, and {git_dir} has repositories of submodules"
+    if ownership.is_locked_by_others(git_dir):
+        return f"the worktree {path} is locked"
     if not ownership.is_same(administration.git_dir_of(path), git_dir):
         if (moved := administration.find_moved(store.repository, git_dir, path)) is not None:
-            return f"its worktree was moved to {moved}: git worktree repair {shell_word(moved)}"
-        return f"{path} is not the worktree that it was" if os.path.lexists(path) else None
+            return (
+                f"the worktree was moved to {moved}; run: git worktree repair {shell_word(moved)}"
+            )
+        return f"{path} is no longer the worktree of the run" if os.path.lexists(path) else None
     is_broken = administration.lacks_commondir(store.repository, git_dir)
     if is_broken or administration.lacks_head(git_dir):
-        return f"git does not see its worktree {path}; repair it: git ckpt resume {newest.run}"
+        return f"git cannot use the worktree {path}; to repair it: git ckpt resume {newest.run}"
     if _is_inside(path) or os.path.realpath(store.repository.git_dir) == os.path.realpath(git_dir):
-        return f"you are in its worktree {path}"
+        return f"the current directory is in the worktree {path}"
     if not (unsaved := _unsaved(store, newest, path) + unsaved_submodules(store, git_dir)):
         return None
-    return f"its worktree {path} {HOLDS}: {first_of(unsaved, _SHOWN)}"
+    return f"the worktree {path} {HOLDS}: {first_of(unsaved, _SHOWN)}"
 
 
 def _is_inside(path: str) -> bool:
@@ -241,7 +245,7 @@ def _is_inside(path: str) -> bool:
 
 def _unsaved(store: Checkpoints, newest: Checkpoint, path: str) -> list[str]:
     if (repository := administration.seen_from(store.repository, path)) is None:
-        raise WorktreeError(f"{path} is no worktree", hint="see what is wrong: git ckpt doctor")
+        raise WorktreeError(f"{path} is not a worktree", hint="see what is wrong: git ckpt doctor")
     with store.seen_from(repository, "plumbing") as view:
         commit = view.objects.head()[0]
         if commit != newest.git_sha:
@@ -262,7 +266,9 @@ def _unsaved(store: Checkpoints, newest: Checkpoint, path: str) -> list[str]:
         for submodule in captured.submodules:
             if ids.get(submodule.path) != submodule.checkpoint:
                 descriptions.append(f"the submodule {submodule.path}")
-        descriptions += [omission.path for omission in captured.omitted if _is_work(path, omission)]
+        descriptions += [
+            omission.path for omission in captured.omitted if _is_file_or_directory(path, omission)
+        ]
         refs = repository.git.text("for-each-ref", "--format=%(refname)", "refs/worktree")
         descriptions += filter(None, refs.split("\n"))
         return list(dict.fromkeys(descriptions))
@@ -275,7 +281,7 @@ def _differing_index(
     staged = [{**c.index, 0: comparison.merged_tree(repository, c, commit)} for c in contents]
     flags = [{(flag, p) for flag, paths in c.flags.items() for p in paths} for c in contents]
     differences = {
-        "what is staged": staged[0] != staged[1],
+        "staged changes": staged[0] != staged[1],
         "an operation in progress": old.operation != new.operation,
         "flags of the index": flags[0] != flags[1],
     }
@@ -290,8 +296,8 @@ def _differing_run_files(repository: Repository, old: str | None, new: str | Non
     return [f"{entry}/{d.path.decode('utf-8', 'replace')}" for d in differing if d.status != "D"]
 
 
-def _is_work(top: str, omitted: Omitted) -> bool:
-    try:  # sockets and the like hold no work
+def _is_file_or_directory(top: str, omitted: Omitted) -> bool:
+    try:  # sockets, pipes and devices are no work
         mode = os.lstat(os.path.join(top, omitted.path)).st_mode
     except OSError:
         return True
@@ -299,10 +305,10 @@ def _is_work(top: str, omitted: Omitted) -> bool:
 
 
 def _take_away(repository: Repository, git_dir: str, path: str) -> None:
-    """Park the git directory of a worktree, rename the worktree, and delete both."""
-    # A kill leaves a whole worktree or none; the next removal deletes the rest.
+    """Move a worktree's git directory away, rename the worktree, and delete both."""
+    # After a kill, the worktree is complete or unregistered; the next removal deletes the rest.
     private, token = repository.make_private_dir(), os.urandom(4).hex()
-    stage = os.path.join(os.path.dirname(path), f"{_AWAY}{token}")
+    stage = os.path.join(os.path.dirname(path), f"{_STAGE}{token}")
     parked = os.path.join(private, f"{_PARKED}{token}")
     with (
         private_dirs.hold_open(os.path.dirname(path)),
@@ -324,7 +330,7 @@ def _take_away(repository: Repository, git_dir: str, path: str) -> None:
 
 
 def _finish(parked: str) -> None:
-    """Undo a removal if only the git directory was parked, else complete it."""
+    """Undo a removal if only the git directory `parked` was moved; else complete it."""
     git_dir, path, stage = map(_read_note(parked).get, ("git_dir", "path", "stage"), [""] * 3)
     if os.path.lexists(stage):
         private_dirs.require(stage)
@@ -338,7 +344,7 @@ def _finish(parked: str) -> None:
 
 
 def _read_note(parked: str) -> dict[str, str]:
-    """Return what `_take_away` noted; {} if a kill came while that was deleted."""
+    """Read the paths that `_take_away` recorded; {} if a kill came during deletion."""
     try:
         with open(os.path.join(parked, _NOTE), encoding="utf-8") as file:
             note = json.load(file)

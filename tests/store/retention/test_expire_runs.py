@@ -110,7 +110,7 @@ class TestWholeRuns:
             "driven": "a process drives the run",
             "failed": "unfinished: failed",
             "open": "unfinished: paused",
-            "held": f"its worktree {held.worktree.path} holds what no checkpoint does: more",
+            "held": f"the worktree {held.worktree.path} has contents that no checkpoint has: more",
         }
         young = reasons.pop("young")
         for dry_run in (True, False):
@@ -163,7 +163,7 @@ class TestWholeRuns:
         make_store(work.worktree).record("build-started", run=work.run, trigger="phase")
         assert [
             (fate.expires, fate.reason) for fate in runs.remove(inside(plain), chains, fates)
-        ] == [(False, "it went on meanwhile")]
+        ] == [(False, "the run has continued meanwhile")]
         assert (len(plain.list()), work.worktree.path.exists()) == (4, True)
         hold_run(plain, work.run, "a test")
 
@@ -196,7 +196,7 @@ class TestWholeRuns:
         for dry_run in (True, False):
             assert told(plain, Policy(), dry_run=dry_run) == {
                 "r": "- complete, 7d old, limit 7d",
-                "more": f"its worktree {works[1].worktree.path} holds what no checkpoint does: more",
+                "more": f"the worktree {works[1].worktree.path} has contents that no checkpoint has: more",
             }
         assert [work.worktree.path.exists() for work in works] == [False, True]
 
@@ -219,8 +219,8 @@ class TestEverything:
         found = told(plain, ALL)
         assert found.pop("failed").startswith("- unfinished: failed, ")
         assert found == {
-            "driven": "a process drives the run",
-            "held": f"its worktree {held.worktree.path} holds what no checkpoint does: more",
+            "driven": "a process drives it",
+            "held": f"the worktree {held.worktree.path} has contents that no checkpoint has: more",
         }
         assert len(plain.list()) == 6
         assert sorted(
@@ -438,7 +438,7 @@ class TestLeasesOfNoRun:
         main_checkout.git("update-ref", "refs/ckpt/leases/20270115-080001-odd", "HEAD")
         run = str(plain.record("run-started", {}, start="there", trigger="phase").run)
         hold_run(plain, run, "a test").release()
-        runs.forget_leases(inside(plain))
+        runs.delete_orphan_leases(inside(plain))
         left = ["20270115-080001-driven", "20270115-080001-odd", run]
         assert sorted(main_checkout.refs("refs/ckpt/leases")) == sorted(
             f"refs/ckpt/leases/{name}" for name in left
@@ -534,12 +534,12 @@ class TestWorkInNoBranch:
         work = worked(plain, "r", make_store, in_branch=False)
         clock.instant += 7 * DAY
         reason = (
-            "complete, 7d old, limit 7d; its last checkpoint stays, as no branch holds its result"
+            "complete, 7d old, limit 7d; the last checkpoint stays: no branch contains the result"
         )
         assert told(plain, Policy(), dry_run=True) == told(plain, Policy()) == {"r": f"- {reason}"}
         assert [entry.id for entry in plain.list()] == [work.newest.id]
         assert not work.worktree.path.exists()
-        assert told(plain, Policy()) == {"r": "no branch holds its result"}
+        assert told(plain, Policy()) == {"r": "no branch contains the result"}
         assert plain.verify().findings == []
         assert view(plain.resume(plain.read(work.newest.id)).path)["files"] == {
             b"README": (False, False, b"hello\n"),

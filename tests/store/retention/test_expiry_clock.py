@@ -71,7 +71,7 @@ def test_maintenance_lets_nothing_go_after_a_gap(
         path.write_text(f"{now - 60 * DAY} {now - 39 * DAY}\n")
         maintenance.maintain(repository)
         assert [each.run for each in store.runs()] == [run]
-        assert maintenance.last(repository).outcome == "done"
+        assert maintenance.read_last(repository).outcome == "done"
         assert (
             "the clock was set, or the repository was unused for a month: nothing expires for a day"
             in Path(repository.private_dir, "log").read_text()

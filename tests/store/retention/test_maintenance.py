@@ -42,14 +42,14 @@ def stamped(repository: Repository, ago: float = 7200) -> float:
 
 
 def test_that_never_ran(repository: Repository) -> None:
-    assert maintenance.last(repository) == maintenance.Maintained(None, None, "never ran")
+    assert maintenance.read_last(repository) == maintenance.Maintained(None, None, "never ran")
 
 
 def test_that_was_done(repository: Repository) -> None:
     started = stamped(repository)
     before = time.time_ns() // 1000
     maintenance.maintain(repository)
-    found = maintenance.last(repository)
+    found = maintenance.read_last(repository)
     assert found.started == pytest.approx(started * SECOND, abs=1000)
     assert found.ended is not None
     assert before <= found.ended <= time.time_ns() // 1000
@@ -69,7 +69,7 @@ def test_that_failed(
         patched.setattr(maintenance, "pack", refuse)
         with pytest.raises(CkptError):
             maintenance.maintain(repository)
-    found = maintenance.last(repository)
+    found = maintenance.read_last(repository)
     assert found.started == pytest.approx(started * SECOND, abs=1000)
     assert found.ended is not None
     assert found.outcome == "failed: a lock is held"
@@ -104,7 +104,7 @@ def test_nothing_expires_unasked_beside_a_mistake(
             main_checkout.write("gitckpt.toml", broken)
         maintenance.maintain(repository)
         assert [each.run for each in store.runs()] == [run]
-        assert maintenance.last(repository).outcome == "done"
+        assert maintenance.read_last(repository).outcome == "done"
         assert "maintenance: nothing expires: " in Path(repository.private_dir, "log").read_text()
         (main_checkout.path / "gitckpt.toml").unlink(missing_ok=True)
         main_checkout.git("config", "--unset-all", "ckpt.keepLast", ok=(0, 5))
@@ -114,12 +114,12 @@ def test_nothing_expires_unasked_beside_a_mistake(
 
 def test_that_is_at_work_or_was_cut_off(repository: Repository) -> None:
     stamped(repository)
-    assert maintenance.last(repository).outcome == "was cut off"
+    assert maintenance.read_last(repository).outcome == "was cut off"
     lock = os.path.join(repository.private_dir, "maintenance.lock")
     with Lock(lock, 0) as held:
         assert held
-        assert maintenance.last(repository).outcome == "is at work"
-    assert maintenance.last(repository).outcome == "was cut off"
+        assert maintenance.read_last(repository).outcome == "is at work"
+    assert maintenance.read_last(repository).outcome == "was cut off"
 
 
 def test_a_doctor_says_both_and_counts_what_was_left(
@@ -135,7 +135,7 @@ def test_a_doctor_says_both_and_counts_what_was_left(
         os.utime(path, (long_ago, long_ago))
     with Store.open(main_checkout.path, adapter="plumbing") as store:
         facts = doctor.facts(inside(store), require_git())
-        found = maintenance.last(repository)
+        found = maintenance.read_last(repository)
         assert found.started is not None
         assert found.ended is not None
         assert facts["maintenance_started"] == timestamp(found.started)
@@ -181,7 +181,7 @@ class TestObjects:
     def test_many_are_packed(self, full: Checkout, repository: Repository) -> None:
         maintenance.maintain(repository)
         assert self.packed(full)
-        assert maintenance.last(repository).outcome == "done"
+        assert maintenance.read_last(repository).outcome == "done"
 
     @pytest.mark.parametrize(
         ("name", "value"), [("gc.auto", "0"), ("gc.auto", "6700"), ("maintenance.auto", "false")]
@@ -200,7 +200,7 @@ class TestObjects:
         hook.chmod(0o755)
         maintenance.maintain(repository)
         assert not self.packed(full)
-        assert maintenance.last(repository).outcome == "done"
+        assert maintenance.read_last(repository).outcome == "done"
 
 
 class TestManyObjects:
@@ -253,7 +253,7 @@ class TestManyObjects:
         full.write(".git/hooks/pre-auto-gc", "#!/bin/sh\nexit 1\n").chmod(0o755)
         before = self.loose(full)
         maintenance.maintain(repository)
-        assert (self.loose(full), maintenance.last(repository).outcome) == (before, "done")
+        assert (self.loose(full), maintenance.read_last(repository).outcome) == (before, "done")
 
     def test_are_counted_roughly(self, full: Checkout, repository: Repository) -> None:
         assert abs(packing.count_loose_objects(repository) - self.loose(full)) < 400
@@ -273,12 +273,12 @@ class TestDue:
         for _ in range(2):
             hook.keep_up(repository, lambda: None)
         assert begun == []
-        assert maintenance.last(repository) == maintenance.Maintained(None, None, "never ran")
+        assert maintenance.read_last(repository) == maintenance.Maintained(None, None, "never ran")
         os.utime(stamp, (time.time() - hook.DAY - 60,) * 2)
         for _ in range(2):
             hook.keep_up(repository, lambda: None)
         assert begun == [hook.MAINTAIN]
-        assert maintenance.last(repository).outcome == "was cut off"
+        assert maintenance.read_last(repository).outcome == "was cut off"
 
     @pytest.mark.parametrize("name", ["shallow", "info/grafts"])
     def test_where_history_was_cut_off_since(
@@ -327,7 +327,7 @@ class TestDue:
         assert begun == [hook.MAINTAIN]
         if is_held_up:
             assert (
-                "may not be kept yet: somebody is at it"
+                "below the shallow boundary: somebody is at it"
                 in Path(repository.private_dir, "log").read_text()
             )
             return

@@ -54,11 +54,11 @@ def test_it_stays_where_its_worktree_holds_what_no_checkpoint_does(
     path = work.worktree.path
     assert (
         error.message
-        == f"run {work.run} stays: its worktree {path} holds what no checkpoint does: more"
+        == f"run {work.run} stays: the worktree {path} has contents that no checkpoint has: more"
     )
     assert (
         error.hint
-        == f"save that, or move it away: git -C {path} ckpt save; then again: git ckpt remove {work.run}"
+        == f"save or move these files: git -C {path} ckpt save; then run: git ckpt remove {work.run}"
     )
     assert (path / "more").read_text() == "x"
     with make_store(work.worktree) as there:
@@ -77,8 +77,8 @@ def test_it_stays_where_somebody_has_locked_its_worktree(
     main_checkout.git("worktree", "unlock", str(work.worktree.path))
     main_checkout.git("worktree", "lock", "--reason", why, str(work.worktree.path))
     error = refused(plain, work.run, main_checkout)
-    assert error.message == f"run {work.run} stays: its worktree {work.worktree.path} is locked"
-    assert error.hint == f"once that is settled: git ckpt remove {work.run}"
+    assert error.message == f"run {work.run} stays: the worktree {work.worktree.path} is locked"
+    assert error.hint == f"solve that, then run: git ckpt remove {work.run}"
 
 
 def test_it_stays_while_somebody_drives_it(
@@ -106,8 +106,11 @@ def test_it_stays_while_an_unfinished_run_refers_to_it(
     )
     error = refused(plain, work.run, main_checkout)
     assert isinstance(error, UsageError)
-    assert error.message == f"run {work.run} stays: the unfinished run {fork} refers to it"
-    assert error.hint == f"remove that one first: git ckpt remove {fork}"
+    assert (
+        error.message
+        == f"run {work.run} stays: the unfinished run {fork} refers to its checkpoints"
+    )
+    assert error.hint == f"remove that run first: git ckpt remove {fork}"
     plain.record("run-complete", {}, run=fork, trigger="phase")
     assert plain.remove_run(work.run) == 3
 

@@ -96,7 +96,7 @@ def test_what_nobody_else_has_keeps_it(
     do(Checkout(work.worktree.path / "lib"), Checkout(work.worktree.path / "lib" / "inner"))
     said = remove_worktree(inside(plain), work.run)
     assert said is not None
-    assert reason in said.partition("holds what no checkpoint does: ")[2]
+    assert reason in said.partition("has contents that no checkpoint has: ")[2]
     assert work.worktree.path.is_dir()
 
 
@@ -105,4 +105,4 @@ def test_a_checkpoint_of_its_own_keeps_it(plain: Store, work: Work, make_store: 
         own = store.record("own-complete", {"n": 1})
     said = remove_worktree(inside(plain), work.run)
     assert said is not None
-    assert said.endswith(f"checkpoint {own.id} in its submodule lib")
+    assert said.endswith(f"checkpoint {own.id} in submodule lib")

@@ -122,7 +122,7 @@ def refer(work: Work) -> None:
         (change, "README"),
         (add, "a, b, c and 1 more"),
         (delete, "made"),
-        (stage, "what is staged"),
+        (stage, "staged changes"),
         (commit, "commit {commit:.12}"),
         (keep_a_secret, ".env"),
         (keep_a_repository, "inner/"),
@@ -137,7 +137,7 @@ def test_what_no_checkpoint_holds_stays(
     do(work)
     before = view(work.worktree.path)
     said = held.format(commit=work.worktree.git("rev-parse", "HEAD"))
-    expected = f"its worktree {work.worktree.path} holds what no checkpoint does: {said}"
+    expected = f"the worktree {work.worktree.path} has contents that no checkpoint has: {said}"
     assert reason_to_stay(inside(plain), work.run) == expected
     assert remove_worktree(inside(plain), work.run) == expected
     assert view(work.worktree.path) == before
@@ -158,7 +158,7 @@ def test_files_that_are_too_large_stay(plain: Store, work: Work) -> None:
     work.worktree.write("large", "1234")
     assert (
         reason_to_stay(inside(plain), work.run)
-        == f"its worktree {work.worktree.path} holds what no checkpoint does: made, large"
+        == f"the worktree {work.worktree.path} has contents that no checkpoint has: made, large"
     )
 
 
@@ -166,9 +166,7 @@ def test_what_the_run_put_out_beside_its_worktree_counts(plain: Store, work: Wor
     place = Path(run_files.of_run(inside(plain).repository, work.run).path, "output", "build")
     place.mkdir(parents=True)
     (place / "report").write_text("x")
-    expected = (
-        f"its worktree {work.worktree.path} holds what no checkpoint does: run/output/build/report"
-    )
+    expected = f"the worktree {work.worktree.path} has contents that no checkpoint has: run/output/build/report"
     assert remove_worktree(inside(plain), work.run) == expected
 
 
@@ -178,7 +176,8 @@ def test_whoever_stands_in_it_keeps_it(
     (work.worktree.path / "deep").mkdir()
     monkeypatch.chdir(work.worktree.path / "deep")
     assert (
-        remove_worktree(inside(plain), work.run) == f"you are in its worktree {work.worktree.path}"
+        remove_worktree(inside(plain), work.run)
+        == f"the current directory is in the worktree {work.worktree.path}"
     )
 
 
@@ -187,7 +186,7 @@ def test_it_is_not_removed_by_a_store_that_is_seen_from_it(
 ) -> None:
     assert (
         remove_worktree(inside(make_store(work.worktree)), work.run)
-        == f"you are in its worktree {work.worktree.path}"
+        == f"the current directory is in the worktree {work.worktree.path}"
     )
 
 
@@ -195,7 +194,7 @@ def test_a_lock_of_somebody_else_keeps_it(plain: Store, work: Work) -> None:
     work.worktree.git("worktree", "unlock", ".")
     work.worktree.git("worktree", "lock", ".")
     assert (
-        remove_worktree(inside(plain), work.run) == f"its worktree {work.worktree.path} is locked"
+        remove_worktree(inside(plain), work.run) == f"the worktree {work.worktree.path} is locked"
     )
     work.worktree.git("worktree", "unlock", ".")
     assert remove_worktree(inside(plain), work.run) is None
@@ -208,7 +207,7 @@ def test_one_that_git_does_not_see_stays_with_the_way_to_mend_it(
     file = main_checkout.path / ".git/worktrees" / work.run / lost
     file.unlink()
     path = work.worktree.path
-    said = f"git does not see its worktree {path}; repair it: git ckpt resume {work.run}"
+    said = f"git cannot use the worktree {path}; to repair it: git ckpt resume {work.run}"
     assert remove_worktree(inside(plain), work.run) == said
     plain.resume(plain.find(work.run))
     assert file.exists()
@@ -220,12 +219,10 @@ def test_a_repository_of_a_submodule_that_is_nowhere_else_keeps_it(
 ) -> None:
     git_dir = main_checkout.path / ".git" / "worktrees" / work.run
     main_checkout.git("init", "--quiet", "--bare", str(git_dir / "modules" / "lib"))
-    expected = f"its worktree {work.worktree.path} holds what no checkpoint does: the repository of its submodule lib, and no other one is here"
+    expected = f"the worktree {work.worktree.path} has contents that no checkpoint has: the only repository of submodule lib"
     assert remove_worktree(inside(plain), work.run) == expected
     shutil.rmtree(work.worktree.path)
-    expected = (
-        f"its worktree {work.worktree.path} is gone, and {git_dir} has repositories of submodules"
-    )
+    expected = f"the worktree {work.worktree.path} is missing, and {git_dir} has repositories of submodules"
     assert remove_worktree(inside(plain), work.run) == expected
 
 
@@ -297,7 +294,7 @@ class TestDirectoriesThatAreElsewhere:
         work.worktree.path.rename(moved)
         assert (
             remove_worktree(inside(plain), work.run)
-            == f"its worktree was moved to {moved}: git worktree repair {moved}"
+            == f"the worktree was moved to {moved}; run: git worktree repair {moved}"
         )
         assert (moved / "made").exists()
 
@@ -306,12 +303,12 @@ class TestDirectoriesThatAreElsewhere:
         work.worktree.path.mkdir()
         assert (
             remove_worktree(inside(plain), work.run)
-            == f"{work.worktree.path} is not the worktree that it was"
+            == f"{work.worktree.path} is no longer the worktree of the run"
         )
 
     def test_forgotten_by_git(self, plain: Store, main_checkout: Checkout, work: Work) -> None:
         shutil.rmtree(main_checkout.path / ".git" / "worktrees" / work.run)
-        expected = f"git has forgotten its worktree {work.worktree.path}; adopt it again: git ckpt resume {work.run}"
+        expected = f"git no longer lists the worktree {work.worktree.path}; to register it: git ckpt resume {work.run}"
         assert (
             reason_to_stay(inside(plain), work.run),
             remove_worktree(inside(plain), work.run),
@@ -413,7 +410,7 @@ class TestKills:
         worktree.finish(inside(plain).repository)
         assert (work.worktree.path / "goes on").exists()
         assert ownership.owner_at(inside(plain).repository, str(work.worktree.path)) is not None
-        assert "holds what no checkpoint does: goes on" in str(
+        assert "has contents that no checkpoint has: goes on" in str(
             remove_worktree(inside(plain), work.run)
         )
         make_store(work.worktree).save("more-complete", run=work.run)
