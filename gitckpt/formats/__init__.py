@@ -1,6 +1,6 @@
-"""Import and export of files of other checkpoint tools.
+"""Import and export checkpoint files of other tools.
 
-Doors:
-    importer: `Importer`, which imports files as runs.
-    exporter: `Exporter`, which writes a checkpoint or a run as files of another tool.
+Public modules:
+    importer: `Importer`, which records files of other tools as checkpoints of runs.
+    exporter: `Exporter`, which writes checkpoints and runs as files of another tool.
 """

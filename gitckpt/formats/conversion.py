@@ -1,4 +1,4 @@
-"""Convert an imported file to a checkpoint: its commit, files and pipeline."""
+"""Convert an imported file to the fields of a checkpoint: time, commit, pipeline."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from gitckpt.store.checkpoints import Checkpoints
 from gitckpt.store.records import ref_names
 from gitckpt.store.runs import run_files
 
-# When a file was written, by its own timestamp and by the commit that it names.
+# Find when a file was written, by the timestamp and the commit in the file.
 
 _COMMITTER = re.compile(rb"^committer .*> (-?\d{1,15}) ([+-])(\d\d)(\d\d)$", re.MULTILINE)
 _SECOND = 1_000_000
@@ -34,7 +34,7 @@ _LAST = 253_402_300_799 * _SECOND
 
 @dataclass(frozen=True, slots=True)
 class Commit:
-    """The committer's time and time zone of a commit, in microseconds."""
+    """Commit time and time zone of a commit, in microseconds."""
 
     time: int  # since the epoch
     offset: int  # from UTC
@@ -42,12 +42,12 @@ class Commit:
 
 @dataclass(frozen=True, slots=True)
 class Time:
-    """When a file was written, in microseconds since the epoch."""
+    """When a file was written, and when its run began, in µs since the epoch."""
 
     instant: int
     started: int  # when its run began
-    is_trusted: bool  # whether anything confirms the time
-    remark: str | None = None  # what was repaired
+    is_trusted: bool  # whether the commit, or a UTC offset, confirms the time
+    remark: str | None = None  # a clause on how the time was repaired; None if it was not
 
 
 def commits(repository: Repository, oids: Collection[str]) -> dict[str, Commit]:
@@ -65,11 +65,11 @@ def commits(repository: Repository, oids: Collection[str]) -> dict[str, Commit]:
 
 
 def time_of(record: Record, commit: Commit | None, import_time: int) -> Time:
-    """Return when a file was written; `commit` is the one that it names, if present."""
+    """Return when a file was written; `commit` is the one named in the file, if here."""
     # rlm-act writes local time and calls it UTC. If that is before the commit that the file names,
     # the clock is taken as one of the committer's zone (true of 42 of 44 public files).
     if record.time is None or not 0 < record.time <= _LAST:
-        remark = "has no time: the import's is used"
+        remark = "has no valid timestamp: the time of the import is used"
         return Time(import_time, import_time, is_trusted=False, remark=remark)
     has_start = record.started and 0 < record.started <= _LAST
     started = (record.started if has_start else None) or record.time
@@ -77,15 +77,15 @@ def time_of(record: Record, commit: Commit | None, import_time: int) -> Time:
         return Time(record.time, started, is_trusted=commit is not None or not record.is_local)
     repaired = record.time - commit.offset
     text = times.to_text(repaired)
-    remark = f"calls {record.timestamp} UTC, before its commit: repaired to {text}"
+    remark = f"has the UTC time {record.timestamp}, before the commit: repaired to {text}"
     return Time(repaired, started - commit.offset, is_trusted=True, remark=remark)
 
 
-# The versions of a file in the history.
+# Read the versions of a file in git's history.
 
 
 def versions(repository: Repository, path: str) -> list[tuple[str, int, bytes]]:
-    """Return commit, its time and content of each version of a file, oldest first."""
+    """Return (commit, its time, content) of each version of a file, oldest first."""
     try:
         # Not `log`: user settings can add lines to its output.
         order = ("--timestamp", "--reverse", "--topo-order")
@@ -101,10 +101,10 @@ def versions(repository: Repository, path: str) -> list[tuple[str, int, bytes]]:
     return distinct
 
 
-# The checkpoint of a file.
+# Draft the checkpoint of a file.
 
 _MAX_LABEL = 200
-# A thousand files need the same one.
+# Cached: an import may read a thousand files for the same pipeline.
 _preset = functools.cache(functools.partial(pipelines.preset, known_steps=OPTIONS))
 
 
@@ -113,26 +113,26 @@ class FoundFile:
     record: Record
     source: Source
     time: Time
-    commit: str  # the one that it names; "" if it is missing here
-    original: str  # oid of its bytes as a blob
-    # path of a file that it names, but is not read → why
+    commit: str  # the commit named in the file; "" if it is missing in this repository
+    original: str  # oid of the file's bytes as a blob
+    # path of a file that the record names and that was not read → why not
     unread: dict[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class Drafted:
     item: FoundFile
-    checkpoint: Checkpoint  # without its place in a run
+    checkpoint: Checkpoint  # without run and sequence
     fields: dict[str, Any]  # the keys of its document
     state: dict[str, Any] | None
 
     @property
     def is_ours(self) -> bool:
-        """Whether its run may continue without the user's trust."""
+        """Whether the run may continue without the user's approval (--trust)."""
         return self.item.record.drive is None
 
-    def goes_with(self, previous: Drafted) -> bool:
-        """Return whether one transaction can record it after another checkpoint."""
+    def can_follow(self, previous: Drafted) -> bool:
+        """Return whether one transaction can record this checkpoint after `previous`."""
         keys = ("git_sha", "branch", "worktree")
         return (
             all(self.fields.get(key) == previous.fields.get(key) for key in keys)
@@ -144,10 +144,10 @@ class Drafted:
         )
 
 
-def place(
+def locate_files(
     store: Checkpoints, item: FoundFile, *, dry_run: bool
 ) -> tuple[str, str | None, Worktree | None]:
-    """Return commit, branch and files, if possible from the worktree in the file."""
+    """Return commit, branch and captured files, from the worktree that the file names."""
     record, repository = item.record, store.repository
     if record.worktree is not None and not dry_run:
         linked = administration.seen_from(repository, record.worktree)
@@ -172,9 +172,9 @@ def pipeline(
     reason: Callable[[str], str | None],
     dry_run: bool,
 ) -> tuple[Pipeline | None, Worktree | None]:
-    """Return the pipeline of a file's run, and the worktree with the input files.
+    """Return the pipeline for a file's run, and the captured files with input files.
 
-    `newest` is that of its run, `captured` the commit and the captured files.
+    `newest` is the newest checkpoint of the run; `captured` are its commit and captured files.
     """
     commit, worktree = captured
     drive = item.record.drive
@@ -186,20 +186,20 @@ def pipeline(
     for name, path in drive.files.items():
         try:
             if name not in contents:
-                contents[name] = files.inside(path, store.repository.worktree, reason, project)
+                contents[name] = files.read_named(path, store.repository.worktree, reason, project)
         except Unreadable as error:
             item.unread[path] = str(error)
     inputs = dict(definition.inputs)
     inputs |= {name: secrets.masked(value) for name, value in drive.inputs.items()}
     inputs |= {name: drive.files[name] for name in contents if name in drive.files}
-    # A run would wait forever for an input file that is missing here.
+    # With the name of a missing input file, a run would wait forever for that file.
     inputs |= {name: "" for name in definition.files if name not in contents and name != "plan"}
     earlier = newest.pipeline.completed if newest is not None and newest.pipeline else {}
     names = [phase.name for phase in definition.phases]
     completed = [name for name in names if name in drive.completed]
     is_unfinished = item.record.phase != ref_names.RUN_COMPLETE
     if drive.pipeline == "plan-to-pr" and is_unfinished and worktree is None and not commit:
-        # Without worktree and branch, later work is missing here.
+        # Without worktree and branch, the results of later phases are missing here.
         completed = [name for name in completed if name in names[: names.index("create worktree")]]
     described = Pipeline(
         name=definition.name,
@@ -211,13 +211,13 @@ def pipeline(
         contents={name: hashlib.sha256(data).hexdigest() for name, data in contents.items()},
     )
     if contents and not dry_run:
-        place = store.repository, store.objects, worktree or CLEAN, commit
-        worktree = run_files.with_inputs(*place, contents)
+        arguments = store.repository, store.objects, worktree or CLEAN, commit
+        worktree = run_files.with_inputs(*arguments, contents)
     return described, worktree
 
 
 def state(item: FoundFile) -> dict[str, Any]:
-    """Return the state of a checkpoint; it keeps the name of a missing commit as text."""
+    """Return the state of a checkpoint, with the oid of the commit if that is missing."""
     values = dict(item.record.state)
     if item.record.commit and not item.commit and KEY in values:
         values[KEY] = {**values[KEY], "git_commit": item.record.commit}
@@ -225,9 +225,9 @@ def state(item: FoundFile) -> dict[str, Any]:
 
 
 def label(phase: str) -> str:
-    """Return a label that a document may have, for a phase of any length and content."""
+    """Turn a phase label of any length and content into a valid label."""
     name, status = split(phase)
-    name = name[: 10 * _MAX_LABEL]  # bounds the work; the rest is never shown
+    name = name[: 10 * _MAX_LABEL]  # bounds the time; the rest is cut off below anyway
     printable = "".join(character if character.isprintable() else " " for character in name)
     text = " ".join(printable.split())[:_MAX_LABEL].rstrip("-")
     return f"{text or 'phase'}-{status}"

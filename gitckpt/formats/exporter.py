@@ -1,7 +1,7 @@
 """Export checkpoints and runs as files of other tools.
 
-An imported and unchanged checkpoint yields the original bytes; others are written in the tool's
-style.
+An imported and unchanged checkpoint is exported as the original bytes; any other checkpoint is
+written as the tool itself would write it.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ from gitckpt.store.records import finder, heads, ref_names
 from gitckpt.store.records.entry import CheckpointInfo
 from gitckpt.store.store import Store, inside
 
-# A writer adds what the format cannot express to the list, a clause each. It raises `Unreadable` if
-# the checkpoint does not fit the format.
+# A writer appends a clause to the list for each thing that the format cannot express. It raises
+# `Unreadable` if the checkpoint does not fit the format.
 _WRITERS: dict[str, Callable[[Checkpoint, list[str]], bytes]] = {
     content.RLM_ACT: rlm_act.write,
     content.FORGE: forge.write,
@@ -38,20 +38,20 @@ _WRITERS: dict[str, Callable[[Checkpoint, list[str]], bytes]] = {
 # Formats in which a run is a directory with a file for each ended phase.
 _DIRECTORIES = (content.RLM_ACT,)
 _LARGEST = 64 * 1024 * 1024
-# The last exports: digest of the path, oid of the bytes. All lines fit into `_LARGEST_LIST`.
+# File of the last exports, one line each: digest of the path, oid of the bytes.
 _LIST, _LARGEST_LIST, _MAX_EXPORTS = "exports", 1024 * 1024, 5000
 _EXPORT = re.compile("[0-9a-f]{64} [0-9a-f]{40,64}")
 
 
 @dataclass(frozen=True, slots=True)
 class ExportResult:
-    """A checkpoint as a file of another tool."""
+    """A checkpoint converted to a file of another tool."""
 
     checkpoint: str  # id
     name: str  # the file name that the tool would use
     data: bytes
-    losses: tuple[str, ...]  # what the format cannot express, a clause each
-    is_original: bool  # whether these are the imported bytes
+    losses: tuple[str, ...]  # a clause for each thing that the format cannot express
+    is_original: bool  # whether `data` are the imported bytes
 
 
 class Exporter:
@@ -70,8 +70,8 @@ class Exporter:
                 the newest one.
 
         Raises:
-            NotFoundError, AmbiguousError: the text names nothing, or several things.
-            UsageError: the format is unknown, or cannot hold the checkpoint.
+            NotFoundError, AmbiguousError: the text names no checkpoint or run, or several.
+            UsageError: the format is unknown, or cannot express the checkpoint.
             InvalidCheckpoint: the checkpoint cannot be read.
         """
         store, format_ = self._checkpoints, format
@@ -83,14 +83,14 @@ class Exporter:
             return [_export(store, store.read(store.find(text)), format_)]
         entries = list(reversed(heads.chain(store.index, store.repository, run)))
         if format_ in (content.RLM_ACT, content.WORKFLOW):
-            entries = [entry for entry in entries if _is_end(entry)] or entries[-1:]
+            entries = [entry for entry in entries if _ends_phase(entry)] or entries[-1:]
         if not (every and format_ in _DIRECTORIES):
             entries = entries[-1:]
         exports = [_export(store, store.read(entry.id), format_) for entry in entries]
         return _with_distinct_names(exports)
 
     def is_directory(self, text: str, format: str) -> bool:  # noqa: A002 - the word for it
-        """Return whether `files` with `every` makes a directory: a run, a file per phase."""
+        """Return whether `files(…, every=True)` returns a file per phase: for a directory."""
         require_text("text", text)
         store = self._checkpoints
         is_directory = format in _DIRECTORIES
@@ -99,10 +99,10 @@ class Exporter:
     def write(self, path: str, exported: ExportResult, *, force: bool = False) -> None:
         """Write a file atomically.
 
-        `force` replaces a file even if it is neither an import nor the last export to it.
+        `force` replaces any file; else only an imported file or the last export is replaced.
 
         Raises:
-            UsageError: such a file exists, or a link leads out of the worktree.
+            UsageError: another file exists, or a link leads out of the worktree.
             WorktreeError: the file cannot be written, or its directory does not exist.
         """
         require_path("path", path, as_text=True)
@@ -110,7 +110,7 @@ class Exporter:
         store, place = self._checkpoints, os.path.abspath(path)
         _require_inside(store, place)
         if os.path.lexists(place) and not force:
-            _require_copy(store, place, exported)
+            _require_replaceable(store, place, exported)
         if not os.path.isdir(os.path.dirname(place)):
             raise _no_directory(path)
         try:
@@ -119,13 +119,13 @@ class Exporter:
             else:
                 regular.write(place, exported.data)
         except OSError as error:
-            hint = "choose another place: -o PATH"
+            hint = "choose another path: -o PATH"
             raise WorktreeError(f"cannot write {path}: {error.strerror}", hint=hint) from None
-        fsync.flush(_above(place))  # the directory may be new
+        fsync.flush(_parent_directories(place))  # the directory may be new
         _record_export(store, place, exported.data)
 
     def make_directory(self, path: str) -> None:
-        """Create a directory unless it exists; the errors are those of `write`."""
+        """Create a directory unless it exists; raise the same errors as `write`."""
         require_path("path", path, as_text=True)
         place = os.path.abspath(path)
         if os.path.isdir(place):
@@ -137,18 +137,18 @@ class Exporter:
             os.mkdir(place)
         except OSError as error:
             problem = f"cannot create the directory {path}: {error.strerror}"
-            hint = "choose another place: -o PATH; or export a single checkpoint"
+            hint = "choose another path: -o PATH; or export a single checkpoint"
             raise WorktreeError(problem, hint=hint) from None
 
 
 def _no_directory(path: str) -> WorktreeError:
     directory = os.path.dirname(path.rstrip(os.sep)) or os.curdir
-    hint = f"create it: mkdir -p {shell_word(directory)}; or choose another place: -o PATH"
+    hint = f"create it: mkdir -p {shell_word(directory)}; or choose another path: -o PATH"
     return WorktreeError(f"cannot write {path}: there is no directory {directory}", hint=hint)
 
 
 def _require_inside(store: Checkpoints, place: str) -> None:
-    """Refuse a path in the worktree if a link leads out of it, or into `.git`."""
+    """Refuse a path below the worktree if a link in it leads outside, or into `.git`."""
     repository = store.repository
     top = os.path.realpath(repository.worktree or os.devnull)
     directory = os.path.dirname(place)
@@ -159,16 +159,16 @@ def _require_inside(store: Checkpoints, place: str) -> None:
     is_in_git = f"{real}/".startswith(tuple(f"{path}/" for path in git_dirs))
     if real != directory and (is_in_git or not _is_in_worktree(store, place)):
         message = f"{directory} leads out of the worktree through a link, to {real}"
-        raise UsageError(message, hint="name a place without links: -o PATH")
+        raise UsageError(message, hint="choose a path without links: -o PATH")
 
 
 def _is_in_worktree(store: Checkpoints, place: str) -> bool:
-    # There, a capture may find the file, and with it leftovers of a kill.
+    # Inside, a capture would find temporary files that a kill leaves.
     top = os.path.realpath(store.repository.worktree or os.devnull)
     return f"{os.path.realpath(os.path.dirname(place))}/".startswith(f"{top}/")
 
 
-def _is_end(entry: CheckpointInfo) -> bool:
+def _ends_phase(entry: CheckpointInfo) -> bool:
     name, status = split(entry.label)
     return entry.trigger.startswith(IMPORT) or (
         status in ("complete", "failed", "skipped") and name not in NOT_PHASES
@@ -182,34 +182,34 @@ def _export(store: Checkpoints, checkpoint: Checkpoint, format_: str) -> ExportR
     if imported is not None and checkpoint.trigger in map(trigger, formats):
         original = next(store.objects.read([imported.original], None))
         if original is None or original[0] != "blob":
-            problem = f"the file that {checkpoint.id} was imported from is missing"
+            problem = f"the file from which checkpoint {checkpoint.id} was imported is missing"
             raise CkptError(problem, hint="check the store: git ckpt verify")
         name = _imported_name(imported.path) or name
         return ExportResult(checkpoint.id, name, original[1], (), is_original=True)
     if format_ not in _WRITERS:
-        hint = f"name another format: --format {content.RLM_ACT}"
+        hint = f"choose another format: --format {content.RLM_ACT}"
         raise UsageError(f"only imported checkpoints can be exported as {format_}", hint=hint)
     losses: list[str] = []
     try:
         data = _WRITERS[format_](checkpoint, losses)
     except content.Unreadable as error:
         problem = f"cannot export checkpoint {checkpoint.id[:8]} as {format_}: {error}"
-        hint = f"see its state: git ckpt show {checkpoint.id[:8]} --state"
+        hint = f"see the state: git ckpt show {checkpoint.id[:8]} --state"
         raise UsageError(problem, hint=hint) from None
-    losses = list(dict.fromkeys(losses + _lost_by_all(checkpoint, format_)))
+    losses = list(dict.fromkeys(losses + _losses_of_format(checkpoint, format_)))
     return ExportResult(checkpoint.id, name, data, tuple(losses), is_original=False)
 
 
-def _lost_by_all(checkpoint: Checkpoint, format_: str) -> list[str]:
+def _losses_of_format(checkpoint: Checkpoint, format_: str) -> list[str]:
     values = {name: getattr(checkpoint, name) for name in ("message", "agent", "branch")}
     values["commit"] = checkpoint.git_sha or None
     losses = [
         f"{name} = {value}"
         for name, value in values.items()
-        if value is not None and format_ not in _STORED[name]
+        if value is not None and format_ not in _FORMATS_BY_VALUE[name]
     ]
     inputs = checkpoint.pipeline.inputs if checkpoint.pipeline is not None else {}
-    stored_names = _INPUTS.get(format_, ())
+    stored_names = _INPUTS_BY_FORMAT.get(format_, ())
     names = [name for name, value in inputs.items() if value and name not in stored_names]
     losses += [f"the inputs {', '.join(names)} of the pipeline"] if names else []
     if checkpoint.worktree is not None and checkpoint.worktree.dirty:
@@ -219,10 +219,13 @@ def _lost_by_all(checkpoint: Checkpoint, format_: str) -> list[str]:
     return losses
 
 
-# Which formats can hold a value or an input.
-_STORED = {"message": (), "agent": (content.SUPERPOWERS,), "branch": (content.FORGE,)}
-_STORED["commit"] = (content.RLM_ACT, content.QUASAR)
-_INPUTS = {content.FORGE: ("plan",), content.QUASAR: ("task", "title", "max_cycles", "max_budget")}
+# The formats that can express a value; the pipeline inputs that a format can express.
+_FORMATS_BY_VALUE = {"message": (), "agent": (content.SUPERPOWERS,), "branch": (content.FORGE,)}
+_FORMATS_BY_VALUE["commit"] = (content.RLM_ACT, content.QUASAR)
+_INPUTS_BY_FORMAT = {
+    content.FORGE: ("plan",),
+    content.QUASAR: ("task", "title", "max_cycles", "max_budget"),
+}
 
 
 def _imported_name(path: str) -> str | None:
@@ -246,19 +249,19 @@ def _name(checkpoint: Checkpoint, format_: str) -> str:
     return names.get(format_, f"{checkpoint.id}.json")
 
 
-def _require_copy(store: Checkpoints, place: str, exported: ExportResult) -> None:
-    """Refuse to replace a file unless it is an import, the last export or the same."""
+def _require_replaceable(store: Checkpoints, place: str, exported: ExportResult) -> None:
+    """Refuse to replace a file unless it was imported, exported last, or is equal."""
     try:
         data = regular.content(place, _LARGEST, follow=False)
     except OSError as error:
-        hint = "move it away, or choose another place: -o PATH"
+        hint = "move that file away, or choose another path: -o PATH"
         raise UsageError(f"cannot replace {place}: {error.strerror}", hint=hint) from None
     oid = object_id("blob", data, store.repository.object_format)
     if data == exported.data or _read_exports(store).get(_digest(place)) == oid:
         return
     if oid not in (original for _, original in store.refs.iterate(ref_names.ORIGINALS)):
-        problem = f"{place} exists, and is neither an import nor the last export to it"
-        hint = "to replace it: --force; or choose another place: -o PATH"
+        problem = f"{place} exists, and was neither imported nor written by the last export"
+        hint = "to replace the file: --force; or choose another path: -o PATH"
         raise UsageError(problem, hint=hint)
 
 
@@ -288,13 +291,13 @@ def _record_export(store: Checkpoints, place: str, data: bytes) -> None:
             data = "".join(lines).encode("ascii")
             regular.write_private(path, data, flushed=True, opener=private_dirs.create)
         except OSError as error:
-            hint = f"{place} is written; to replace it later: --force"
+            hint = f"{place} was written; to replace that file later: --force"
             raise WorktreeError(f"cannot write {path}: {error.strerror}", hint=hint) from None
     fsync.flush([repository.private_dir, repository.common_dir])
 
 
-def _above(place: str) -> list[str]:
-    """Return the readable directories above a file, except its own."""
+def _parent_directories(place: str) -> list[str]:
+    """Return the readable directories above the directory of a file."""
     directories = []
     path = os.path.dirname(place)
     while (parent := os.path.dirname(path)) != path:

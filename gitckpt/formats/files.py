@@ -1,4 +1,4 @@
-"""Find and read files of other tools: regular files only, and not through links."""
+"""Find and read files of other tools: only regular files, never through links."""
 
 from __future__ import annotations
 
@@ -18,23 +18,23 @@ _MAX_PLAN = 1024 * 1024  # in bytes
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    place: str  # absolute path
+    place: str  # absolute path of the file
     path: str  # as shown; relative to the top of the worktree if inside it
-    is_meant: bool  # named by the user, or at a tool's place; other files are ignored silently
+    is_meant: bool  # named by the user, or in a tool's directory; others are skipped silently
     is_named: bool  # named by the user
-    problem: str | None = None  # why it cannot be read
+    problem: str | None = None  # why the file cannot be read
 
 
 def search(
     paths: list[str],
     top: str | None,
     captured: Callable[[str], Container[str] | None] = lambda _: None,
-    left_out: list[str] | None = None,
+    not_captured: list[str] | None = None,
 ) -> Iterator[Found]:
     """Yield the named files, and the candidates below directories, sorted by name.
 
-    `captured` returns the files below a directory that a snapshot would capture, or None for all;
-    others are yielded only at a tool's place, else added to `left_out`.
+    `captured` returns the files below a directory that a snapshot would capture, or None for all.
+    Other files are yielded only in directories of a tool, else added to `not_captured`.
     """
     for path in paths:
         if not os.path.lexists(path):
@@ -43,13 +43,13 @@ def search(
     visited: set[str] = set()
     places = [_place(path) for path in paths]
     for place in places:
-        closed: list[OSError] = []
+        unreadable: list[OSError] = []
         is_directory = os.path.isdir(place) and not os.path.islink(place)
-        below = _below(place, closed.append) if is_directory else [place]
+        below = _candidates_below(place, unreadable.append) if is_directory else [place]
         allowed = captured(place) if is_directory else None
         for file in below:
-            while closed:
-                yield _closed(closed.pop(0), top)
+            while unreadable:
+                yield _unreadable_directory(unreadable.pop(0), top)
             if file in visited:
                 continue
             visited.add(file)
@@ -57,26 +57,26 @@ def search(
             is_named = file in places
             is_meant = is_named or detection.format_by_place(display_path) is not None
             if is_meant or allowed is None or file in allowed:
-                why = "it is a link, and links are not followed" if os.path.islink(file) else None
+                why = "a link, and links are not followed" if os.path.islink(file) else None
                 yield Found(file, display_path, is_meant, is_named, why)
-            elif left_out is not None:
-                left_out.append(display_path)
-        yield from (_closed(error, top) for error in closed)
+            elif not_captured is not None:
+                not_captured.append(display_path)
+        yield from (_unreadable_directory(error, top) for error in unreadable)
 
 
-def _closed(error: OSError, top: str | None) -> Found:
+def _unreadable_directory(error: OSError, top: str | None) -> Found:
     place = str(error.filename)
     path = _display_path(place, top)
     return Found(place, path, is_meant=True, is_named=False, problem=error.strerror)
 
 
 def _place(path: str) -> str:
-    """Return an absolute path with links resolved, except that the file may be a link."""
+    """Return an absolute path with links resolved, except in its last component."""
     above, name = os.path.split(os.path.abspath(path))
     return os.path.join(os.path.realpath(above), name)
 
 
-def _below(directory: str, onerror: Callable[[OSError], object]) -> Iterator[str]:
+def _candidates_below(directory: str, onerror: Callable[[OSError], object]) -> Iterator[str]:
     for above, directories, names in os.walk(directory, onerror=onerror):
         directories[:] = sorted(name for name in directories if name not in (".git", PRIVATE))
         candidates = sorted(name for name in names if name.endswith(detection.SUFFIXES))
@@ -90,7 +90,7 @@ def _display_path(place: str, top: str | None) -> str:
 
 
 def read(file: Found) -> Source:
-    """Return the content of a file; `Unreadable` if it is no small regular file."""
+    """Read a file; raise `Unreadable` if it is not a regular file, or too large."""
     if file.problem is not None:
         raise Unreadable(file.problem)
     try:
@@ -103,8 +103,8 @@ def read(file: Found) -> Source:
 def with_plan(
     source: Source, place: str, reason: Callable[[str], str | None]
 ) -> tuple[Source, str | None]:
-    """Return a file with the plan next to it, and a remark if the plan is not read."""
-    # If a snapshot would leave out the file as well, the plan is read: both belong to the tool.
+    """Return a file with the plan next to it, and a remark if the plan was not read."""
+    # If a snapshot would omit the file as well, the plan is read: both belong to the tool.
     stem = os.path.basename(place).rpartition(".")[0]
     contents, remark = {}, None
     for name in (f"{stem}-plan.md", "plan.md"):
@@ -113,20 +113,20 @@ def with_plan(
             continue
         why = reason(path)
         if why is not None and reason(place) is None:
-            remark = f"has {name} beside it, which is not read: {why}"
+            remark = f"has the plan {name} next to it, which was not read: {why}"
             continue
         with contextlib.suppress(OSError):  # the plan is optional
             contents[name] = regular.content(path, _MAX_PLAN, follow=False)
     return Source(source.path, source.data, contents), remark
 
 
-def inside(
+def read_named(
     path: str, top: str | None, reason: Callable[[str], str | None], project: str = ""
 ) -> bytes:
-    """Return the content of a file that another file names.
+    """Read a file of the worktree that an imported file names.
 
-    Paths below `project`, the former path of the project, are looked up at `top`. The message of
-    `Unreadable` completes a sentence that begins with the file's name.
+    Paths below `project`, the former path of the project, are looked up below `top`. The message
+    of `Unreadable` continues a sentence that begins with the name of the file.
     """
     missing = "is not in the repository"
     if top is None or not path:

@@ -1,7 +1,7 @@
-"""Import files of other tools: a file becomes a checkpoint, a piece of work a run.
+"""Import files of other tools: each file becomes a checkpoint of a run.
 
-The original bytes are kept. An import that was killed is completed by the same call. Index, HEAD
-and worktree do not change.
+The original bytes are stored as well. After a kill, the same call completes the import. Index,
+HEAD and worktree do not change.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from gitckpt.store.records.recorder import Proposal, Recorder
 from gitckpt.store.snapshot import limits
 from gitckpt.store.store import Store, inside
 
-# Earlier imports, by the bytes of a file and by the key of a run.
+# Find earlier imports by the bytes of a file, and the run by its key.
 
 
 def trigger(format_: str) -> str:
@@ -58,7 +58,7 @@ class KnownImports:
             try:
                 checkpoint = self._store.read(name)
             except (NotFoundError, InvalidCheckpoint):
-                continue  # a kill left only the bytes, or the checkpoint was removed
+                continue  # the import was killed, or the checkpoint was removed
             imported = checkpoint.imported
             if imported is None or checkpoint.trigger != trigger(record.format):
                 continue
@@ -70,7 +70,7 @@ class KnownImports:
         self._by_original[original].append(checkpoint_id)
 
     def clear(self, checkpoint_id: str) -> None:
-        """Delete the bytes left by an import that was killed before it had a checkpoint."""
+        """Delete the object refs of an import that was killed before its checkpoint."""
         no_checkpoint = Update(ref_names.CHECKPOINTS + checkpoint_id, "", "")
         for space in ref_names.OBJECTS:
             oid = self._store.refs.read(space + checkpoint_id)
@@ -89,38 +89,38 @@ class KnownImports:
         return self._store.claim(key)
 
 
-# The import.
+# Import files.
 
 IMPORTED, KNOWN, REFUSED, FAILED, SKIPPED = "imported", "known", "refused", "failed", "skipped"
-_LOCK_SECONDS = 120.0  # without the lock, only the refs prevent that one id is recorded twice
-_BATCH = 20  # files per transaction: each has locks for which others may wait
+_LOCK_SECONDS = 120.0  # then go on without the lock: refs still prevent duplicate ids
+_BATCH = 20  # files per transaction: other writers wait for the locks of a transaction
 
 
 @dataclass(frozen=True, slots=True)
 class ImportedFile:
-    """The result of importing one file."""
+    """What became of one file: its status and, if imported, its checkpoint."""
 
     path: str  # relative to the top of the worktree if inside it
-    # "imported"; "known": imported before; "refused": its run has continued here since;
-    # "failed": unreadable, or named and of no known format; "skipped": only its name is a tool's.
+    # "imported"; "known": imported before; "refused": its run has continued here since the import;
+    # "failed": unreadable, or of unknown format though named; "skipped": of unknown format.
     status: str
     format: str | None = None  # None: unknown
     run: str | None = None
-    checkpoint: str | None = None  # id; None: there is none
+    checkpoint: str | None = None  # id; None: no checkpoint
     label: str | None = None  # of the checkpoint
     timestamp: str | None = None  # of the checkpoint
-    remarks: tuple[str, ...] = ()  # what was repaired, or kept but not understood, a clause each
-    problem: str | None = None  # why it was refused or cannot be read
+    remarks: tuple[str, ...] = ()  # a clause for each thing that was repaired or not understood
+    problem: str | None = None  # why the file was refused, or cannot be read
 
 
 class Importer:
-    """Imports files into a store's repository; `UsageError` for unknown options.
+    """Import files into the repository of a store; `UsageError` for invalid arguments.
 
     Args:
         format: one of `detection.NAMES`; by default the content decides.
-        phases: "linting" or "filtering" for quasar files from before that phase existed, else "".
+        phases: for old quasar files, the phase that quasar lacked: "linting", "filtering" or "".
         history: import every version of a superpowers file in git's history.
-        fork: import a file whose run has continued here as a second run.
+        fork: import a file as a second run if the first one has continued here.
     """
 
     def __init__(
@@ -140,29 +140,29 @@ class Importer:
         if format is not None:
             detection.require_format(format)
         if phases not in quasar.TABLES:
-            hint = "it is linting or filtering"
-            raise UsageError(f"{phases!r} is no phase that quasar once lacked", hint=hint)
+            hint = "give linting or filtering"
+            raise UsageError(f"quasar files cannot lack the phase {phases!r}", hint=hint)
         self._store = inside(store)
         self._format, self._phases, self._progress = format, phases, progress
         self._history, self._fork, self._dry_run = history, fork, dry_run
         self._planned: set[str] = set()
         self._attempts: dict[str, int] = {}
         self._top = self._store.repository.worktree
-        self.left: list[str] = []  # files that were not read, as a snapshot would leave them out
+        self.left: list[str] = []  # files that were not read, as a snapshot would not capture them
         self._recorder = Recorder(self._store.repository, self._store.objects, self._store.refs)
 
     def take(self, paths: Sequence[str | os.PathLike[str]]) -> list[ImportedFile]:
-        """Import files and those below directories.
+        """Import files, and the files below directories.
 
         Returns:
             The result of each named or recognized file; files of a run in their order.
 
         Raises:
             NotFoundError: a path does not exist; nothing was imported.
-            CkptError: a checkpoint could not be recorded; earlier ones are.
+            CkptError: a checkpoint could not be recorded; the earlier ones were.
         """
         names = [os.fsdecode(path) for path in paths_of(paths)]
-        # Two concurrent imports would both record files that neither knows yet.
+        # Without the lock, two concurrent imports could record the same files twice.
         lock: contextlib.AbstractContextManager[object] = contextlib.nullcontext()
         if not self._dry_run:
             private_dir = self._store.repository.make_private_dir()
@@ -180,7 +180,7 @@ class Importer:
                 records = self._read(source, file.place)
                 if not records and file.is_meant:
                     self._require_unknown(source, is_named=file.is_named)
-                    problem = "it is of none of the formats"
+                    problem = "the format is unknown"
                     outcomes.append(ImportedFile(file.path, SKIPPED, problem=problem))
                 read += records
             except Unreadable as error:
@@ -188,7 +188,7 @@ class Importer:
                     failed = ImportedFile(file.path, FAILED, self._format, problem=str(error))
                     outcomes.append(failed)
         runs: defaultdict[tuple[str, str], list[FoundFile]] = defaultdict(list)
-        for item in self._items(read):
+        for item in self._resolve(read):
             runs[item.record.format, item.record.identity].append(item)
         count = 0
         try:
@@ -197,7 +197,7 @@ class Importer:
                 items.sort(
                     key=lambda file: (file.time.instant, file.record.place, file.source.path)
                 )
-                outcomes += self._run(items)
+                outcomes += self._import_run(items)
                 count += len(items)
         finally:
             if count and not self._dry_run:
@@ -205,15 +205,13 @@ class Importer:
         return outcomes
 
     def _require_unknown(self, source: Source, *, is_named: bool) -> None:
-        """Raise `Unreadable` with what a file lacks, unless it may belong to no tool."""
-        detection.require_whole(source)
+        """Raise `Unreadable` if a file of unknown format is named, damaged or a tool's."""
+        detection.require_complete(source)
         format_ = detection.format_by_place(source.path)
-        if format_ is not None and not detection.may_be_anybodys(source, format_):
+        if format_ is not None and not detection.may_be_foreign(source, format_):
             self._record(format_, source)
         if is_named:
-            raise Unreadable(
-                "it is of none of the formats; with --format NAME, what it lacks is said"
-            )
+            raise Unreadable("the format is unknown; name it to see what is missing: --format NAME")
 
     def _read(self, source: Source, place: str) -> list[tuple[Record, Source]]:
         format_ = self._format or detection.format_of(source)
@@ -262,7 +260,7 @@ class Importer:
             return superpowers.read(source, graph_file.preset())
         return _READERS[format_](source)
 
-    def _items(self, read: Iterable[tuple[Record, Source]]) -> list[FoundFile]:
+    def _resolve(self, read: Iterable[tuple[Record, Source]]) -> list[FoundFile]:
         records = list(read)
         oids = {record.commit for record, _ in records if ids.is_oid(record.commit)}
         commits = conversion.commits(self._store.repository, oids)
@@ -274,16 +272,16 @@ class Importer:
             items.append(FoundFile(record, source, time, commit, original))
         return items
 
-    def _run(self, items: list[FoundFile]) -> list[ImportedFile]:
+    def _import_run(self, items: list[FoundFile]) -> list[ImportedFile]:
         outcomes: list[ImportedFile] = []
         new_items: list[FoundFile] = []
         originals: set[str] = set()
         for item in items:
             earlier = self._known.find(item.record, item.source.path, item.original)
             if earlier is not None:
-                outcomes.append(_outcome(item, KNOWN, earlier.run, earlier))
+                outcomes.append(_result(item, KNOWN, earlier.run, earlier))
             elif item.original in originals:
-                outcomes.append(_outcome(item, KNOWN))  # the same bytes at another path
+                outcomes.append(_result(item, KNOWN))  # another new file has the same bytes
             else:
                 new_items.append(item)
                 originals.add(item.original)
@@ -297,8 +295,8 @@ class Importer:
         newest = self._store.heads.catch_up(run) if run is not None else None
         if newest is not None and newest.trigger != trigger(new_items[0].record.format):
             if not self._fork:
-                problem = f"run {run} continued here; to import the file as another run: --fork"
-                refused = [_outcome(item, REFUSED, run) for item in new_items]
+                problem = f"run {run} has continued here; import the file as another run: --fork"
+                refused = [_result(item, REFUSED, run) for item in new_items]
                 return outcomes + [replace(outcome, problem=problem) for outcome in refused]
             run = newest = None
         if not self._dry_run:
@@ -311,9 +309,9 @@ class Importer:
                 recorded = self._record_group(group, newest)
             except (StateError, UsageError) as error:
                 if len(group) > 1:
-                    batch = 1  # the others may be right
+                    batch = 1  # find the file that failed
                     continue
-                failed = _outcome(new_items.pop(0), FAILED, run)
+                failed = _result(new_items.pop(0), FAILED, run)
                 outcomes.append(replace(failed, problem=error.message))
                 continue
             newest = recorded[-1]
@@ -323,10 +321,10 @@ class Importer:
         return outcomes
 
     def _imported(self, item: FoundFile, checkpoint: Checkpoint) -> ImportedFile:
-        outcome = _outcome(item, IMPORTED, checkpoint.run, checkpoint)
-        # A real import draws another id.
-        is_drawn = self._dry_run and checkpoint.id != item.record.id
-        return replace(outcome, checkpoint=None) if is_drawn else outcome
+        outcome = _result(item, IMPORTED, checkpoint.run, checkpoint)
+        # A real import generates another id.
+        is_random = self._dry_run and checkpoint.id != item.record.id
+        return replace(outcome, checkpoint=None) if is_random else outcome
 
     def _group(self, items: Sequence[FoundFile], newest: Checkpoint | None) -> list[Drafted]:
         """Return the first files of a run that one transaction can record."""
@@ -335,8 +333,8 @@ class Importer:
             try:
                 following = self._draft(item, group[-1].checkpoint)
             except (StateError, UsageError):
-                break  # reported when it is the first one
-            if not all(following.goes_with(drafted) for drafted in group):
+                break  # reported in the next group, as its first file
+            if not all(following.can_follow(drafted) for drafted in group):
                 break
             group.append(following)
         return group
@@ -346,14 +344,16 @@ class Importer:
         checkpoint_id = record.id
         if checkpoint_id is not None:
             if store.refs.read(ref_names.CHECKPOINTS + checkpoint_id) is not None:
-                checkpoint_id = None  # the file has changed since its import
+                checkpoint_id = None  # an earlier version of the file was imported
             elif not self._dry_run:
                 self._known.clear(checkpoint_id)
         checkpoint_id = checkpoint_id or store.new_id()
-        commit, branch, worktree = conversion.place(store, item, dry_run=self._dry_run)
+        commit, branch, worktree = conversion.locate_files(store, item, dry_run=self._dry_run)
         how: Any = {"reason": self._reason, "dry_run": self._dry_run}
-        place = commit, worktree
-        pipeline, worktree = conversion.pipeline(store, item, checkpoint_id, newest, place, **how)
+        captured = commit, worktree
+        pipeline, worktree = conversion.pipeline(
+            store, item, checkpoint_id, newest, captured, **how
+        )
         path, untrusted = stored_path(item.source.path), None if item.time.is_trusted else True
         imported = Imported(path, item.original, times.to_text(store.clock()), untrusted)
         details: draft.Details = {"trigger": trigger(record.format), "errors": record.errors}
@@ -389,8 +389,8 @@ class Importer:
             return [replace(first.checkpoint, run=run)]
         for drafted in group:
             drafted.fields["run"] = run
-        how: Any = {"starts_run": newest is None, "claim": claim, "is_apart": True}
-        new = Proposal(first.fields, first.state, is_ours=first.is_ours, **how)
+        options: Any = {"starts_run": newest is None, "claim": claim, "is_apart": True}
+        new = Proposal(first.fields, first.state, is_ours=first.is_ours, **options)
         later = [
             Proposal(drafted.fields, drafted.state, is_ours=drafted.is_ours, is_apart=True)
             for drafted in group[1:]
@@ -405,7 +405,7 @@ class Importer:
         base = item.record.run or ids.run_id(stamp, item.record.name[:1000])
         if self._is_free(base):
             return base
-        base = base[:180].rstrip("-")  # a longer id has no room for a number
+        base = base[:180].rstrip("-")  # leave room for a number
         attempt = self._attempts.get(base, 2)
         while not self._is_free(f"{base}-{attempt}"):
             attempt += 1
@@ -424,14 +424,14 @@ _READERS: dict[str, Callable[[Source], Record]] = {
 }
 
 
-def _outcome(
+def _result(
     item: FoundFile, status: str, run: str | None = None, checkpoint: Checkpoint | None = None
 ) -> ImportedFile:
     clauses = [*item.record.remarks, *filter(None, [item.time.remark])]
     if item.record.commit and not item.commit:
         clauses.append(f"names the commit {item.record.commit[:10]:.60}, which is missing here")
     if not item.time.is_trusted and item.time.remark is None:
-        clauses.append("has a time that no commit confirms")
+        clauses.append("has a timestamp that no commit confirms")
     if item.record.drive is not None and checkpoint is not None and checkpoint.pipeline is not None:
         clauses += [f"names {path!r:.120}, which {why}" for path, why in item.unread.items()]
     remarks = tuple(clauses) if status == IMPORTED else ()

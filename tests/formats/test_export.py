@@ -28,7 +28,9 @@ class TestWhere:
         call = ("export", made.checkpoint, "--format", "workflow", "-o", "out.json")
         refused = imports.ckpt(*call, at=imports.checkout)
         assert (refused.code, refused.out, path.read_text()) == (2, "", "mine\n")
-        assert f"{path} exists, and is neither an import nor the last export to it" in refused.err
+        assert (
+            f"{path} exists, and was neither imported nor written by the last export" in refused.err
+        )
         assert imports.ok(*call, "--force") == "out.json\n"
         imports.ok("export", other.checkpoint, "--format", "workflow", "-o", "out.json")
         path.write_text(path.read_text() + "\n")

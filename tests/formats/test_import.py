@@ -175,7 +175,7 @@ class TestAgain:
         done = imports.ckpt("import", self.NAME, at=imports.checkout)
         assert (done.code, done.out) == (1, "")
         assert (
-            f"{self.NAME}: refused: run {first.run} continued here; to import the file as another run: --fork"
+            f"{self.NAME}: refused: run {first.run} has continued here; import the file as another run: --fork"
             in done.err
         )
         (forked,) = imports("--fork", self.NAME)
@@ -384,7 +384,7 @@ class TestRlmAct:
             "bd-1",
             "",
         )
-        assert ("is not taken as plan_name" in made.remarks) == (wanted == "feature")
+        assert ("is not valid as plan_name" in made.remarks) == (wanted == "feature")
 
 
 def test_a_history_in_git_becomes_one_run(imports: Imports) -> None:
@@ -508,10 +508,10 @@ def test_what_is_skipped_and_what_cannot_be_read(imports: Imports) -> None:
     assert len(done.out.splitlines()) == 2
     told = sorted(line for line in done.err.splitlines() if line.startswith("warning: "))
     assert told == [
-        "warning: .rlm-act-checkpoints/other.json: failed: it lacks one of id, phase, timestamp, state",
-        "warning: .rlm-act-checkpoints/torn.json: failed: it is no JSON: Expecting value: line 1 column 22 (char 21)",
-        "warning: checkpoint-dir.toml: skipped: it is of none of the formats",
-        "warning: package.json: failed: it is of none of the formats; with --format NAME, what it lacks is said",
+        "warning: .rlm-act-checkpoints/other.json: failed: the file lacks one of id, phase, timestamp, state",
+        "warning: .rlm-act-checkpoints/torn.json: failed: the file is not JSON: Expecting value: line 1 column 22 (char 21)",
+        "warning: checkpoint-dir.toml: skipped: the format is unknown",
+        "warning: package.json: failed: the format is unknown; name it to see what is missing: --format NAME",
     ]
     torn = imports.ckpt("import", ".rlm-act-checkpoints/torn.json", at=imports.checkout)
     assert torn.err.splitlines()[0] == told[1]  # and not that it is of none of the formats
@@ -573,7 +573,7 @@ def test_a_damaged_file_is_an_error(
     imports.checkout.write(path, text)
     done = imports.ckpt("import", path if by_name else ".", at=imports.checkout)
     assert (done.code, done.out) == (1, "")
-    assert done.err.startswith(f"warning: {path}: failed: it lacks one of {lacks}\n")
+    assert done.err.startswith(f"warning: {path}: failed: the file lacks one of {lacks}\n")
     elsewhere = imports.checkout.write(f"elsewhere{Path(path).suffix}", text)
     assert imports.ckpt("import", str(elsewhere), at=imports.checkout).code == 1
 
@@ -584,55 +584,55 @@ def test_a_damaged_file_is_an_error(
         (
             "a.json",
             json.dumps(RLM | {"errors": "boom"}),
-            "has a text for errors, in place of a list: it is taken for the only one",
+            "has a string for errors instead of a list: taken as the only error",
             ["boom"],
         ),
         (
             "a.json",
             json.dumps(RLM | {"errors": ["a", 1]}),
-            "has errors that are no texts: they are not among those of the checkpoint",
+            "has errors that are not strings: the checkpoint lacks these errors",
             ["a"],
         ),
         (
             "a.json",
             json.dumps(RLM | {"timestamp": "2026-01-01T00:00:00"}),
-            "has a time without an offset: it is taken for UTC",
+            "has a time without UTC offset: taken as UTC",
             [],
         ),
         (
             "a.json",
             json.dumps({"version": 3, "track_id": "t", "status": "new", "loop_state": "EXECUTE"}),
-            "has 'EXECUTE' for loop_state, which the original alone has: by its plan it is at PLAN",
+            "has 'EXECUTE' for loop_state, which is not stored: the step is PLAN according to the plan",
             [],
         ),
         (
             "a.yaml",
             FORGE_TEXT + "  - name: read plan\n    status: failed\n",
-            "has the step 'read plan' twice: it is complete if all of them are",
+            "has the step 'read plan' twice: the step is complete if both are",
             [],
         ),
         (
             "a.yaml",
             FORGE_TEXT.replace("00Z", "00"),
-            "has a time without an offset: it is taken for UTC",
+            "has a time without UTC offset: taken as UTC",
             [],
         ),
         (
             "a.toml",
             CYCLE.replace("20:08:59Z", "20:08:59"),
-            "has a time without an offset: it is taken for UTC",
+            "has a time without UTC offset: taken as UTC",
             [],
         ),
         (
             "a.toml",
             CYCLE + "mine = 1\n",
-            "has findings with a key 'mine': the original alone has it",
+            "has findings with a key 'mine': only the original has the key",
             [],
         ),
         (
             "a.toml",
             CYCLE.replace("lint_output = ''\n", ""),
-            "lacks lint_output, which quasar always writes: it may be torn",
+            "lacks lint_output, which quasar always writes: the file may be incomplete",
             [],
         ),
     ],
@@ -647,7 +647,7 @@ def test_what_is_dropped_is_told_of(
         kept = store.read(made.checkpoint)
     assert list(kept.errors) == errors
     assert kept.imported is not None
-    assert "without an offset" not in remark or kept.imported.untrusted
+    assert "without UTC offset" not in remark or kept.imported.untrusted
     assert (
         imports.ckpt("export", made.checkpoint, "--format", made.format, at=imports.checkout).out
         == text

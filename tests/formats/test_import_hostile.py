@@ -111,12 +111,14 @@ def test_each_is_an_error_and_the_others_are_imported(imports: Imports, spawn: S
         if ": failed: " in line
     )
     assert set(told) == set(made)
-    assert told[f"{FORGE}/laughs.yaml"] == "it has anchors or aliases, which forge never writes"
-    assert told[f"{FORGE}/tags.yaml"] == "it has tags, which forge never writes"
-    assert told[f"{RLM}/nul.json"] == "it holds NUL characters: it is no text"
+    assert (
+        told[f"{FORGE}/laughs.yaml"] == "the file has anchors or aliases, which forge never writes"
+    )
+    assert told[f"{FORGE}/tags.yaml"] == "the file has tags, which forge never writes"
+    assert told[f"{RLM}/nul.json"] == "the file contains NUL characters, so it is not text"
     assert not (imports.checkout.path / "owned").exists()
-    assert told["checkpoint.comments.toml"] == "it is larger than 1024 KiB"
-    assert told[f"{RLM}/tables.json"] == "it has more than 150,000 keys"
+    assert told["checkpoint.comments.toml"] == "the file is larger than 1024 KiB"
+    assert told[f"{RLM}/tables.json"] == "the file has more than 150,000 keys"
     assert imports.ok("verify") == ""
     assert 10_000_000 < int(done.err.splitlines()[-1].removeprefix("peak ")) < BYTES
 
@@ -278,11 +280,11 @@ def test_names_that_leave_the_place(imports: Imports) -> None:
 @pytest.mark.parametrize(
     ("values", "clause"),
     [
-        ({"state": {"a": "\ud800"}}, "holds a lone surrogate: in its place stands U+FFFD"),
-        ({"timestamp": "9999-99-99"}, "has no time: the import's is used"),
-        ({"timestamp": 5}, "has no time: the import's is used"),
-        ({"own": 1}, "has a key 'own', which is kept"),
-        ({"phase": "dance-complete"}, "has the phase 'dance', which the tool does not know"),
+        ({"state": {"a": "\ud800"}}, "contains a lone surrogate: replaced by U+FFFD"),
+        ({"timestamp": "9999-99-99"}, "has no valid timestamp: the time of the import is used"),
+        ({"timestamp": 5}, "has no valid timestamp: the time of the import is used"),
+        ({"own": 1}, "has a key 'own', which is stored"),
+        ({"phase": "dance-complete"}, "has the phase 'dance', which rlm-act does not have"),
     ],
 )
 def test_what_is_odd_is_told_of_and_the_bytes_are_kept(

@@ -100,7 +100,9 @@ def test_a_plan_beside_it_that_git_ignores(hostile: Imports) -> None:
     here.write(f".forge/runs/{RUN}.yaml", forge("gone.md"))
     here.write(f".forge/runs/{RUN}-plan.md", SECRET)
     (line,) = hostile(".")
-    assert f"has {RUN}-plan.md beside it, which is not read: git ignores it" in line.remarks
+    assert (
+        f"has the plan {RUN}-plan.md next to it, which was not read: git ignores it" in line.remarks
+    )
     assert not is_stored(here, SECRET)
 
 

@@ -1,10 +1,10 @@
-"""The formats of other tools: parse their files, and write checkpoints as such.
+"""The formats of other tools: parse and write their checkpoint files.
 
-Doors:
-    detection: detects the format of a file; the names of all formats.
-    content: `Record`, the content of one file.
-    rlm_act: rlm-act's checkpoints, and those of its older format.
-    forge: forge's runs.
-    quasar: quasar's checkpoints, and the states of its nebulas.
-    superpowers: the metadata of tracks.
+Public modules:
+    detection: detects the format of a file; has the names of all formats.
+    content: `Record`, the parsed content of a file of any format.
+    rlm_act: checkpoints of rlm-act, in the current and the older format.
+    forge: runs of forge.
+    quasar: checkpoints of quasar, and states of its nebulas (sets of tasks).
+    superpowers: the metadata of tracks (units of work of superpowers).
 """

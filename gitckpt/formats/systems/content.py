@@ -1,6 +1,6 @@
-"""Parse files of other tools into values that a state can hold.
+"""Parse files of other tools into values that the state of a checkpoint can have.
 
-Values that a state cannot hold are replaced and reported; the original bytes are kept as well.
+Other values are replaced and reported; the original bytes are stored as well.
 """
 
 from __future__ import annotations
@@ -16,23 +16,23 @@ from typing import Any
 from gitckpt.model import budget, times, toml
 from gitckpt.model.values import dataclass, field
 
-# The result of a format's reader.
+# The result of parsing a file.
 
 RLM_ACT, WORKFLOW, FORGE = "rlm-act", "workflow", "forge"
 QUASAR, NEBULA, SUPERPOWERS = "quasar", "nebula", "superpowers"
 FORMATS = (RLM_ACT, WORKFLOW, FORGE, QUASAR, NEBULA, SUPERPOWERS)
-KEY = "import"  # state key for values of a file that a checkpoint has no field for
+KEY = "import"  # key of the state: values of the file for which a checkpoint has no field
 
 
 class Unreadable(ValueError):
-    """A file cannot be parsed; the message says why, in words for users."""
+    """A file cannot be parsed, or a checkpoint not be written; the message says why."""
 
 
 @dataclass(frozen=True, slots=True)
 class Source:
     path: str  # as shown; relative to the top of the worktree if inside it
     data: bytes
-    neighbors: Mapping[str, bytes] = field(default_factory=dict)  # name → content, files next to it
+    neighbors: Mapping[str, bytes] = field(default_factory=dict)  # files beside it: name → content
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,8 +40,8 @@ class Drive:
     pipeline: str  # name of the preset that continues the run
     completed: tuple[str, ...] = ()  # completed phases
     inputs: Mapping[str, str] = field(default_factory=dict)
-    files: Mapping[str, str] = field(default_factory=dict)  # input → path as in the file
-    # input → content, for input files that are available
+    files: Mapping[str, str] = field(default_factory=dict)  # input file → path as in the file
+    # name of an input file → content, if available
     contents: Mapping[str, bytes] = field(default_factory=dict)
 
 
@@ -49,35 +49,35 @@ class Drive:
 class Record:
     format: str  # one of FORMATS
     identity: str  # files with the same identity belong to the same run
-    name: str  # the subject of the run; becomes part of its id
+    name: str  # name of the run; becomes part of the run id
     phase: str  # the label of the checkpoint
     state: Mapping[str, Any]
-    # the path is part of the identity; the same bytes elsewhere are another run
+    # whether the path is part of the identity: the same bytes elsewhere are another run
     by_path: bool = False
-    timestamp: str = ""  # the timestamp as in the file; "" without one
-    time: int | None = None  # that timestamp in microseconds since the epoch
-    started: int | None = None  # when the run began, likewise
-    is_local: bool = False  # the timestamp may be local time called UTC
+    timestamp: str = ""  # as written in the file; "" if the file has none
+    time: int | None = None  # `timestamp` in microseconds since the epoch
+    started: int | None = None  # when the run began, in microseconds since the epoch
+    is_local: bool = False  # whether the timestamp may be local time marked as UTC
     commit: str = ""  # HEAD according to the file; "" if unknown
     errors: tuple[str, ...] = ()
     id: str | None = None  # the preferred id of the checkpoint
     run: str | None = None  # the preferred id of the run; None: derived from `started` and `name`
-    place: int = 0  # orders records of a run that have the same time
+    place: int = 0  # sort key for records of a run that have the same time
     drive: Drive | None = None  # None: no pipeline
     worktree: str | None = None  # absolute path according to the file
     branch: str | None = None  # according to the file
-    remarks: tuple[str, ...] = ()  # what was repaired, or kept but not understood, a clause each
+    remarks: tuple[str, ...] = ()  # a clause for each thing that was repaired or not understood
 
 
 # Parsing within limits.
 
 LARGEST = 16 * 1024 * 1024  # in bytes; the largest real file has 560 KB, a state 28 MiB
-# Of a TOML file: Python takes a second for so much; the largest real file has 10 KB.
+# Limits of a TOML file: Python takes a second at the limit; the largest real file has 10 KB.
 TOML = budget.Budget(1024 * 1024, 50_000, 100_000)
 _MOST_VALUES, _MOST_KEYS = 400_000, 150_000  # a state holds at most 900,000 values, 150,000 keys
 _MOST_REMARKS = 20
 _TOKENS = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"?|([,\[{])|(:)', re.DOTALL)
-_DEEPEST = 190  # a state holds 200 levels of nesting, and adds some around these
+_DEEPEST = 190  # a state may have 200 levels of nesting, some of which are added around these
 _MARK = "\ufeff"
 _NANOSECONDS = re.compile(rb"T\d\d:\d\d:\d\d\.\d{6}0*[1-9]")
 _OFFSET = re.compile(r"(?:[Zz]|[+-]\d\d:\d\d)$")
@@ -94,41 +94,41 @@ class Remarks:
     def clauses(self) -> tuple[str, ...]:
         clauses = list(self._clauses)
         excess = len(clauses) - _MOST_REMARKS
-        clauses[_MOST_REMARKS:] = [f"and {excess:,} more such things"] if excess > 0 else []
+        clauses[_MOST_REMARKS:] = [f"and {excess:,} more remarks"] if excess > 0 else []
         return tuple(clauses)
 
 
 def text_of(source: Source, remarks: Remarks) -> str:
-    """Return the text of a file, with U+FFFD for bytes that are not UTF-8."""
+    """Decode a file; bytes that are not UTF-8 become U+FFFD."""
     if len(source.data) > LARGEST:
-        raise Unreadable(f"it is larger than {LARGEST // 1024 // 1024} MiB")
+        raise Unreadable(f"the file is larger than {LARGEST // 1024 // 1024} MiB")
     if b"\0" in source.data:
-        raise Unreadable("it holds NUL characters: it is no text")
+        raise Unreadable("the file contains NUL characters, so it is not text")
     try:
         text = source.data.decode("utf-8")
     except UnicodeDecodeError:
-        remarks.add("holds half a character: in its place stands U+FFFD")
+        remarks.add("contains bytes that are not UTF-8: replaced by U+FFFD")
         text = source.data.decode("utf-8", "replace")
     if text.startswith(_MARK):
-        remarks.add("begins with a byte order mark, which the tool itself may not read")
+        remarks.add("begins with a byte order mark, which the tool itself may reject")
     return text.removeprefix(_MARK)
 
 
 def json_of(source: Source, remarks: Remarks) -> dict[str, Any]:
-    return table(json_as_it_is(source, remarks), remarks)
+    return table(unconverted_json(source, remarks), remarks)
 
 
-def json_as_it_is(source: Source, remarks: Remarks) -> dict[str, Any]:
+def unconverted_json(source: Source, remarks: Remarks) -> dict[str, Any]:
     def pairs(document: list[tuple[str, Any]]) -> dict[str, Any]:
         table = dict(document)
         if len(table) < len(document):
-            remarks.add("has a key twice in one table: the last one counts")
+            remarks.add("has a key twice in one table: the last value counts")
         return table
 
     def integer(digits: str) -> int | str:
         if len(digits) <= 4000:
             return int(digits)
-        remarks.add(f"has a number of {len(digits)} digits: it stands as text")
+        remarks.add(f"has a number of {len(digits)} digits: stored as text")
         return digits
 
     text = text_of(source, remarks)
@@ -136,32 +136,32 @@ def json_as_it_is(source: Source, remarks: Remarks) -> dict[str, Any]:
     try:
         document = json.loads(text, object_pairs_hook=pairs, parse_int=integer)
     except RecursionError:
-        raise Unreadable("its values lie too deep within each other") from None
+        raise Unreadable("the values are nested too deeply") from None
     except ValueError as error:
-        raise Unreadable(f"it is no JSON: {error}") from None
+        raise Unreadable(f"the file is not JSON: {error}") from None
     if not isinstance(document, dict):
-        raise Unreadable("it holds no JSON object")
+        raise Unreadable("the file contains no JSON object")
     return document
 
 
 def toml_of(source: Source, remarks: Remarks) -> dict[str, Any]:
     text = text_of(source, remarks)
     if len(source.data) > TOML.size:
-        raise Unreadable(f"it is larger than {TOML.size // 1024} KiB")
+        raise Unreadable(f"the file is larger than {TOML.size // 1024} KiB")
     if _NANOSECONDS.search(source.data):
-        remarks.add("has times to the nanosecond: they are kept to the microsecond")
+        remarks.add("has times in nanoseconds: stored in microseconds")
     try:
         return table(toml.loads(text, TOML), remarks)
     except budget.Excess as error:
         raise Unreadable(str(error)) from None
     except RecursionError:
-        raise Unreadable("its values lie too deep within each other") from None
+        raise Unreadable("the values are nested too deeply") from None
     except ValueError as error:
-        raise Unreadable(f"it is no TOML: {error}") from None
+        raise Unreadable(f"the file is not TOML: {error}") from None
 
 
 def table(values: dict[str, Any], remarks: Remarks) -> dict[str, Any]:
-    """Return a table as a state can hold it; `Unreadable` if it has too many values."""
+    """Convert a table to values that a state can have; `Unreadable` if too many."""
     storable: dict[str, Any] = _storable(values, remarks, 0, [0])
     return storable
 
@@ -175,19 +175,19 @@ def _require_few(data: bytes) -> None:
     for token in _TOKENS.finditer(data):
         counts[token.lastindex or 0] += 1
         if counts[1] > _MOST_VALUES or counts[0] > 2 * _MOST_VALUES:
-            raise Unreadable(f"it has more than {_MOST_VALUES:,} values")
+            raise Unreadable(f"the file has more than {_MOST_VALUES:,} values")
         if counts[2] > _MOST_KEYS:
-            raise Unreadable(f"it has more than {_MOST_KEYS:,} keys")
+            raise Unreadable(f"the file has more than {_MOST_KEYS:,} keys")
 
 
 def _storable(value: Any, remarks: Remarks, depth: int, count: list[int]) -> Any:
     count[0] += 1
     if count[0] > _MOST_VALUES:
-        raise Unreadable(f"it has more than {_MOST_VALUES:,} values")
+        raise Unreadable(f"the file has more than {_MOST_VALUES:,} values")
     if isinstance(value, str):
         return _text(value, remarks)
     if isinstance(value, (dict, list)) and depth >= _DEEPEST:
-        remarks.add(f"has values more than {_DEEPEST} levels deep: the original alone has them")
+        remarks.add(f"has values more than {_DEEPEST} levels deep: only the original has these")
         return "…"
     inner = functools.partial(_storable, remarks=remarks, depth=depth + 1, count=count)
     if isinstance(value, dict):
@@ -199,12 +199,12 @@ def _text(text: str, remarks: Remarks) -> str:
     try:
         text.encode()
     except UnicodeEncodeError:
-        remarks.add("holds a lone surrogate: in its place stands U+FFFD")
+        remarks.add("contains a lone surrogate: replaced by U+FFFD")
         return text.encode("utf-8", "surrogatepass").decode("utf-8", "replace")
     return text
 
 
-# A value of another type counts as empty.
+# Convert values to a type; a value of another type counts as empty.
 
 
 def string(value: object) -> str:
@@ -216,7 +216,7 @@ def strings(value: object) -> list[str]:
 
 
 def text(table: Mapping[str, Any], *keys: str) -> str:
-    """Return the first string under these keys that is not empty; "" without one."""
+    """Return the first value of `keys` that is a string and not empty, or ""."""
     return next((value for key in keys if (value := string(table.get(key)))), "")
 
 
@@ -239,16 +239,16 @@ def number(value: object, default: float = 0) -> float:
 
 def errors_of(value: object, remarks: Remarks) -> tuple[str, ...]:
     if isinstance(value, str) and value:
-        remarks.add("has a text for errors, in place of a list: it is taken for the only one")
+        remarks.add("has a string for errors instead of a list: taken as the only error")
         return (value,)
     texts = strings(value)
     if value and (not isinstance(value, list) or len(texts) < len(value)):
-        remarks.add("has errors that are no texts: they are not among those of the checkpoint")
+        remarks.add("has errors that are not strings: the checkpoint lacks these errors")
     return tuple(texts)
 
 
 def note_times(values: Iterable[object], remarks: Remarks) -> bool:
-    """Return whether any value is a time without UTC offset, and add a remark."""
+    """Return whether a value is a time without UTC offset; if so, add a remark."""
 
     def lacks_offset(value: object) -> bool:
         if isinstance(value, dt.datetime):
@@ -258,12 +258,12 @@ def note_times(values: Iterable[object], remarks: Remarks) -> bool:
 
     is_naive = any(map(lacks_offset, values))
     if is_naive:
-        remarks.add("has a time without an offset: it is taken for UTC")
+        remarks.add("has a time without UTC offset: taken as UTC")
     return is_naive
 
 
 def instant(value: object) -> int | None:
-    """Return a time, or a date's midnight, in microseconds since the epoch; None else."""
+    """Convert a time or date to microseconds since the epoch; None if it is neither."""
     # A time without offset is taken as UTC.
     if isinstance(value, dt.datetime):
         return times.as_instant(value if value.tzinfo is not None else value.replace(tzinfo=dt.UTC))

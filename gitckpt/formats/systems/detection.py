@@ -13,21 +13,21 @@ from gitckpt.model.errors import UsageError
 # Names of files that are examined when a directory is searched.
 SUFFIXES = (".json", ".yaml", ".yml", ".toml")
 
-# Directories of the tools: an unreadable file there is an error.
-_HOMES = {
+# Directories of the tools: a file there is expected to have the format.
+_DIRECTORIES = {
     ".rlm-act-checkpoints": RLM_ACT,
     ".workflow-checkpoints": WORKFLOW,
     ".forge/runs": FORGE,
     "conductor/tracks": SUPERPOWERS,
 }
 
-# Values of `--format`. The content tells a nebula's state from quasar's checkpoint.
+# Values of `--format`. "quasar" includes states of nebulas, which are recognized by content.
 NAMES = {name: name for name in content.FORMATS if name != NEBULA}
 
 
 def require_format(name: str) -> None:
     if name not in NAMES:
-        raise UsageError(f"there is no format {name!r}", hint=f"it is one of {', '.join(NAMES)}")
+        raise UsageError(f"there is no format {name!r}", hint=f"choose one of {', '.join(NAMES)}")
 
 
 _JSON: Mapping[str, Callable[[Mapping[str, Any]], bool]] = {
@@ -39,17 +39,17 @@ _TOML: Mapping[str, Callable[[Mapping[str, Any]], bool]] = {
     NEBULA: quasar.is_nebula,
     QUASAR: quasar.is_one,
 }
-_BEGINNING = 4096
+_START_LENGTH = 4096
 
 
 def format_of(source: content.Source) -> str | None:
-    """Return the format of a file, or None; `Unreadable` if it is damaged."""
-    start = source.data[:_BEGINNING].removeprefix(codecs.BOM_UTF8).lstrip()
+    """Return the format of a file, None if unknown; `Unreadable` if it is damaged."""
+    start = source.data[:_START_LENGTH].removeprefix(codecs.BOM_UTF8).lstrip()
     if start.startswith(b"{"):
         keys = (b'"phase"', b'"loop_state"', b'"track_id"')
         if not any(key in source.data for key in keys):  # avoids parsing most files
             return None
-        document = content.json_as_it_is(source, content.Remarks())
+        document = content.unconverted_json(source, content.Remarks())
         return next((name for name, is_one in _JSON.items() if is_one(document)), None)
     if b"=" in source.data and (b"nebula_name" in source.data or b"max_cycles" in source.data):
         table = content.toml_of(source, content.Remarks())
@@ -64,11 +64,11 @@ def _yaml(source: content.Source) -> dict[str, Any]:
     return yaml_text.read(content.text_of(source, content.Remarks()), content.Remarks())
 
 
-def require_whole(source: content.Source) -> None:
-    """Raise `Unreadable` if a file of unknown format does not match its suffix."""
-    # A file that was torn while it was written can lack the keys that identify its format.
+def require_complete(source: content.Source) -> None:
+    """Raise `Unreadable` if a file is not JSON, TOML or YAML as its suffix says."""
+    # A partly written file can lack the keys that identify its format.
     if source.path.endswith(".json"):
-        content.json_as_it_is(source, content.Remarks())
+        content.unconverted_json(source, content.Remarks())
     elif source.path.endswith(".toml"):
         content.toml_of(source, content.Remarks())
     elif source.path.endswith((".yaml", ".yml")):
@@ -77,7 +77,7 @@ def require_whole(source: content.Source) -> None:
 
 def format_by_place(path: str) -> str | None:
     directory, _, name = path.rpartition("/")
-    for home, format_ in _HOMES.items():
+    for home, format_ in _DIRECTORIES.items():
         if f"/{home}/" in f"/{directory}/":
             is_track = format_ == SUPERPOWERS
             is_usual = name == "metadata.json" if is_track else name.endswith(SUFFIXES)
@@ -87,8 +87,8 @@ def format_by_place(path: str) -> str | None:
     return QUASAR if name.startswith("checkpoint") and name.endswith(".toml") else None
 
 
-def may_be_anybodys(source: content.Source, place_format: str) -> bool:
-    """Return whether a file may belong to no tool: others use `checkpoint.toml`, too."""
+def may_be_foreign(source: content.Source, place_format: str) -> bool:
+    """Return whether a file may be foreign: other programs use `checkpoint.toml`, too."""
     is_quasar = place_format == QUASAR
     return is_quasar and not quasar.has_signs(content.toml_of(source, content.Remarks()))
 

@@ -1,6 +1,6 @@
-"""forge: `.forge/runs/<id>.yaml`, one file per run, overwritten at each step.
+"""Parse and write forge's `.forge/runs/<id>.yaml`: one file per run.
 
-Fields, values and quirks: the source of shahar-caura/forge (MIT), and files that it wrote.
+Source of fields and quirks: the code of shahar-caura/forge (MIT), and files that forge wrote.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from gitckpt.model.arguments import first_of
 from gitckpt.model.checkpoint import Checkpoint
 from gitckpt.model.phase import NOT_PHASES
 
-# Steps of the preset plan-to-pr, by forge's names. Later versions of forge have more.
+# Steps of the preset plan-to-pr, with forge's names. Later versions of forge have more steps.
 STEPS = (
     *("read plan", "generate branch", "create worktree"),
     *("run agent", "commit and push", "create pr"),
@@ -52,32 +52,32 @@ def read(source: Source) -> Record:
     remarks = Remarks()
     table = content.table(yaml_text.read(content.text_of(source, remarks), remarks), remarks)
     if not is_one(table):
-        raise Unreadable("it lacks one of id, status, created_at, or steps with names")
+        raise Unreadable("the file lacks id, status, created_at, or steps with names")
     for key in NUMBERS:
         text = table.get(key)
         if isinstance(text, str) and text.isdecimal() and len(text) < 19:
             table[key] = int(text)
     for key in sorted(table.keys() - set(ORDER)):
-        remarks.add(f"has a key {key!r:.60}, which is kept")
+        remarks.add(f"has a key {key!r:.60}, which is stored")
     run_id, steps = table["id"], content.mappings(table["steps"])
     names = [content.text(step, "name") for step in steps]
     statuses = list(zip(names, (step.get("status") for step in steps), strict=True))
     completed_names = set(names) - {name for name, status in statuses if status != "completed"}
     for name in sorted({name for name in names if names.count(name) > 1}):
-        remarks.add(f"has the step {name!r:.60} twice: it is complete if all of them are")
+        remarks.add(f"has the step {name!r:.60} twice: the step is complete if both are")
     unknown = [f"{name:.60}" for name in names if name not in STEPS]
     if unknown:
         names_text = first_of(unknown, 20)
-        remarks.add(f"has the steps {names_text}, which plan-to-pr lacks: they stay in the state")
+        remarks.add(f"has the steps {names_text}, which plan-to-pr lacks: stored in the state only")
     updated = content.text(table, "updated_at", "created_at")
     if any(_NANOSECONDS.search(content.text(table, key)) for key in TIMES):
-        remarks.add("has times to the nanosecond: they are kept to the microsecond")
+        remarks.add("has times in nanoseconds: stored in microseconds")
     is_naive = content.note_times((updated, table["created_at"]), remarks)
     plan = content.text(table, "plan_path")
     phase = _label(table["status"], statuses)
     has_title = bool(content.text(table, "plan_title"))
     if plan and not has_title and phase != "run-complete" and table.get("mode") != "push":
-        # forge reads it again when it resumes, to get the title.
+        # forge reads the plan again when it resumes, to get the title.
         completed_names.discard("read plan")
     plan_content = source.neighbors.get(f"{os.path.basename(run_id)}-plan.md")
     completed = tuple(name for name in STEPS if name in completed_names)
@@ -117,7 +117,7 @@ def _label(status: object, statuses: list[tuple[str, Any]]) -> str:
 
 def write(checkpoint: Checkpoint, losses: list[str]) -> bytes:
     if checkpoint.run is None:
-        raise Unreadable("forge cannot read a checkpoint outside of a run: it has no steps")
+        raise Unreadable("a checkpoint outside of a run has no steps, which forge needs")
     state = jsonable.state(checkpoint)
     imported = content.mapping(state.pop(KEY, None))
     is_forge = content.text(imported, "format") == FORGE
@@ -135,8 +135,8 @@ def write(checkpoint: Checkpoint, losses: list[str]) -> bytes:
     steps = []
     for name in phases:
         step: dict[str, Any] = {"name": name, "status": "pending"}
-        is_kept = name not in STEPS and statuses.get(name) == "completed"
-        if is_over or name in completed or is_kept:
+        is_extra_done = name not in STEPS and statuses.get(name) == "completed"
+        if is_over or name in completed or is_extra_done:
             step["status"] = "completed"
         elif name == checkpoint.phase_name:
             is_ended = checkpoint.status in ("complete", "skipped")
@@ -145,7 +145,7 @@ def write(checkpoint: Checkpoint, losses: list[str]) -> bytes:
                 step["error"] = "\n".join(checkpoint.errors)
         steps.append(step)
     if checkpoint.phase_name not in phases and not is_over:
-        losses.append(f"the phase {checkpoint.phase_name}, which is not one of its steps")
+        losses.append(f"the phase {checkpoint.phase_name}, which is not a step of the run")
     if not any("error" in step for step in steps):
         losses += [f"the error {error!r:.80}" for error in checkpoint.errors]
     inputs = dict(pipeline.inputs) if pipeline is not None else {}

@@ -1,7 +1,7 @@
-"""quasar: `checkpoint.<phase>.toml`, a review, and `nebula.state.toml`, its tasks.
+"""Parse and write quasar's `checkpoint.<phase>.toml` (reviews), and nebula states.
 
-Formats: the source of papapumpkin/quasar (MIT) and its plan for checkpoints, and files that its
-libraries wrote.
+Source of the formats: the code of papapumpkin/quasar (MIT), its plan for checkpoints, and files
+that its libraries wrote.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def is_one(table: Mapping[str, Any]) -> bool:
 
 
 def has_signs(table: Mapping[str, Any]) -> bool:
-    """Return whether a TOML table has any of quasar's keys except the version."""
+    """Return whether a table has a key of quasar, apart from version and created_at."""
     return not table.keys().isdisjoint(CycleState().head().keys() - {"version", "created_at"})
 
 
@@ -44,11 +44,11 @@ def is_nebula(table: Mapping[str, Any]) -> bool:
 
 
 def read(source: Source, phases: str = "") -> Record:
-    """Parse a quasar checkpoint; `phases`, a key of `TABLES`, is for old numbers."""
+    """Parse a quasar checkpoint; `phases`, a key of `TABLES`, maps phase numbers."""
     remarks = Remarks()
     table = content.toml_of(source, remarks)
     if not is_one(table):
-        raise Unreadable(f"it lacks one of version, {', '.join(_SIGNS)}")
+        raise Unreadable(f"the file lacks one of version, {', '.join(_SIGNS)}")
     try:
         state = cycle_of(content.text_of(source, remarks), source.path, TABLES[phases])
     except InvalidCheckpoint as error:
@@ -57,22 +57,22 @@ def read(source: Source, phases: str = "") -> Record:
     known_keys = {*CycleState().head(), "findings", "all_findings", cycle.MORE}
     unknown = {key: value for key, value in table.items() if key not in known_keys}
     for key in unknown:
-        remarks.add(f"has a key {key!r:.60}, which is kept")
+        remarks.add(f"has a key {key!r:.60}, which is stored")
     findings = content.mappings(table.get("findings"))
     findings += content.mappings(table.get("all_findings"))
     keys = {key for finding in findings for key in finding}
     for key in sorted(keys - {"severity", "description", "cycle"}):
-        remarks.add(f"has findings with a key {key!r:.60}: the original alone has it")
+        remarks.add(f"has findings with a key {key!r:.60}: only the original has the key")
     lacking = known_keys - table.keys() - {cycle.MORE}
     if lacking:
         names = first_of(sorted(lacking), 20)
-        remarks.add(f"lacks {names}, which quasar always writes: it may be torn")
+        remarks.add(f"lacks {names}, which quasar always writes: the file may be incomplete")
     is_naive = content.note_times((table.get("created_at"),), remarks)
     if cycle.MORE not in table:
         numbers = f"by the numbers {f'before {phases}' if phases else 'since filtering'}"
         remarks.add(f"has the phase {table['phase']}, which is {state.phase} {numbers}")
     if state.all_findings and cycle.MORE not in table:
-        remarks.add("does not say what became of its findings: all count as open")
+        remarks.add("has no status of the findings: all count as open")
     is_named = bool(state.phase_id or state.task_bead_id)
     inputs = {"task": state.task_bead_id, "title": state.task_title}
     inputs |= {"max_cycles": str(state.max_cycles), "max_budget": f"{state.max_budget_usd:g}"}
@@ -98,9 +98,9 @@ def read(source: Source, phases: str = "") -> Record:
 
 
 def cycle_of(data: bytes | str, source: str, numbers: tuple[str, ...] = cycle.PHASES) -> CycleState:
-    """Return the review state in a file, or raise `InvalidCheckpoint`.
+    """Parse the review state in a file; raise `InvalidCheckpoint`.
 
-    `source` names the file in errors; `numbers` are the phases of a file without their names.
+    `source` names the file in errors; `numbers` are the phases by number, for files without names.
     """
     table = _table(data, source)
     created = table.pop("created_at", _NEVER)
@@ -115,7 +115,7 @@ def _table(data: bytes | str, source: str) -> dict[str, Any]:
     except UnicodeDecodeError as error:
         line = error.object.count(b"\n", 0, error.start) + 1
         problem = f"is not UTF-8 in line {line}: a character was cut in the middle"
-        hint = "remove that text; quasar writes such files where it shortens a text"
+        hint = "remove the cut text from the file; quasar cuts characters when it shortens texts"
         raise InvalidCheckpoint(source, "", problem, hint=hint) from None
     except ValueError as error:
         raise InvalidCheckpoint(source, "", f"is not TOML: {error}") from None
@@ -130,9 +130,9 @@ def read_nebula(source: Source) -> Record:
     remarks = Remarks()
     table = content.toml_of(source, remarks)
     if not is_nebula(table):
-        raise Unreadable("it lacks one of version, nebula_name, or phases")
+        raise Unreadable("the file lacks one of version, nebula_name, or phases")
     if "tasks" in table:
-        remarks.add("calls its phases tasks, as older versions did")
+        remarks.add("has tasks instead of phases, as in older versions of quasar")
     tables = content.child(table, "phases") | content.child(table, "tasks")
     phases = {name: content.mapping(phase) for name, phase in tables.items()}
     created = [phase.get("created_at") for phase in phases.values()]
@@ -167,16 +167,16 @@ def _label_of_nebula(statuses: Mapping[str, str]) -> str:
 
 
 def write(checkpoint: Checkpoint, losses: list[str]) -> bytes:
-    """Return a review as quasar writes it: 19 keys, then the findings, like go-toml."""
+    """Render a review as quasar does with go-toml: 19 keys, then the findings."""
     table = checkpoint.state.get(cycle.KEY)
     if not isinstance(table, Mapping):
-        raise Unreadable("its state has no review: nothing in it is quasar's")
+        raise Unreadable("the state has no review, which quasar needs")
     try:
         state = CycleState.from_state(dict(table))
     except (InvalidCheckpoint, NewerCheckpoint) as error:
         raise Unreadable(error.message) from None
     if state.phase == cycle.ERROR:
-        losses.append("the phase error, which quasar refuses: the phase that failed is written")
+        losses.append("the phase error, which quasar rejects: replaced by the failed phase")
         state = replace(state, phase=cycle.resumes_in(state), failed_in="", problem="")
     for key, value in state.extra_table().items():
         if key == "beads" and not any(state.beads.values()):
@@ -185,7 +185,7 @@ def write(checkpoint: Checkpoint, losses: list[str]) -> bytes:
             losses.append(f"{key} of the review")
     statuses = {finding_.status for finding_ in state.all_findings} - {"found"}
     if statuses:
-        losses.append(f"that findings are {', '.join(sorted(statuses))}")
+        losses.append(f"the status of findings: {', '.join(sorted(statuses))}")
     keys = [key for key in checkpoint.state if key not in (cycle.KEY, KEY)]
     losses += [f"the value {key} of the state" for key in keys]
     imported = content.child(jsonable.state(checkpoint), KEY)
@@ -208,13 +208,13 @@ def write(checkpoint: Checkpoint, losses: list[str]) -> bytes:
 
 
 class _Plain(str):
-    """A value that is written without quotes."""
+    """A string to write without quotes."""
 
     __slots__ = ()
 
 
 def _value(value: object) -> str:
-    """Return a value as go-toml v2 writes it: on one line, a literal if possible."""
+    """Render a value as go-toml v2 does: on one line, strings in single quotes."""
     if isinstance(value, _Plain):
         return value
     if isinstance(value, bool):

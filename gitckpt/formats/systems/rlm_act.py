@@ -1,7 +1,7 @@
-"""rlm-act: `.rlm-act-checkpoints/<uuid>.json`, a file per phase with all results.
+"""Parse and write rlm-act's `.rlm-act-checkpoints/<uuid>.json`: a file per phase.
 
-Older format: `.workflow-checkpoints/<uuid>.json`, one file per failure. Fields and quirks: the
-source of tha-hammer/silmari-Context-Engine (MIT), and 44 files that it wrote.
+Older format: `.workflow-checkpoints/<uuid>.json`, one file per failure. Source of fields and
+quirks: the code of tha-hammer/silmari-Context-Engine (MIT), and 44 files that it wrote.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from gitckpt.model.checkpoint import Checkpoint
 
 PHASES = ("research", "decomposition", "tdd_planning", "multi_doc", "beads_sync", "implementation")
 
-# Names in its requirements → names in its code.
-_ALSO = {"planning": "tdd_planning", "phase_decomposition": "multi_doc"}
-_ALSO |= {"beads_integration": "beads_sync"}
+# Phase names in rlm-act's requirements → names in its code.
+_OTHER_NAMES = {"planning": "tdd_planning", "phase_decomposition": "multi_doc"}
+_OTHER_NAMES |= {"beads_integration": "beads_sync"}
 
 _STATUSES = ("complete", "failed", "skipped")
 
-# Arguments of `bd`, and directories of the worktree: no options, and no `..`.
+# Arguments of `bd`, and names of directories in the worktree: neither options nor `..`.
 _ISSUE, _PLAN = re.compile(r"\w[\w.:#-]*"), re.compile(r"\w[\w. -]*")
 _KEYS = ("id", "phase", "timestamp", "state", "errors", "git_commit")
 
@@ -41,7 +41,7 @@ def read(source: Source) -> Record:
     remarks = Remarks()
     document = content.json_of(source, remarks)
     if not is_one(document):
-        raise Unreadable(f"it lacks one of {', '.join(_KEYS[:4])}")
+        raise Unreadable(f"the file lacks one of {', '.join(_KEYS[:4])}")
     state = content.child(document, "state")
     phase_results = content.child(state, "phase_results").items()
     results = {_phase(name): content.mapping(result) for name, result in phase_results}
@@ -50,7 +50,7 @@ def read(source: Source) -> Record:
     errors = content.errors_of(document.get("errors"), remarks)
     content.note_times((timestamp, started), remarks)
     for name in sorted(document.keys() - set(_KEYS)):
-        remarks.add(f"has a key {name!r:.60}, which is kept")
+        remarks.add(f"has a key {name!r:.60}, which is stored")
     head = {name: document[name] for name in document if name not in ("state", "errors")}
     identity = [content.text(state, "project_path"), started]
     return Record(
@@ -76,7 +76,7 @@ def read_workflow(source: Source) -> Record:
     remarks = Remarks()
     document = content.json_of(source, remarks)
     if not is_workflow(document):
-        raise Unreadable("it lacks one of id, phase, timestamp, state_snapshot")
+        raise Unreadable("the file lacks one of id, phase, timestamp, state_snapshot")
     state = content.child(document, "state_snapshot")
     own_id, timestamp = content.text(document, "id"), content.text(document, "timestamp")
     head = {name: document[name] for name in document if name != "state_snapshot"}
@@ -124,7 +124,7 @@ def _drive(
     def words(name: str, values: list[str], form: re.Pattern[str]) -> str:
         for value in values:
             if value and not form.fullmatch(value):
-                remarks.add(f"has {value!r:.60}, which is not taken as {name}")
+                remarks.add(f"has {value!r:.60}, which is not valid as {name}")
         return " ".join(value for value in values if form.fullmatch(value))
 
     inputs = {
@@ -139,7 +139,7 @@ def _drive(
 
 
 def _phase(name: str) -> str:
-    return _ALSO.get(name, name)
+    return _OTHER_NAMES.get(name, name)
 
 
 def _label(text: str, remarks: Remarks) -> str:
@@ -147,27 +147,27 @@ def _label(text: str, remarks: Remarks) -> str:
         return "multi_doc-skipped"
     name, hyphen, status = text.rpartition("-")
     if not hyphen or status not in _STATUSES:
-        remarks.add(f"has the phase {text!r:.60}, which says no status")
+        remarks.add(f"has the phase {text!r:.60}, which has no status")
         return f"{_phase(text) or 'unknown'}-partial"
     if _phase(name) not in PHASES:
-        remarks.add(f"has the phase {name!r:.60}, which the tool does not know")
+        remarks.add(f"has the phase {name!r:.60}, which rlm-act does not have")
     return f"{_phase(name)}-{status}"
 
 
 def write(checkpoint: Checkpoint, losses: list[str]) -> bytes:
-    """Return a checkpoint as rlm-act writes it: indented by 2, no final line break."""
+    """Render a checkpoint as rlm-act does: indented by 2, without a final newline."""
     state = jsonable.state(checkpoint)
     imported = content.mapping(state.pop(KEY, None))
     is_rlm_act = content.text(imported, "format") == RLM_ACT
     is_untouched = is_rlm_act and checkpoint.imported is not None
     if not is_untouched:
-        # A state with rlm-act's own keys is taken as rlm-act's.
+        # A state with the keys of rlm-act is taken as a state of rlm-act.
         has_results = isinstance(state.get("phase_results"), dict)
-        is_its_own = is_rlm_act or (has_results and bool(content.text(state, "project_path")))
-        state = _pipeline_state(checkpoint, state if is_its_own else {}, state, losses)
+        is_of_rlm_act = is_rlm_act or (has_results and bool(content.text(state, "project_path")))
+        state = _pipeline_state(checkpoint, state if is_of_rlm_act else {}, state, losses)
     document = {
         "id": checkpoint.id,
-        "phase": content.text(imported, "phase") if is_untouched else _strict(checkpoint, losses),
+        "phase": content.text(imported, "phase") if is_untouched else _accepted(checkpoint, losses),
         "timestamp": checkpoint.timestamp,
         "state": state,
         "errors": list(checkpoint.errors),
@@ -177,13 +177,13 @@ def write(checkpoint: Checkpoint, losses: list[str]) -> bytes:
     return json.dumps(document, indent=2, ensure_ascii=True).encode("ascii")
 
 
-def _strict(checkpoint: Checkpoint, losses: list[str]) -> str:
-    """Return a label that rlm-act accepts: its phases end complete or failed."""
+def _accepted(checkpoint: Checkpoint, losses: list[str]) -> str:
+    """Return a label that rlm-act accepts; its statuses: complete, failed, skipped."""
     name, status = checkpoint.phase_name, checkpoint.status
     if name not in PHASES:
         losses.append(f"the phase {name}, which rlm-act does not have")
     if status not in ("complete", "failed", "skipped"):
-        losses.append(f"the status {status or 'none'}: it stands there as failed")
+        losses.append(f"the status {status or 'none'}: replaced by failed")
         return f"{name}-failed"
     return checkpoint.label
 
@@ -191,8 +191,8 @@ def _strict(checkpoint: Checkpoint, losses: list[str]) -> str:
 def _pipeline_state(
     checkpoint: Checkpoint, imported: Mapping[str, Any], state: Mapping[str, Any], losses: list[str]
 ) -> dict[str, Any]:
-    """Return a `PipelineState` with the project and autonomy that the loader needs."""
-    # `imported` is the imported state, or its later version; empty for other runs.
+    """Return rlm-act's `PipelineState`, with all keys that its loader requires."""
+    # `imported` is the imported state or a later version; empty if the run was not imported.
     pipeline = checkpoint.pipeline
     completed = dict(pipeline.completed) if pipeline is not None else {}
     name, status = checkpoint.phase_name, checkpoint.status
@@ -200,20 +200,20 @@ def _pipeline_state(
     earlier = content.child(imported, "phase_results").items()
     results: dict[str, Any] = {phase: dict(content.mapping(result)) for phase, result in earlier}
 
-    def note(phase: str, how: str) -> None:
-        fresh: dict[str, Any] = {"phase_type": phase, "status": how, "artifacts": [], "errors": []}
+    def record(phase: str, new: str) -> None:
+        fresh: dict[str, Any] = {"phase_type": phase, "status": new, "artifacts": [], "errors": []}
         fresh |= dict.fromkeys(("started_at", "completed_at", "duration_seconds"))
         result = results.get(phase, {**fresh, "metadata": {}})
-        ended = end if phase == name and how != "in_progress" else result.get("completed_at")
+        ended = end if phase == name and new != "in_progress" else result.get("completed_at")
         errors = list(checkpoint.errors) if phase == name else []
-        results[phase] = {**result, "status": how, "errors": errors, "completed_at": ended}
+        results[phase] = {**result, "status": new, "errors": errors, "completed_at": ended}
 
     for phase in PHASES:
         if phase in completed and results.get(phase, {}).get("status") != "complete":
-            note(phase, "complete")
+            record(phase, "complete")
     if name in PHASES and name not in completed:
         ends = {"complete": "complete", "skipped": "complete", "failed": "failed"}
-        note(name, ends.get(status, "in_progress"))
+        record(name, ends.get(status, "in_progress"))
     unknown = [phase for phase in completed if phase not in PHASES]
     losses += [f"the phase {phase}, which rlm-act does not have" for phase in unknown]
     new_values = {key: value for key, value in state.items() if key not in imported}

@@ -1,8 +1,7 @@
-"""superpowers: `conductor/tracks/<track>/metadata.json`, the steps of a track.
+"""Parse and write superpowers' `conductor/tracks/<track>/metadata.json`.
 
 Agents edit these files by hand and deviate from their prompts, so any JSON object of a track is
-accepted. The state is the file itself; `durable.steps` interprets its words, and nothing rewrites
-them.
+accepted. The state is the unchanged content of the file; `durable.steps` interprets the values.
 """
 
 from __future__ import annotations
@@ -35,18 +34,18 @@ def read(source: Source, graph: Graph) -> Record:
     table = content.json_of(source, remarks)
     # Version 1 has no loop_state.
     if not is_one(table):
-        raise Unreadable("it lacks loop_state or track_id")
+        raise Unreadable("the file lacks loop_state or track_id")
     parts = source.path.replace("\\", "/").split("/")
     track = content.text(table, "track_id") or (parts[-2] if len(parts) > 1 else "track")
     state = dict(table) if table.get("track_id") else {**table, "track_id": track}
     loop = table.get("loop_state")
     if not isinstance(loop, dict):
-        step = _inferred(source)
+        step = _infer_step(source)
         state["loop_state"] = {"current_step": step}
-        lacks = "has no loop_state, as files of version 1"
+        lacks = "has no loop_state, like files of version 1"
         if loop is not None:
-            lacks = f"has {loop!r:.60} for loop_state, which the original alone has"
-        remarks.add(f"{lacks}: by its plan it is at {step}")
+            lacks = f"has {loop!r:.60} for loop_state, which is not stored"
+        remarks.add(f"{lacks}: the step is {step} according to the plan")
     try:
         position = machine.position(graph, state)
     except UsageError as error:
@@ -79,8 +78,8 @@ def read(source: Source, graph: Graph) -> Record:
     )
 
 
-# Of a version 1 track, which does not say it.
-def _inferred(source: Source) -> str:
+# Infer the step of a version 1 track, whose metadata does not name the step.
+def _infer_step(source: Source) -> str:
     plan = source.neighbors.get("plan.md", b"").decode("utf-8", "replace")
     lines = [line.strip() for line in plan.splitlines()]
     if any(line.startswith(("- [ ]", "* [ ]")) for line in lines):
@@ -96,12 +95,12 @@ def _lint(graph: Graph, state: Mapping[str, Any], remarks: Remarks) -> None:
     if step is None and current is not None and report.status_of(current) is None:
         remarks.add(f"is at the step {str(current)!r:.60}, which is not in the protocol")
     elif step is not None and isinstance(current, str) and step.name != current:
-        remarks.add(f"calls the step {step.name} {current!r:.60}")
+        remarks.add(f"has the step {current!r:.60}, taken as {step.name}")
     for name, record in content.mapping(loop.get("checkpoints")).items():
         if graph.find(name) is None:
             remarks.add(f"has a record of the step {name!r:.60}, which is not in the protocol")
         if not isinstance(record, dict):
-            remarks.add(f"has a record of {name!r:.60} that is no object")
+            remarks.add(f"has a record of {name!r:.60} that is not an object")
             continue
         lacking = [key for key in _REQUIRED if not record.get(key)]
         if lacking and report.status_of(record.get("status")) != report.NOT_STARTED:
@@ -115,7 +114,7 @@ def write(checkpoint: Checkpoint, _losses: list[str]) -> bytes:
     # The format takes any key, so nothing is lost.
     state = jsonable.state(checkpoint)
     if not isinstance(state.get(machine.LOOP), dict):
-        raise Unreadable("its state has no steps: nothing in it is superpowers'")
+        raise Unreadable("the state has no steps, which superpowers needs")
     if "track_id" not in state:
         state = {"track_id": checkpoint.run or checkpoint.id, **state}
     if "version" not in state:

@@ -1,8 +1,8 @@
 """Read and write forge's subset of YAML: tables of strings, numbers and lists.
 
 Every value is read as text: only the caller knows what `on`, `1_000` or a date means. Aliases,
-anchors and tags are refused: forge writes none, and a few lines of them expand to billions of
-values.
+anchors and tags are refused: forge writes none, and a few lines with aliases can expand to
+billions of values.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ import yaml
 
 from gitckpt.formats.systems.content import Remarks, Unreadable
 
-# In bytes. Without libyaml, parsing takes a second per 100 KB: then the limit is a tenth.
+# In bytes. Without libyaml, parsing takes a second per 100 KB, so the limit is a tenth of this.
 LARGEST = 1024 * 1024
 
-# Nesting levels; values and keys together, for which libyaml takes half a second.
+# Nesting levels; number of values and keys, for which libyaml takes half a second.
 _DEEPEST, _MOST = 50, 100_000
 _LOADER = getattr(yaml, "CBaseLoader", yaml.BaseLoader)
 
-# Unquoted, these are no strings in YAML 1.1 or 1.2, in any case. forge would write `=` unquoted,
-# but PyYAML refuses to read that.
+# Unquoted, these are not strings in YAML 1.1 or 1.2, in upper or lower case. forge would write
+# `=` unquoted, but PyYAML refuses to read that.
 _WORDS = [
     "~",
     "null",
@@ -55,16 +55,16 @@ def read(text: str, remarks: Remarks) -> dict[str, Any]:
     """Parse a document into a table of strings, lists and tables."""
     largest = LARGEST if _LOADER is not yaml.BaseLoader else LARGEST // 10
     if len(text) > largest:
-        raise Unreadable(f"it is larger than {largest // 1024} KiB")
+        raise Unreadable(f"the file is larger than {largest // 1024} KiB")
     try:
         events = _events(text)
         document = _value(next(events), events, remarks, 0)
         next(events, None)  # a second document, if there is one
     except (yaml.YAMLError, RecursionError, StopIteration) as error:
-        problem = getattr(error, "problem", None) or "its values lie too deep within each other"
-        raise Unreadable(f"it is no YAML: {problem}") from None
+        problem = getattr(error, "problem", None) or "the values are nested too deeply"
+        raise Unreadable(f"the file is not YAML: {problem}") from None
     if not isinstance(document, dict):
-        raise Unreadable("it holds no YAML table")
+        raise Unreadable("the file contains no YAML table")
     return document
 
 
@@ -72,21 +72,21 @@ def _events(text: str) -> Iterator[yaml.Event]:
     documents = 0
     for number, event in enumerate(yaml.parse(text, Loader=_LOADER)):
         if number > _MOST:
-            raise Unreadable(f"it has more than {_MOST:,} values")
+            raise Unreadable(f"the file has more than {_MOST:,} values")
         documents += isinstance(event, yaml.DocumentStartEvent)
         if documents > 1:
-            raise Unreadable("it holds several YAML documents")
+            raise Unreadable("the file contains several YAML documents")
         if isinstance(event, yaml.AliasEvent) or getattr(event, "anchor", None) is not None:
-            raise Unreadable("it has anchors or aliases, which forge never writes")
+            raise Unreadable("the file has anchors or aliases, which forge never writes")
         if getattr(event, "tag", None) not in (None, "!"):
-            raise Unreadable("it has tags, which forge never writes")
+            raise Unreadable("the file has tags, which forge never writes")
         if not isinstance(event, _FRAMES):
             yield event
 
 
 def _value(event: yaml.Event, events: Iterator[yaml.Event], remarks: Remarks, depth: int) -> Any:
     if depth > _DEEPEST:
-        raise Unreadable("its values lie too deep within each other")
+        raise Unreadable("the values are nested too deeply")
     if isinstance(event, yaml.ScalarEvent):
         return event.value
     if isinstance(event, yaml.SequenceStartEvent):
@@ -97,15 +97,15 @@ def _value(event: yaml.Event, events: Iterator[yaml.Event], remarks: Remarks, de
     table: dict[str, Any] = {}
     while not isinstance(event_ := next(events), yaml.MappingEndEvent):
         if not isinstance(event_, yaml.ScalarEvent):
-            raise Unreadable("it has a key that is no string")
+            raise Unreadable("the file has a key that is not a string")
         if event_.value in table:
-            remarks.add("has a key twice in one table: the last one counts")
+            remarks.add("has a key twice in one table: the last value counts")
         table[event_.value] = _value(next(events), events, remarks, depth + 1)
     return table
 
 
 def write(table: Mapping[str, Any], plain: frozenset[str]) -> bytes:
-    """Return a table as Go's yaml.v3 writes it; values of `plain` keys are not quoted."""
+    """Render a table as Go's yaml.v3 does; values of `plain` keys are not quoted."""
     # Source of the rules: `encode.go` and `emitterc.go` of that library.
     return "".join(_lines(table, plain, "", "")).encode()
 
@@ -145,8 +145,8 @@ def _key(key: str) -> str:
 
 
 def _text(text: str, indent: str) -> str:
-    """Return a string in the style that yaml.v3 chooses; `indent` is the table's."""
-    # yaml.v3 does not quote a block because of a tab; tabs in one line are handled below.
+    """Render a string in the style that yaml.v3 chooses; `indent` is that of its key."""
+    # yaml.v3 writes a text with tabs as a block; tabs in a single line are handled below.
     emitter = yaml.emitter.Emitter(io.StringIO(), allow_unicode=True)
     may = emitter.analyze_scalar(text.replace("\t", "x"))
     if "\n" in text:
@@ -166,7 +166,7 @@ def _literal(text: str, indent: str) -> str:
     breaks = len(text) - len(body)
     chomp = "-" if not breaks else "" if breaks == 1 and body else "+"
     deeper = " " * (4 * ((len(indent) + 4) // 4))  # the next multiple of 4
-    # yaml.v3 always writes 4, which is wrong in a list: it cannot read that itself.
+    # yaml.v3 always writes 4 here, which is wrong in a list: yaml.v3 itself cannot read it.
     hint = str(len(deeper) - len(indent)) if text[0] in " \n" else ""
     lines = (text if chomp == "+" else body).split("\n")
     if chomp == "+":

@@ -271,7 +271,7 @@ class TestFile:
         )
         assert (
             caught.value.hint
-            == "remove that text; quasar writes such files where it shortens a text"
+            == "remove the cut text from the file; quasar cuts characters when it shortens texts"
         )
 
     @pytest.mark.parametrize(
