@@ -52,7 +52,7 @@ def read(source: Source) -> Record:
     remarks = Remarks()
     table = content.table(yaml_text.read(content.text_of(source, remarks), remarks), remarks)
     if not is_one(table):
-        raise Unreadable("the file lacks id, status, created_at, or steps with names")
+        raise Unreadable("the file lacks one of id, status, created_at, or steps with names")
     for key in NUMBERS:
         text = table.get(key)
         if isinstance(text, str) and text.isdecimal() and len(text) < 19:

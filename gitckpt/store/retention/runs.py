@@ -64,9 +64,7 @@ def decide(
     if not rules.everything:
         reason = "only expire --all removes imported runs"
         decisions |= {run: Decision(run, expires=False, reason=reason) for run in imported}
-    may_go = (
-        sizes.keys() if among is None else sizes.keys() & set(among)
-    )  # no run that has just begun
+    may_go = sizes.keys() if among is None else sizes.keys() & set(among)  # all recorded runs
     due = {run for run in decisions if decisions[run].expires and run in may_go}
     chains = chains_of(store, due)
     unmerged = set() if rules.everything else _unmerged(store, [c[-1] for c in chains.values()])
