@@ -73,7 +73,7 @@ def resume(
     if autonomy is not None:
         from gitckpt.durable.pipeline import definition
 
-        resume_options["autonomy"] = definition.autonomy(autonomy)
+        how["autonomy"] = definition.parse_autonomy(autonomy)
     if timeout is not None:
         resume_options["timeout"] = times.parse_age(timeout)
     with open_store() as store:
@@ -138,13 +138,13 @@ def _has_pipeline(checkpoint: Checkpoint) -> bool:
     return checkpoint.pipeline is not None and checkpoint.pipeline.name is not None
 
 
-def _describe_resumption(store: Store, newest: Checkpoint) -> tuple[str, list[str]]:
-    """Return a line that says what resuming a run starts, and the agents it calls."""
-    from gitckpt.durable.driver.pipelines import outlook
+def _outlook(store: Store, newest: Checkpoint) -> tuple[str, list[str]]:
+    """Return a line on what resuming a run starts, and the agents that it calls."""
+    from gitckpt.durable.driver.pipelines import next_step
 
     if not _has_pipeline(newest):
-        return f"{newest.run} ({newest.label}): opens the run's worktree", []
-    step, agents = outlook(store, newest)
+        return f"{newest.run} ({newest.label}): opens its worktree", []
+    step, agents = next_step(store, newest)
     calls = f" (calls {', '.join(agents)})" if agents else ""
     return f"{newest.run} at {step}{calls}" if step else "", agents
 

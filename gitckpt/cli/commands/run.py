@@ -52,9 +52,9 @@ def run(
     from gitckpt.durable.phases.options import slug
     from gitckpt.durable.pipeline import definition as pipelines
 
-    inputs = driver.parse_inputs(input_ or [])
-    limit = _parse_limit(timeout)
-    mode = pipelines.autonomy(autonomy) if autonomy is not None else None
+    inputs = driver.inputs(input_ or [])
+    limit = _limit(timeout)
+    mode = pipelines.parse_autonomy(autonomy) if autonomy is not None else None
     name, about = pipeline, pipeline
     if pipeline.endswith(".md") or (os.path.isfile(pipeline) and os.sep in pipeline):
         name, about, inputs = "plan-to-pr", slug(pipeline), {"plan": pipeline, **inputs}

@@ -16,7 +16,7 @@ from gitckpt.durable.phases.options import PLAN, generate_branch, read_plan
 from gitckpt.durable.pipeline import definition as pipelines
 from gitckpt.durable.pipeline import launch
 from gitckpt.durable.pipeline.definition import PRESET, PhaseDefinition, PipelineDefinition, Texts
-from gitckpt.durable.pipeline.launch import Context, RunInputs, fill_placeholders, plain
+from gitckpt.durable.pipeline.launch import Context, RunInputs, fill_placeholders, text_values
 from gitckpt.durable.run import attempts
 from gitckpt.durable.run.attempts import PhaseBlocked, PhaseFailed, PhaseResult
 from gitckpt.durable.run.run import Run, session_of
@@ -91,10 +91,10 @@ def _require_review(_: RunInputs, option: Callable[[str], str]) -> None:
 class Step:
     action: Callable[[Context], PhaseResult]
     options: str = ""  # keys of `with`, separated by spaces
-    memory: tuple[str, ...] = ()  # keys of the state that hold its progress
+    progress_keys: tuple[str, ...] = ()  # keys of the state that hold its progress
     # Gets the inputs and a getter of options; raises UsageError if the step would fail at once.
     require: Callable[[RunInputs, Callable[[str], str]], None] | None = None
-    needs: str = ""  # the required option, which an earlier phase may determine
+    required: str = ""  # the required option, which an earlier phase may determine
 
 
 _LOOP_OPTIONS = "plan issues epic agent prompt conversation tests done until_tests_pass "
@@ -105,16 +105,16 @@ _REVIEW_OPTIONS += "agent_timeout force"
 STEPS = {
     "read plan": Step(read_plan, require=_require_plan),
     "generate branch": Step(generate_branch),
-    "agent": Step(_ask_agent, "agent prompt agent_timeout", needs="prompt"),
-    "loop": Step(_run_loop, _LOOP_OPTIONS, ("loop",), _require_loop, needs="plan"),
+    "agent": Step(_ask_agent, "agent prompt agent_timeout", required="prompt"),
+    "loop": Step(_run_loop, _LOOP_OPTIONS, ("loop",), _require_loop, required="plan"),
     "review": Step(_run_review, _REVIEW_OPTIONS, ("review",), _require_review),
 }
 
 OPTIONS = {name: tuple(step.options.split()) for name, step in STEPS.items()}
 
 
-def memory_of(phase: PhaseDefinition) -> tuple[str, ...]:
-    return STEPS[phase.use].memory if phase.use in STEPS else ()
+def progress_keys(phase: PhaseDefinition) -> tuple[str, ...]:
+    return STEPS[phase.use].progress_keys if phase.use in STEPS else ()
 
 
 def require_valid_options(definition: PipelineDefinition, run_inputs: RunInputs) -> None:
@@ -131,9 +131,9 @@ def require_valid_options(definition: PipelineDefinition, run_inputs: RunInputs)
             continue  # the state is known when the phase begins
         if step.require is not None:
             step.require(run_inputs, lambda name, values=values: values.get(name, ""))  # type: ignore[misc]
-        if position == 0 and step.needs and not values.get(step.needs):
-            hint = f"name it: -i {step.needs}=PATH"
-            raise UsageError(f"phase {phase.name!r} needs the input {step.needs}", hint=hint)
+        if position == 0 and step.required and not values.get(step.required):
+            hint = f"name it: -i {step.required}=PATH"
+            raise UsageError(f"phase {phase.name!r} needs the input {step.required}", hint=hint)
 
 
 _RLM = "rlm-act"
@@ -142,14 +142,14 @@ _CHILDREN = ("children", "requirements")
 _CRITERIA = ("acceptance_criteria", "acceptanceCriteria")
 
 
-def skipped(definition: PipelineDefinition, run_inputs: RunInputs) -> dict[str, str]:
+def phases_to_skip(definition: PipelineDefinition, run_inputs: RunInputs) -> dict[str, str]:
     """Return the phases to skip: name → reason."""
     skips = {}
     for phase in definition.phases:
         for name in reversed(phase.skip_with):
             if run_inputs.inputs.get(name):
                 skips[phase.name] = f"{name} is given: {run_inputs.inputs[name]}"
-    return skips | _skipped_in_rlm(definition, run_inputs) if definition.name == _RLM else skips
+    return skips | _skips_in_rlm(definition, run_inputs) if definition.name == _RLM else skips
 
 
 def require_question(definition: PipelineDefinition, run_inputs: RunInputs, skips: Texts) -> None:
@@ -159,7 +159,7 @@ def require_question(definition: PipelineDefinition, run_inputs: RunInputs, skip
         raise UsageError("phase 'research' needs the input question", hint=hint)
 
 
-def _skipped_in_rlm(definition: PipelineDefinition, run_inputs: RunInputs) -> dict[str, str]:
+def _skips_in_rlm(definition: PipelineDefinition, run_inputs: RunInputs) -> dict[str, str]:
     path = run_inputs.inputs.get(_PLAN, "")
     names = [phase.name for phase in definition.phases]
     if path.endswith(".md"):
@@ -189,8 +189,8 @@ def _has_criteria(node: Any, *, is_child: bool) -> bool:
 
 # Trust: a run that was not written here needs approval before it continues.
 
-_MAX_COMMAND = 100  # characters of a command
-_CUT = ", cut)"
+_MAX_SHOWN = 100  # characters of a command
+_CUT_MARK = ", cut)"
 
 
 def list_commands(store: Checkpoints, checkpoint: Checkpoint) -> list[str]:
@@ -198,13 +198,13 @@ def list_commands(store: Checkpoints, checkpoint: Checkpoint) -> list[str]:
     if pipeline is None or pipeline.name is None:
         return []
     try:
-        definition = pipelines.read(pipelines.path_in(store.repository), pipeline.name, OPTIONS)
+        definition = pipelines.read(pipelines.config_path(store.repository), pipeline.name, OPTIONS)
     except CkptError as error:
         return [f"unknown: {error.message}"]
     phases = [phase for phase in definition.phases if phase.name not in pipeline.completed]
     texts = [phase.run if phase.run is not None else str(phase.use) for phase in phases]
     lines = [f"{phase.name}: {_shorten(text)}" for phase, text in zip(phases, texts, strict=True)]
-    if any(command.endswith(_CUT) for command in lines):
+    if any(command.endswith(_CUT_MARK) for command in lines):
         is_preset = definition.source == pipelines.PRESET
         show = f"git ckpt run --print {definition.name}" if is_preset else definition.source
         lines.append(f"in full: {show}")
@@ -213,9 +213,9 @@ def list_commands(store: Checkpoints, checkpoint: Checkpoint) -> list[str]:
 
 def _shorten(text: str) -> str:
     line, lines = " ".join(text.split()), len(text.strip().splitlines())
-    if len(line) <= _MAX_COMMAND:
+    if len(line) <= _MAX_SHOWN:
         return line
-    return f"{line[:_MAX_COMMAND].rstrip()}… ({lines} lines{_CUT}"
+    return f"{line[:_MAX_SHOWN].rstrip()}… ({lines} lines{_CUT_MARK}"
 
 
 # Agents of `gitckpt.toml`: a run only calls those it was started with, so that no branch can
@@ -229,7 +229,7 @@ def placeholder_values(
     newest: Checkpoint, definition: PipelineDefinition, inputs: Texts
 ) -> dict[str, str]:
     run_inputs = newest.pipeline.inputs if newest.pipeline is not None else {}
-    return {**plain(newest.state), **definition.inputs, **run_inputs, **inputs}
+    return {**text_values(newest.state), **definition.inputs, **run_inputs, **inputs}
 
 
 def approve_agents(
@@ -237,14 +237,14 @@ def approve_agents(
 ) -> None:
     """Record on this machine the agents that a person started or accepted a run with."""
     called = called_clients(definition, values, clients)
-    if new := {_digest(client) for client in called} - settings.approved_digests(repository):
-        settings.record_approval(repository, new)
+    if new := {_client_digest(client) for client in called} - settings.approved(repository):
+        settings.note(repository, new)
 
 
 def require_approved(repository: Repository, run: str, called: Iterable[Client]) -> None:
     """Raise `Changed` if a run calls an agent that `approve_agents` has not seen."""
-    approved = settings.approved_digests(repository)
-    new = [client for client in dict.fromkeys(called) if _digest(client) not in approved]
+    approved = settings.approved(repository)
+    new = [client for client in dict.fromkeys(called) if _client_digest(client) not in approved]
     if new:
         changes = [f"the agent {client.name} is {client.command}" for client in new]
         raise attempts.Changed(run, changes)
@@ -277,7 +277,7 @@ def called_clients(
 ) -> Iterator[Client]:
     for phase in definition.phases:
         for role in _ROLES if phase.use and clients else ():
-            name = _fill_known(phase.options.get(role, ""), values)
+            name = _fill_or_empty(phase.options.get(role, ""), values)
             if name in clients:
                 yield clients[name]
 
@@ -290,19 +290,19 @@ def called_agents(
     for phase in definition.phases:
         if phase.name in completed or phase.use not in _STEPS:
             continue
-        names = [_fill_known(phase.options.get(role, ""), values) for role in _ROLES]
+        names = [_fill_or_empty(phase.options.get(role, ""), values) for role in _ROLES]
         called |= dict.fromkeys([name for name in names if name] or [phase.use])
     return list(called)
 
 
-def _fill_known(text: str, values: Texts) -> str:
+def _fill_or_empty(text: str, values: Texts) -> str:
     try:
         return fill_placeholders(text, values)
     except KeyError:
         return ""  # the state is known when the phase begins
 
 
-def _digest(client: Client) -> str:
+def _client_digest(client: Client) -> str:
     values = [getattr(client, name) for name in client.__match_args__ if name != PRICE]
     return settings.digest_of("agents", values)
 
@@ -337,7 +337,7 @@ class Observer:
         return EXIT, ""
 
 
-def advice(error: PhaseFailed, run: Run) -> str:
+def hint_for(error: PhaseFailed, run: Run) -> str:
     resume = f"git ckpt resume {run.id}"
     if isinstance(error, attempts.DeadlineReached):
         return f"to give it more time: {resume} --timeout 1h"
@@ -386,7 +386,7 @@ class Driver:
             with Watchdog(tag) as watchdog:
                 return self._drive(watchdog)
         finally:
-            self._report_end()
+            self._report_last_end()
 
     def _drive(self, watchdog: Watchdog) -> Result:
         phases, position = self._definition.phases, 0
@@ -396,7 +396,7 @@ class Driver:
                 position += 1
                 continue
             if phase.name in self._skipped:
-                self._report_end()
+                self._report_last_end()
                 self._run.skip(phase.name, message=message_of(self._skipped[phase.name]))
                 self._observer.ended(phase.name, "skipped", None)
                 continue
@@ -423,17 +423,17 @@ class Driver:
         revisions = dict(run.state.get("revisions", {}))
         revisions[name] = "\n\n".join(filter(None, [revisions.get(name, ""), revision]))
         run.state["revisions"] = revisions
-        redo(run, name, memory_of(phase))
+        redo(run, name, progress_keys(phase))
 
     def _perform(self, phase: PhaseDefinition, position: int, watchdog: Watchdog) -> bool:
         # Returns False if the phase asks to be retried later.
         limits = (phase.autosave, phase.max_recoveries, phase.on_resume)
-        conduct = attempts.PhaseOptions(phase.retries, (PhaseFailed,), *limits)
+        phase_options = attempts.PhaseOptions(phase.retries, (PhaseFailed,), *limits)
         session, observer = self._session, self._observer
 
         def action(attempt: Attempt) -> PhaseResult:
-            self._report_end()
-            launch.require_copies(session, self._definition)
+            self._report_last_end()
+            launch.require_unchanged_copies(session, self._definition)
             observer.begins(phase.name, attempt.number, position + 1, len(self._definition.phases))
             callbacks = (observer.output, observer.tick, self._agents, self._announce)
             context = Context(session, self._definition, phase, attempt, watchdog, *callbacks)
@@ -451,19 +451,19 @@ class Driver:
         followed = bool(following) and following[0].name not in finished
         followed = followed and not self._pauses_after(phase)
         try:
-            session.perform(phase.name, action, inputs={}, conduct=conduct, followed=followed)
+            session.perform(phase.name, action, inputs={}, conduct=phase_options, followed=followed)
         except attempts.PhaseDeferred:
             return False
         finally:
             last = session.last_attempt
             if last is not None and last.phase == phase.name:
-                self._report_end()
+                self._report_last_end()
                 self._unreported = (phase.name, last.ended or "interrupted", last.seconds)
             if not followed or last is None or last.ended != attempts.COMPLETE:
-                self._report_end()
+                self._report_last_end()
         return True
 
-    def _report_end(self) -> None:
+    def _report_last_end(self) -> None:
         # Report the end of a phase only after it is recorded.
         ending, self._unreported = self._unreported, None
         if ending is not None:
@@ -474,16 +474,16 @@ class Driver:
     def _warn_of_suspects(self) -> None:
         files = self._run.newest.worktree
         suspects = files.suspects if files is not None else ()
-        first = {suspect.path: suspect for suspect in reversed(suspects)}
-        new = [first[path] for path in sorted(first) if path not in self._reported_suspects]
+        hits = {suspect.path: suspect for suspect in reversed(suspects)}
+        new = [hits[path] for path in sorted(hits) if path not in self._reported_suspects]
         if new:
-            self._reported_suspects.update(first)
-            places = first_of([f"{hit.path}:{hit.line} ({hit.rule})" for hit in new], 3)
+            self._reported_suspects.update(hits)
+            locations = first_of([f"{hit.path}:{hit.line} ({hit.rule})" for hit in new], 3)
             advice = f"if it is not one: git ckpt allow --secret {new[0].digest}"
-            self._observer.warn(f"captured what looks like a secret: {places}; {advice}")
+            self._observer.warn(f"captured what looks like a secret: {locations}; {advice}")
 
 
-def redo(run: Run, name: str, forget: Iterable[str]) -> None:
-    for key in forget:
+def redo(run: Run, name: str, state_keys: Iterable[str]) -> None:
+    for key in state_keys:
         run.state.pop(key, None)
     run.redo(name)

@@ -72,7 +72,7 @@ class Pipelines:
         definition = self._definition(name)
         run_inputs = launch.read_inputs(self._store, definition, inputs or {})
         driver.require_valid_options(definition, run_inputs)
-        skips = driver.skipped(definition, run_inputs)
+        skips = driver.phases_to_skip(definition, run_inputs)
         driver.require_question(definition, run_inputs, skips)
         return Preview(definition, run_inputs, skips)
 
@@ -84,7 +84,7 @@ class Pipelines:
         about: str | None = None,
         base: str = "HEAD",
         key: str | None = None,
-        **wishes: Unpack[RunOptions],
+        **options: Unpack[RunOptions],
     ) -> Outcome:
         """Run a pipeline in a new worktree, or resume the run with the key.
 
@@ -96,7 +96,7 @@ class Pipelines:
             Changed, Untrusted, LeaseHeld: the run with that key cannot be continued.
             PhaseFailed, LeaseLost, CkptError: the run stopped; see `hint`.
         """
-        mode = _autonomy(wishes, RunOptions)
+        mode = _parse_autonomy(options, RunOptions)
         # Do not execute commands from a file with mistakes.
         settings.read(self._store.repository).require_correct()
         plan = self.preview(name, inputs)
@@ -109,9 +109,11 @@ class Pipelines:
             clients = self._clients(definition)
             driver.require_installed(definition, plan.skipped, values, clients)
             driver.approve_agents(self._store.repository, definition, values, clients)
-            how: Any = {"base": base, "key": key, "timeout": wishes.get("timeout")}
+            kwargs: Any = {"base": base, "key": key, "timeout": options.get("timeout")}
             subject = about or name
-            first = launch.start(self._store, definition, plan.given, subject, autonomy=mode, **how)
+            first = launch.start(
+                self._store, definition, plan.given, subject, autonomy=mode, **kwargs
+            )
         except RunExists as error:
             newest = self._store.heads.catch_up(error.run)
             self.require_ours([newest])  # the key may have been fetched
@@ -119,36 +121,39 @@ class Pipelines:
             if newest.label == ref_names.RUN_COMPLETE:
                 release_completed(self._store, error.run)
                 return self._was_complete(error.run, definition)
-            return self.resume(error.run, **wishes)
+            return self.resume(error.run, **options)
         plan.given.warn_of_secrets(self._store, self._observer.warn)
-        return self._drive(self._open(str(first.run), wishes, {}), definition, plan.skipped)
+        return self._drive(self._open(str(first.run), options, {}), definition, plan.skipped)
 
-    def resume(self, run: str, **how: Unpack[ResumeOptions]) -> Outcome:
+    def resume(self, run: str, **options: Unpack[ResumeOptions]) -> Outcome:
         """Continue a run of a pipeline at its first incomplete phase.
 
         Raises NotFoundError, UsageError, Untrusted (see `candidates`), Changed, or as `run`.
         """
-        mode = _autonomy(how, ResumeOptions)
+        mode = _parse_autonomy(options, ResumeOptions)
         newest = self._store.heads.catch_up(run)
         if newest.pipeline is None or newest.pipeline.name is None:
             hint = f"open its worktree: git ckpt resume --no-run {run}"
             raise UsageError(f"run {run} has no pipeline", hint=hint)
         definition = pipelines.read_of_run(self._file(), newest.pipeline.name, OPTIONS, run)
-        phase, target = how.get("phase"), how.get("rewind")
+        phase, target = options.get("phase"), options.get("rewind")
         first = definition.phase(phase) if phase is not None else None
-        trusted, accepts = how.get("trust", False), how.get("accept_changes", False)
+        trusted, accepts = options.get("trust", False), options.get("accept_changes", False)
         self.require_ours([newest, *([target] if target is not None else [])], trust=trusted)
         goes_back = first is not None or target is not None
         if not goes_back and release_completed(self._store, run):
             return self._was_complete(run, definition)
         settings.read(self._store.repository).require_correct()
         if not (trusted or accepts):
-            values = driver.placeholder_values(newest, definition, how.get("inputs", {}))
+            values = driver.placeholder_values(newest, definition, options.get("inputs", {}))
             called = driver.called_clients(definition, values, self._clients(definition))
             driver.require_approved(self._store.repository, run, called)
-        options: OpenOptions = {"accept_changes": accepts, "again": goes_back}
-        options |= {"take_over": how.get("take_over", False), "directory": how.get("directory")}
-        opened = self._open(run, how, options)
+        open_options: OpenOptions = {"accept_changes": accepts, "again": goes_back}
+        open_options |= {
+            "take_over": options.get("take_over", False),
+            "directory": options.get("directory"),
+        }
+        opened = self._open(run, options, open_options)
         try:
             if target is not None:
                 opened.rewind(target)
@@ -157,12 +162,12 @@ class Pipelines:
                 retry = f"git ckpt resume {interrupted} --rewind"
                 self._observer.warn(f"{undone}; to repeat it: {retry}")
             session = session_of(opened)
-            self._update_pipeline(session, definition, how, mode)
+            self._update_pipeline(session, definition, options, mode)
             if first is not None:
                 later = definition.phases[definition.phases.index(first) :]
-                memory = {key for later_phase in later for key in driver.memory_of(later_phase)}
-                driver.redo(opened, first.name, memory)
-            skips = driver.skipped(definition, launch.recorded_inputs(session, definition))
+                keys = {key for later_phase in later for key in driver.progress_keys(later_phase)}
+                driver.redo(opened, first.name, keys)
+            skips = driver.phases_to_skip(definition, launch.recorded_inputs(session, definition))
         except BaseException:
             opened.close()
             raise
@@ -205,10 +210,10 @@ class Pipelines:
         name = newest.pipeline.name if newest.pipeline is not None else None
         if status == runstate.COMPLETE or name != "review":
             raise UsageError(f"run {run} is not an open review", hint="see: git ckpt runs")
-        review.refactor(run_files.of_run(self._store.repository, run).path, task)
+        review.store_changed_task(run_files.of_run(self._store.repository, run).path, task)
 
     def _file(self) -> str:
-        return pipelines.path_in(self._store.repository)
+        return pipelines.config_path(self._store.repository)
 
     def _clients(self, definition: PipelineDefinition) -> dict[str, Client]:
         return read_clients(self._file()) if any(phase.use for phase in definition.phases) else {}
@@ -218,21 +223,21 @@ class Pipelines:
         settings.read(self._store.repository)
         return pipelines.read(self._file(), name, OPTIONS)
 
-    def _open(self, run: str, wishes: RunOptions, options: OpenOptions) -> Run:
-        options |= {"adapter": "plumbing", "holder": wishes.get("holder", "a program")}
-        opening = reopen(self._store, run, **options)
+    def _open(self, run: str, options: RunOptions, open_options: OpenOptions) -> Run:
+        open_options |= {"adapter": "plumbing", "holder": options.get("holder", "a program")}
+        opening = reopen(self._store, run, **open_options)
         return Run(Session(opening), opening.remarks)
 
     def _update_pipeline(
-        self, run: Session, definition: PipelineDefinition, how: ResumeOptions, mode: str | None
+        self, run: Session, definition: PipelineDefinition, options: ResumeOptions, mode: str | None
     ) -> None:
-        accept = how.get("accept_changes", False)
+        accept = options.get("accept_changes", False)
         pipeline = launch.update_pipeline(self._store, run, definition, accept=accept)
-        if how.get("inputs"):
-            pipeline = launch.changed_inputs(pipeline, definition, how["inputs"])
+        if options.get("inputs"):
+            pipeline = launch.replace_inputs(pipeline, definition, options["inputs"])
         if mode is not None:
             pipeline = replace(pipeline, autonomy=mode)
-        timeout = how.get("timeout")
+        timeout = options.get("timeout")
         if timeout is not None:
             pipeline = replace(pipeline, deadline=times.to_text(self._store.clock() + timeout))
         run.writer.pipeline = pipeline
@@ -253,7 +258,7 @@ class Pipelines:
                 run.finish()
         except PhaseFailed as error:
             if error.hint is None:
-                raise error.but(hint=driver.advice(error, run)) from None
+                raise error.but(hint=driver.hint_for(error, run)) from None
             raise
         finally:
             self._close(run)
@@ -311,14 +316,14 @@ class Pipelines:
             run_files.record_unwritten(self._store.repository, run.id, [])
 
 
-def outlook(store: Store, newest: Checkpoint) -> tuple[str, list[str]]:
+def next_step(store: Store, newest: Checkpoint) -> tuple[str, list[str]]:
     """Return the next command of a run and the agents it calls; both empty if unknown."""
     pipeline = newest.pipeline
     if pipeline is None or pipeline.name is None:
         return "", []
     try:
         definition = pipelines.read(
-            pipelines.path_in(inside(store).repository), pipeline.name, OPTIONS
+            pipelines.config_path(inside(store).repository), pipeline.name, OPTIONS
         )
     except CkptError:
         return "", []
@@ -332,7 +337,7 @@ def outlook(store: Store, newest: Checkpoint) -> tuple[str, list[str]]:
     return "", called
 
 
-def _autonomy(wishes: RunOptions, kind: type) -> str | None:
-    launch.require_options(wishes, kind.__annotations__)
-    mode = wishes.get("autonomy")
-    return pipelines.autonomy(mode) if mode is not None else None
+def _parse_autonomy(options: RunOptions, kind: type) -> str | None:
+    launch.require_options(options, kind.__annotations__)
+    mode = options.get("autonomy")
+    return pipelines.parse_autonomy(mode) if mode is not None else None

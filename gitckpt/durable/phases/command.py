@@ -33,9 +33,9 @@ from gitckpt.model.errors import CkptError, UsageError, WorktreeError
 from gitckpt.model.values import replace
 from gitckpt.store.runs import run_files
 
-_SET = re.compile(r"([^=<]*?)(:=|=|<)(.*)")
-_LARGEST = 1024 * 1024
-_LARGEST_STATE = 64 * 1024 * 1024  # bytes; a state has at most half of that
+_ASSIGNMENT = re.compile(r"([^=<]*?)(:=|=|<)(.*)")
+_MAX_VALUE = 1024 * 1024
+_MAX_STATE = 64 * 1024 * 1024  # bytes; a state has at most half of that
 
 # Special exit codes: EX_TEMPFAIL of sysexits.h, and "blocked" of gitckpt itself.
 RETRY_LATER, BLOCKED = 75, 4
@@ -45,10 +45,10 @@ def perform(context: Context) -> PhaseResult:
     phase, run = context.phase, context.run
     timeout, idle_timeout = map(in_seconds, (phase.timeout, phase.idle_timeout))
     files = _Exchange(run, phase)
-    files.prepare()
+    files.write_files()
     try:
         limits = Timeouts(timeout, idle_timeout, run.seconds_left())
-        outcome = _call(context, phase.run or "", limits, files.variables)
+        outcome = _run_line(context, phase.run or "", limits, files.variables)
         if outcome.ended_by in (execution.TIMEOUT, execution.IDLE_TIMEOUT):
             is_timeout = outcome.ended_by == execution.TIMEOUT
             limit = phase.timeout if is_timeout else phase.idle_timeout
@@ -58,20 +58,20 @@ def perform(context: Context) -> PhaseResult:
             raise PhaseFailed(message, code=outcome.code, output=outcome.tail)
         if outcome.ended_by == DEADLINE or outcome.code:
             cause = execution.cause_of(outcome.code) + execution.last_line(outcome.tail)
-            raise failure_of(phase.name, outcome, cause)
+            raise phase_failure(phase.name, outcome, cause)
         require_changes(context, context.attempt, outcome)
         run.state = files.state(outcome)
     finally:
-        files.clear()
+        files.remove_files()
     return PhaseResult(code=outcome.code, output=outcome.tail)
 
 
-def _call(
+def _run_line(
     context: Context, line: str, limits: Timeouts, env: Texts, *, show: bool = True
 ) -> CommandResult:
-    how: Any = {"directory": context.run.path, "env": {**context.environment(), **env}}
-    how |= {"watchdog": context.watchdog, "tick": context.look, "patience": limits}
-    return execution.run_command(line, output=context.output if show else lambda _: None, **how)
+    kwargs: Any = {"directory": context.run.path, "env": {**context.environment(), **env}}
+    kwargs |= {"watchdog": context.watchdog, "tick": context.check_and_tick, "patience": limits}
+    return execution.run_command(line, output=context.output if show else lambda _: None, **kwargs)
 
 
 def in_seconds(length: int | None) -> float | None:
@@ -85,7 +85,7 @@ def require_changes(context: Context, attempt: Attempt, outcome: CommandResult |
         raise PhaseFailed(message, code=outcome.code, output=outcome.tail)
 
 
-def failure_of(phase: str, outcome: CommandResult | Answer, cause: str) -> PhaseFailed:
+def phase_failure(phase: str, outcome: CommandResult | Answer, cause: str) -> PhaseFailed:
     code, output = outcome.code, outcome.tail
     if outcome.ended_by == DEADLINE:
         message = f"phase {phase!r} was ended: the run reached its deadline"
@@ -106,13 +106,13 @@ class _Exchange:
         self.output_path = os.path.join(run.files.path, run_files.OUTPUT, ids.slug(phase.name))
         self.variables = {"CKPT_STATE": self.state_path, "CKPT_SET": self.set_path}
         self.variables["CKPT_OUTPUT"] = self.output_path
-        self._before = b""
+        self._initial_state = b""
 
-    def prepare(self) -> None:
+    def write_files(self) -> None:
         run_files.make_directory(self.output_path)
         state = json.dumps(jsonable.plain(self._run.state), indent=2, ensure_ascii=False)
-        self._before = state.encode("utf-8", "surrogatepass") + b"\n"
-        for path, data in ((self.state_path, self._before), (self.set_path, b"")):
+        self._initial_state = state.encode("utf-8", "surrogatepass") + b"\n"
+        for path, data in ((self.state_path, self._initial_state), (self.set_path, b"")):
             try:
                 if os.path.islink(path):
                     os.unlink(path)  # an attempt that was killed left it
@@ -125,39 +125,39 @@ class _Exchange:
         """Return the state that the command left; raise PhaseFailed if it is invalid."""
         try:
             private_dirs.require(self._run.files.path)
-            new_state = regular.content(self.state_path, _LARGEST_STATE, follow=False)
-            text = io.BytesIO(regular.content(self.set_path, _LARGEST_STATE, follow=False))
+            new_state = regular.content(self.state_path, _MAX_STATE, follow=False)
+            text = io.BytesIO(regular.content(self.set_path, _MAX_STATE, follow=False))
             # str.splitlines would cut a value at a form feed, or at U+2028
-            listed = io.TextIOWrapper(text, encoding="utf-8", errors="surrogateescape")
-            lines = [line.rstrip("\n") for line in listed]
+            reader = io.TextIOWrapper(text, encoding="utf-8", errors="surrogateescape")
+            lines = [line.rstrip("\n") for line in reader]
         except WorktreeError as error:
-            raise self._failed(error.message, outcome) from None
+            raise self._error(error.message, outcome) from None
         except OSError as error:
-            raise self._failed(f"cannot read {error.filename}: {error.strerror}", outcome) from None
+            raise self._error(f"cannot read {error.filename}: {error.strerror}", outcome) from None
         state = dict(self._run.state)
-        if new_state != self._before:
+        if new_state != self._initial_state:
             try:
                 state = json.loads(new_state)
             except (ValueError, RecursionError) as error:
-                raise self._failed(f"CKPT_STATE is not JSON: {error}", outcome) from None
+                raise self._error(f"CKPT_STATE is not JSON: {error}", outcome) from None
             if not isinstance(state, dict):
                 kind = type(state).__name__
-                raise self._failed(f"CKPT_STATE is a JSON {kind}, not an object", outcome)
+                raise self._error(f"CKPT_STATE is a JSON {kind}, not an object", outcome)
         for line in lines:
-            match = _SET.fullmatch(line)
-            place = f"{line!r:.100} in CKPT_SET"
+            match = _ASSIGNMENT.fullmatch(line)
+            shown_line = f"{line!r:.100} in CKPT_SET"
             if match is None or not match[1].strip():
-                raise self._failed(f"{place} is not key=value", outcome)
+                raise self._error(f"{shown_line} is not key=value", outcome)
             try:
-                state[match[1].strip()] = self._value(match[2], match[3])
+                state[match[1].strip()] = self._parse_value(match[2], match[3])
             except OSError as error:
-                problem = f"{place}: cannot read {error.filename}: {error.strerror}"
-                raise self._failed(problem, outcome) from None
+                problem = f"{shown_line}: cannot read {error.filename}: {error.strerror}"
+                raise self._error(problem, outcome) from None
             except (ValueError, RecursionError) as error:
-                raise self._failed(f"{place} is not key:=JSON: {error}", outcome) from None
+                raise self._error(f"{shown_line} is not key:=JSON: {error}", outcome) from None
         return state
 
-    def _value(self, operator: str, text: str) -> Any:
+    def _parse_value(self, operator: str, text: str) -> Any:
         # key:=JSON, key=TEXT, or key<FILE
         if operator == ":=":
             return json.loads(text)
@@ -166,9 +166,9 @@ class _Exchange:
         path, top = text.strip(), self._run.path
         if path.startswith(f"{self.output_path}/"):
             top = self.output_path
-        return regular.content_below(top, path, _LARGEST).decode("utf-8", "replace")
+        return regular.content_below(top, path, _MAX_VALUE).decode("utf-8", "replace")
 
-    def clear(self) -> None:
+    def remove_files(self) -> None:
         for path in (self.state_path, self.set_path):
             if os.path.isdir(path) and not os.path.islink(path):
                 private_dirs.discard(path)
@@ -178,7 +178,7 @@ class _Exchange:
         if is_directory and not os.listdir(self.output_path):
             os.rmdir(self.output_path)
 
-    def _failed(self, problem: str, outcome: CommandResult) -> PhaseFailed:
+    def _error(self, problem: str, outcome: CommandResult) -> PhaseFailed:
         message = f"phase {self._phase.name!r} failed: {problem}"
         return PhaseFailed(message, code=outcome.code, output=outcome.tail)
 
@@ -190,17 +190,19 @@ def run(
     context: Context, line: str, seconds: float, *, show: bool = False, name: str = ""
 ) -> CommandResult:
     """Run a command in the worktree of a run; `seconds` is its timeout."""
-    patience = Timeouts(seconds, None, context.run.seconds_left())
-    outcome = _call(context, line, patience, {}, show=show)
+    timeouts = Timeouts(seconds, None, context.run.seconds_left())
+    outcome = _run_line(context, line, timeouts, {}, show=show)
     if outcome.ended_by == DEADLINE:
         message = f"{name or line} was ended: the run reached its deadline"
         raise DeadlineReached(message, output=outcome.tail)
     return outcome
 
 
-def ask(context: Context, line: str, seconds: float, place: str) -> tuple[CommandResult, bytes]:
+def run_for_output(
+    context: Context, line: str, seconds: float, file_name: str
+) -> tuple[CommandResult, bytes]:
     """Run a command as `run` does; return its output, kept in the file `place`."""
-    path = os.path.join(context.run.files.path, place)
+    path = os.path.join(context.run.files.path, file_name)
     run_files.make_directory(os.path.dirname(path))
     if os.path.islink(path):
         os.unlink(path)  # a phase may have left it: the shell would write where it leads
@@ -212,7 +214,7 @@ def ask(context: Context, line: str, seconds: float, place: str) -> tuple[Comman
 
 
 # How often a call is repeated after its connection was lost.
-MOST_LOST = 5
+MAX_LOST = 5
 
 # State key: no calls before this time. Absent where there is no limit.
 RETRY_AT = "retry_at"
@@ -226,7 +228,7 @@ def call_agent(context: Context) -> PhaseResult:
     run, phase = context.run, context.phase
     try:
         client = context.client("agent")
-        limit = options.pause("agent_timeout", context.option("agent_timeout"), 0.0)
+        agent_timeout = options.parse_pause("agent_timeout", context.option("agent_timeout"), 0.0)
     except UsageError as error:
         raise PhaseFailed(error.message, hint=error.hint) from None
     path = context.option("prompt")
@@ -238,15 +240,15 @@ def call_agent(context: Context) -> PhaseResult:
     agent = Agent(client, run.path, env, context.watchdog, directory)
     # Milestones follow, at limits.
     attempt = replace(context.attempt, began=context.attempt.began or run.writer.newest.id)
-    usual, idle = map(in_seconds, (phase.timeout, phase.idle_timeout))
+    phase_timeout, idle_timeout = map(in_seconds, (phase.timeout, phase.idle_timeout))
 
     def call() -> Answer:
-        patience = Timeouts(limit or usual, idle, run.seconds_left())
-        return agent.ask(prompt, context.output, context.look, patience=patience)
+        timeouts = Timeouts(agent_timeout or phase_timeout, idle_timeout, run.seconds_left())
+        return agent.ask(prompt, context.output, context.check_and_tick, patience=timeouts)
 
     answer = ask_patiently(run, call, lambda text: context.output(f"{words(text)}\n".encode()))
     if answer.problem:
-        raise failure_of(phase.name, answer, answer.problem)
+        raise phase_failure(phase.name, answer, answer.problem)
     require_changes(context, attempt, answer)
     report = answer.report
     result = {"cost_usd": report.cost_usd, "tokens": dict(report.tokens), "session": report.session}
@@ -285,7 +287,7 @@ def ask_patiently(
         if problem.kind == failure.FATAL:
             raise unusable_error(answer, run.id, role)
         is_out_of_waits = problem.wait is None and limited >= failure.MOST_LIMITED
-        is_final = {failure.LIMITED: is_out_of_waits, failure.TRANSIENT: lost >= MOST_LOST}
+        is_final = {failure.LIMITED: is_out_of_waits, failure.TRANSIENT: lost >= MAX_LOST}
         if is_final.get(problem.kind, True):
             report = replace(answer.report, cost_usd=cost or answer.report.cost_usd)
             return replace(answer, report=report)

@@ -16,7 +16,7 @@ _ISSUE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:-]{0,127}")
 _YES, _NO = ("yes", "true", "1"), ("", "no", "false", "0")
 
 
-def agreed(name: str, text: str) -> bool:
+def parse_flag(name: str, text: str) -> bool:
     answer = text.lower()
     if answer not in (*_YES, *_NO):
         raise UsageError(f"{name} is {answer!r:.60}", hint="set it to yes or no")
@@ -32,7 +32,7 @@ def require_issue(text: str) -> None:
         raise UsageError(f"{text!r:.100} is not an issue id", hint="list the issues: bd list")
 
 
-def count(name: str, text: str, default: int) -> int:
+def parse_count(name: str, text: str, default: int) -> int:
     if not text:
         return default
     if not (text.isascii() and text.isdigit() and len(text) <= 6):
@@ -42,7 +42,7 @@ def count(name: str, text: str, default: int) -> int:
     return int(text)
 
 
-def amount(name: str, text: str) -> float:
+def parse_dollars(name: str, text: str) -> float:
     """Return an amount in US dollars, such as `2.50`; 0 if it is not set."""
     try:
         dollars = float(text or 0)
@@ -54,7 +54,7 @@ def amount(name: str, text: str) -> float:
     return dollars
 
 
-def pause(name: str, text: str, default: float) -> float:
+def parse_pause(name: str, text: str, default: float) -> float:
     """Return the duration in an option, such as `90s`, in seconds; it may be 0."""
     try:
         return times.parse_age(text) / times.MICRO if text else default
@@ -62,9 +62,9 @@ def pause(name: str, text: str, default: float) -> float:
         raise UsageError(f"{name}: {error.message}", hint=error.hint) from None
 
 
-def limit(name: str, text: str, default: float) -> float:
+def parse_timeout(name: str, text: str, default: float) -> float:
     """Return a timeout in seconds, as `pause` does; it must not be 0."""
-    seconds = pause(name, text, default)
+    seconds = parse_pause(name, text, default)
     if not seconds:
         hint = "write a duration such as 30m"
         raise UsageError(f"{name} must be more than 0, not {text!r:.60}", hint=hint)
@@ -84,7 +84,7 @@ def read_plan(context: Context) -> PhaseResult:
     if not path:
         raise PhaseFailed("the run has no plan", hint="start another run: git ckpt run PLAN.md")
     data = context.content(path, "the plan")
-    title = title_of(data.decode("utf-8", "replace"), path)
+    title = plan_title(data.decode("utf-8", "replace"), path)
     digest = hashlib.sha256(data).hexdigest()
     run.state |= {"plan_path": path, "plan_title": title, "plan_hash": digest}
     return PhaseResult(result=title, output=f"{title}\n")
@@ -106,7 +106,7 @@ def _stem(path: str) -> str:
     return name[: name.rindex(".")] if "." in name else name
 
 
-def title_of(text: str, path: str) -> str:
+def plan_title(text: str, path: str) -> str:
     """Return the front matter `title` of a plan, or its file name in words."""
     if text.startswith("---\n"):
         head, end, _ = text[4:].partition("\n---")

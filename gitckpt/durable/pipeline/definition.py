@@ -31,10 +31,10 @@ WORKTREES = (KEEP, REMOVE_WHEN_PUSHED)
 
 # Keys of a pipeline that may change between two resumes: a run keeps its name, autonomy and
 # deadline, and phases have their own digests.
-FREE = ("name", "phases", "description", "autonomy", "timeout", "retention", "source")
+CHANGEABLE = ("name", "phases", "description", "autonomy", "timeout", "retention", "source")
 
 # Keys of a phase that may change between two resumes: they do not change what its command does.
-FREE_IN_PHASES = ("name", "timeout", "idle_timeout", "retries", "autosave", "max_recoveries")
+CHANGEABLE_IN_PHASES = ("name", "timeout", "idle_timeout", "retries", "autosave", "max_recoveries")
 
 _UNORDERED = ("needs", "aliases", "skip_with", "files")
 
@@ -102,17 +102,19 @@ class PipelineDefinition:
 
     def digest(self) -> dict[str, str]:
         """Return a digest of each key that may not change between two resumes."""
-        values = _set_values(self, PipelineDefinition("", ()), FREE)
+        values = _changed_values(self, PipelineDefinition("", ()), CHANGEABLE)
         values["order"] = [phase.name for phase in self.phases]
         for phase in self.phases:
-            for key, value in _set_values(phase, PhaseDefinition(""), FREE_IN_PHASES).items():
+            for key, value in _changed_values(
+                phase, PhaseDefinition(""), CHANGEABLE_IN_PHASES
+            ).items():
                 values[f"{phase.name}.{key}"] = value
         dump = functools.partial(json.dumps, sort_keys=True, separators=(",", ":"))
         texts = {key: dump(value).encode() for key, value in values.items()}
         return {key: hashlib.sha256(text).hexdigest()[:16] for key, text in texts.items()}
 
 
-def _set_values(record: Any, default: object, free: Collection[str]) -> dict[str, object]:
+def _changed_values(record: Any, default: object, free: Collection[str]) -> dict[str, object]:
     values: dict[str, object] = {}
     for key in record.__match_args__:
         value = getattr(record, key)
@@ -123,8 +125,8 @@ def _set_values(record: Any, default: object, free: Collection[str]) -> dict[str
     return values
 
 
-def changes(old: Texts, new: Texts) -> list[str]:
-    old_phases, new_phases = _phases(old), _phases(new)
+def describe_changes(old: Texts, new: Texts) -> list[str]:
+    old_phases, new_phases = _phase_names(old), _phase_names(new)
     differing = [key for key in {**new, **old} if old.get(key) != new.get(key)]
     changed = [
         "the order of the phases" if key == "order" else key
@@ -141,11 +143,11 @@ def changes(old: Texts, new: Texts) -> list[str]:
     return changed + [f"phase {name!r} is gone" for name in old_phases if name not in new_phases]
 
 
-def _phases(digest: Texts) -> dict[str, None]:
+def _phase_names(digest: Texts) -> dict[str, None]:
     return dict.fromkeys(key.rpartition(".")[0] for key in digest if "." in key)
 
 
-def autonomy(text: str) -> str:
+def parse_autonomy(text: str) -> str:
     """Return the autonomy with a name, ignoring case; `autonomous` is the full one."""
     require_text("autonomy", text)
     name = text.strip().lower()
@@ -191,9 +193,9 @@ def _parse_pipeline(name: str, table: Table, steps: KnownSteps, source: str) -> 
     _require_distinct_names(phases)
     return PipelineDefinition(
         name=name,
-        phases=_in_order(table.label, phases),
+        phases=_sort_phases(table.label, phases),
         env=table.environment("env"),
-        autonomy=_autonomy(table),
+        autonomy=_parse_autonomy(table),
         timeout=table.duration("timeout", positive=True),
         inputs=inputs,
         files=table.members("files", inputs, "input"),
@@ -204,10 +206,10 @@ def _parse_pipeline(name: str, table: Table, steps: KnownSteps, source: str) -> 
     )
 
 
-def _autonomy(table: Table) -> str:
+def _parse_autonomy(table: Table) -> str:
     value = table.text("autonomy", _DEFAULT.autonomy) or _DEFAULT.autonomy
     try:
-        return autonomy(value)
+        return parse_autonomy(value)
     except UsageError as error:
         table.complain(f"autonomy in {table.label}: {error.message}", "autonomy", hint=error.hint)
         return _DEFAULT.autonomy
@@ -215,7 +217,7 @@ def _autonomy(table: Table) -> str:
 
 def _parse_phase(table: Table, known_steps: KnownSteps, inputs: Collection[str]) -> PhaseDefinition:
     table.only(_PHASE_KEYS)
-    run, use = _command(table, known_steps)
+    run, use = _parse_command(table, known_steps)
     return PhaseDefinition(
         name=table.name(phase_labels.NOT_PHASES),
         run=run,
@@ -232,11 +234,11 @@ def _parse_phase(table: Table, known_steps: KnownSteps, inputs: Collection[str])
         must_change=table.flag("must_change", default=_DEFAULT_PHASE.must_change),
         aliases=table.words("aliases"),
         skip_with=table.members("skip_with", inputs, "input"),
-        options=_options(table, use, known_steps),
+        options=_parse_options(table, use, known_steps),
     )
 
 
-def _command(table: Table, known_steps: KnownSteps) -> tuple[str | None, str | None]:
+def _parse_command(table: Table, known_steps: KnownSteps) -> tuple[str | None, str | None]:
     if "run" in table.values and "use" in table.values:
         table.complain(f"{table.label} has both run and use", "use", hint="keep one of them")
     elif "run" not in table.values and "use" not in table.values:
@@ -249,7 +251,7 @@ def _command(table: Table, known_steps: KnownSteps) -> tuple[str | None, str | N
     return run, use
 
 
-def _options(table: Table, use: str | None, known_steps: KnownSteps) -> dict[str, str]:
+def _parse_options(table: Table, use: str | None, known_steps: KnownSteps) -> dict[str, str]:
     if "with" not in table.values:
         return {}
     if use is None:
@@ -303,7 +305,7 @@ def _require_distinct_names(phases: list[ParsedPhase]) -> None:
         table.complain(message, *path, hint=hint)
 
 
-def _in_order(label: str, phases: list[ParsedPhase]) -> tuple[PhaseDefinition, ...]:
+def _sort_phases(label: str, phases: list[ParsedPhase]) -> tuple[PhaseDefinition, ...]:
     # Keeps the order of the file, but moves each phase behind those it needs.
     names = [definition.name for _, definition in phases]
     for table, definition in phases:
@@ -343,7 +345,7 @@ PRESET = "preset"  # source of a preset
 _DIRECTORY = os.path.join(os.path.dirname(__file__), "presets")
 
 
-def path_in(repository: Repository) -> str:
+def config_path(repository: Repository) -> str:
     return os.path.join(repository.worktree or main_worktree(repository) or "", FILE)
 
 

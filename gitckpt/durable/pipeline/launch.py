@@ -54,13 +54,13 @@ class Context:
     def inputs(self) -> dict[str, str]:
         contents = self.run.pipeline.contents
         files = self.definition.files
-        copies = {name: self.copy_of(name) if name in contents else "" for name in files}
+        copies = {name: self.input_copy(name) if name in contents else "" for name in files}
         return {**self.definition.inputs, **self.run.pipeline.inputs, **copies}
 
-    def copy_of(self, name: str) -> str:
+    def input_copy(self, name: str) -> str:
         return os.path.join(self.run.files.path, run_files.INPUT, name)
 
-    def names_of(self, path: str) -> list[str]:
+    def inputs_at(self, path: str) -> list[str]:
         inputs, contents = self.run.pipeline.inputs, self.run.pipeline.contents
         names = self.definition.files
         return [name for name in names if inputs.get(name) == path and name in contents]
@@ -68,15 +68,15 @@ class Context:
     def content(self, path: str, label: str) -> bytes:
         """Return an input file or a file of the worktree; PhaseFailed names it `label`."""
         top, resume = self.run.path, f"git ckpt resume {self.run.id}"
-        copies = [self.copy_of(name) for name in self.names_of(path)]
-        for place in (*copies, os.path.join(top, path)):
-            is_outside = place in copies or os.path.isabs(path)
+        copies = [self.input_copy(name) for name in self.inputs_at(path)]
+        for file in (*copies, os.path.join(top, path)):
+            is_outside = file in copies or os.path.isabs(path)
             try:
-                return regular.content(place) if is_outside else regular.content_below(top, place)
+                return regular.content(file) if is_outside else regular.content_below(top, file)
             except (FileNotFoundError, NotADirectoryError):
                 continue
             except OSError as error:
-                message = f"cannot read {label}: {place}: {error.strerror}"
+                message = f"cannot read {label}: {file}: {error.strerror}"
                 hint = f"replace it by a readable file, then: {resume}"
                 raise PhaseFailed(message, hint=hint) from None
         hint = f"create it, then: {resume} --accept-changes"
@@ -88,7 +88,7 @@ class Context:
         # An empty input does not hide a result of an earlier phase.
         set_inputs = {key: value for key, value in inputs.items() if value}
         try:
-            values = {**inputs, **plain(self.run.state), **set_inputs}
+            values = {**inputs, **text_values(self.run.state), **set_inputs}
             return fill_placeholders(self.phase.options.get(name, ""), values)
         except KeyError as error:
             problem = f"no input or state is named {{{error.args[0]}}}"
@@ -109,7 +109,7 @@ class Context:
         for name in LOCAL_VARIABLES:
             env.pop(name, None)
         env |= {**self.definition.env, **self.phase.env}
-        env |= {f"CKPT_STATE_{key.upper()}": value for key, value in plain(run.state).items()}
+        env |= {f"CKPT_STATE_{key.upper()}": value for key, value in text_values(run.state).items()}
         for name, value in self.inputs().items():
             if len(value) <= _MAX_INPUT:
                 env[f"CKPT_INPUT_{name.upper()}"] = value
@@ -120,14 +120,14 @@ class Context:
         env |= {"CKPT_PHASE": self.phase.name, "CKPT_ATTEMPT": str(self.attempt.number)}
         return env | {"CKPT_REVISION": str(revision) if is_text else ""}
 
-    def look(self, seconds: float) -> None:
+    def check_and_tick(self, seconds: float) -> None:
         """Raise if the run must stop; called about once a second in long actions."""
         self.run.check()
         if self.tick is not None:
             self.tick(seconds)
 
 
-def plain(state: Mapping[str, Any]) -> dict[str, str]:
+def text_values(state: Mapping[str, Any]) -> dict[str, str]:
     """Return the strings and numbers of a state that fit into an environment."""
     texts = {}
     for key, value in state.items():
@@ -158,21 +158,21 @@ class RunInputs:
             hits = secrets.unsettled(store.repository, data)
             for hit, line, digest in hits[:1]:
                 suffix = f" and {len(hits) - 1} more" if len(hits) > 1 else ""
-                place = f"the stored copy of {self.inputs[name]}, line {line} ({hit.rule}){suffix}"
+                where = f"the stored copy of {self.inputs[name]}, line {line} ({hit.rule}){suffix}"
                 allow = f"git ckpt allow --secret {digest}"
-                warn(f"masked what looks like a secret in {place}; if it is not one: {allow}")
+                warn(f"masked what looks like a secret in {where}; if it is not one: {allow}")
 
 
 def read_inputs(store: Checkpoints, definition: PipelineDefinition, texts: Texts) -> RunInputs:
     """Return the inputs of a new run; masks secrets, so that all phases get one text."""
     _require_inputs(definition, texts)
     top = store.repository.worktree or main_worktree(store.repository)
-    inputs, contents = {**definition.inputs, **_masked(definition, texts)}, {}
+    inputs, contents = {**definition.inputs, **_mask_texts(definition, texts)}, {}
     for name in definition.files:
         if inputs[name]:
             path = os.path.join(os.curdir if name in texts else top or "", inputs[name])
             path = os.path.abspath(path) if name in texts else path
-            contents[name] = _content(path, name, top)
+            contents[name] = _read_input(path, name, top)
             # A project may be moved: store paths below the worktree relative to its top.
             real, root = os.path.realpath(path), os.path.realpath(top or "")
             is_below = top is not None and real.startswith(root + os.sep)
@@ -182,13 +182,13 @@ def read_inputs(store: Checkpoints, definition: PipelineDefinition, texts: Texts
 
 def recorded_inputs(run: Session, definition: PipelineDefinition) -> RunInputs:
     """Return the inputs of a run from its own copies; errors as `require_copies`."""
-    contents = _copies(run, run.pipeline.contents, definition)
-    require_copies(run, definition)
+    contents = _read_copies(run, run.pipeline.contents, definition)
+    require_unchanged_copies(run, definition)
     return RunInputs({**definition.inputs, **run.pipeline.inputs}, contents)
 
 
-def require_copies(run: Session, definition: PipelineDefinition) -> None:
-    copies = _copies(run, run.pipeline.contents, definition)
+def require_unchanged_copies(run: Session, definition: PipelineDefinition) -> None:
+    copies = _read_copies(run, run.pipeline.contents, definition)
     # The copies come from a snapshot, which may have been fetched.
     digests = RunInputs({}, copies).digests
     wrong = [name for name in digests if digests[name] != run.pipeline.contents[name]]
@@ -239,7 +239,7 @@ def require_same_start(
     if recorded.name != definition.name:
         changed = [f"its pipeline is {recorded.name or 'none'}, not {definition.name}"]
     else:
-        changed = pipeline.changes(recorded.definition, definition.digest())
+        changed = pipeline.describe_changes(recorded.definition, definition.digest())
         old, new = (
             {**recorded.inputs, **recorded.contents},
             {**run_inputs.inputs, **run_inputs.digests},
@@ -256,14 +256,14 @@ def update_pipeline(
     """Return the pipeline record from now on; raise `Changed` unless `accept`."""
     newest = run.writer.newest
     record = newest.pipeline or Pipeline()
-    changed = pipeline.changes(record.definition, definition.digest())
-    contents = _present_contents(store, newest, definition, accept=accept)
+    changed = pipeline.describe_changes(record.definition, definition.digest())
+    contents = _current_contents(store, newest, definition, accept=accept)
     digests, recorded = RunInputs({}, contents).digests, record.contents
     old_digests = {name: recorded[name] for name in digests if name in recorded}
     changed += attempts.differing_inputs(old_digests, digests, "input")
     if accept:
-        run.files.write_inputs(contents)
-        present = RunInputs({}, _copies(run, {**recorded, **digests}, definition)).digests
+        run.files.keep(contents)
+        present = RunInputs({}, _read_copies(run, {**recorded, **digests}, definition)).digests
         phases = tuple(phase.name for phase in definition.phases)
         recorded = {**recorded, **digests, **present}
         return replace(record, phases=phases, definition=definition.digest(), contents=recorded)
@@ -279,7 +279,7 @@ def update_pipeline(
     return record
 
 
-def _present_contents(
+def _current_contents(
     store: Checkpoints, newest: Checkpoint, definition: PipelineDefinition, *, accept: bool
 ) -> dict[str, bytes]:
     recorded, contents = newest.pipeline or Pipeline(), {}
@@ -292,15 +292,15 @@ def _present_contents(
         if existing is None:
             continue  # only the run's copy is left
         # A path without a recorded content was not read here before: another tool may have set it.
-        if name in recorded.contents or (reason := _exclusion(store, existing)) is None:
-            contents[name] = _content(existing, name, *tops)
+        if name in recorded.contents or (reason := _reason_to_exclude(store, existing)) is None:
+            contents[name] = _read_input(existing, name, *tops)
         elif accept:
             message = f"cannot read {path}, the input {name} of {newest.run}: {reason}"
             raise UsageError(message, hint="start a new run: git ckpt run")
     return contents
 
 
-def _exclusion(store: Checkpoints, path: str) -> str | None:
+def _reason_to_exclude(store: Checkpoints, path: str) -> str | None:
     from gitckpt.store.snapshot import limits
 
     repository = store.repository
@@ -312,28 +312,28 @@ def _exclusion(store: Checkpoints, path: str) -> str | None:
     return limits.reason_to_leave(repository, store.rules.limits(), path)
 
 
-def changed_inputs(newest: Pipeline, definition: PipelineDefinition, texts: Texts) -> Pipeline:
+def replace_inputs(newest: Pipeline, definition: PipelineDefinition, texts: Texts) -> Pipeline:
     """Return the pipeline record with changed inputs, which cannot be files."""
     _require_inputs(definition, texts)
     for name in texts:
         if name in definition.files:
             hint = "change the file itself, then resume with --accept-changes"
             raise UsageError(f"cannot replace the input {name}, which is a file", hint=hint)
-    return replace(newest, inputs={**newest.inputs, **_masked(definition, texts)})
+    return replace(newest, inputs={**newest.inputs, **_mask_texts(definition, texts)})
 
 
-def _masked(definition: PipelineDefinition, texts: Texts) -> dict[str, str]:
+def _mask_texts(definition: PipelineDefinition, texts: Texts) -> dict[str, str]:
     # Paths are not masked.
     files = definition.files
     return {name: text if name in files else secrets.masked(text) for name, text in texts.items()}
 
 
-def _copies(
+def _read_copies(
     run: Session, recorded: Collection[str], definition: PipelineDefinition
 ) -> dict[str, bytes]:
-    place = os.path.join(run.files.path, run_files.INPUT)
+    directory = os.path.join(run.files.path, run_files.INPUT)
     names = [name for name in definition.files if name in recorded]
-    return {name: _content(os.path.join(place, name), name) for name in names}
+    return {name: _read_input(os.path.join(directory, name), name) for name in names}
 
 
 def require_options(options: Mapping[str, object], names: Collection[str]) -> None:
@@ -357,7 +357,7 @@ def _require_inputs(definition: PipelineDefinition, texts: Texts) -> None:
             raise UsageError(f"the pipeline {definition.name} has no input {name!r}", hint=hint)
 
 
-def _content(path: str, name: str, *tops: str | None) -> bytes:
+def _read_input(path: str, name: str, *tops: str | None) -> bytes:
     # Within one of the worktrees `tops`, a link must not lead out.
     top = next((top for top in tops if top and path.startswith(f"{top}/")), None)
     try:

@@ -553,15 +553,15 @@ class TestNames:
 
     @pytest.mark.parametrize(("path", "title"), TITLES.items())
     def test_titles_from_file_names(self, path: str, title: str) -> None:
-        assert plan.title_of("# A heading is no title\n", path) == title
+        assert plan.plan_title("# A heading is no title\n", path) == title
 
     @pytest.mark.parametrize(("text", "title"), FRONT_MATTER.items())
     def test_titles_from_front_matter(self, text: str, title: str) -> None:
-        assert plan.title_of(text, "a-plan.md") == title
+        assert plan.plan_title(text, "a-plan.md") == title
 
     def test_front_matter_without_an_end(self) -> None:
         with pytest.raises(PhaseFailed) as caught:
-            plan.title_of("---\ntitle: x\n", "p.md")
+            plan.plan_title("---\ntitle: x\n", "p.md")
         assert caught.value.message == "the front matter of p.md has no end"
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from gitckpt import UsageError
-from gitckpt.durable.driver.driver import OPTIONS, skipped
+from gitckpt.durable.driver.driver import OPTIONS, phases_to_skip
 from gitckpt.durable.pipeline import definition as pipeline
 from gitckpt.durable.pipeline.definition import preset
 from gitckpt.durable.pipeline.launch import RunInputs
@@ -535,11 +535,11 @@ class TestShortcuts:
         given = RunInputs(
             {"hierarchy_path": "h.json"}, {"hierarchy_path": json.dumps(hierarchy).encode()}
         )
-        assert list(skipped(preset("rlm-act", OPTIONS), given)) == PHASES[:count]
+        assert list(phases_to_skip(preset("rlm-act", OPTIONS), given)) == PHASES[:count]
 
     def test_other_pipelines_have_no_such_shortcuts(self) -> None:
         given = RunInputs({"plan": "p.md", "plan_path": "p.md"}, {"plan_path": b"# plan"})
-        assert skipped(preset("plan-to-pr", OPTIONS), given) == {}
+        assert phases_to_skip(preset("plan-to-pr", OPTIONS), given) == {}
 
 
 class TestModes:
@@ -555,12 +555,12 @@ class TestModes:
         ],
     )
     def test_names_of_modes(self, text: str, mode: str) -> None:
-        assert pipeline.autonomy(text) == mode
+        assert pipeline.parse_autonomy(text) == mode
 
     @pytest.mark.parametrize("text", ["", "full", "1", "check point"])
     def test_what_is_no_mode(self, text: str) -> None:
         with pytest.raises(UsageError):
-            pipeline.autonomy(text)
+            pipeline.parse_autonomy(text)
 
     def test_a_phase_is_pending_then_under_way_then_over(self, act: Act) -> None:
         act.stage.program(

@@ -35,7 +35,7 @@ def test_a_full_disk_is_told_with_the_file(tmp_path: Path, name: str) -> None:
     resource.setrlimit(resource.RLIMIT_FSIZE, (limits[0] if name == "set" else 0, limits[1]))
     try:
         with pytest.raises(CkptError, match=f"^cannot write {tmp_path / name}: "):
-            exchange.prepare()
+            exchange.write_files()
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
 
@@ -44,7 +44,7 @@ def test_a_full_disk_is_told_with_the_file(tmp_path: Path, name: str) -> None:
 def test_nothing_is_written_through_a_link_that_was_left(tmp_path: Path, name: str) -> None:
     (tmp_path / "theirs").write_text("theirs")
     (tmp_path / name).symlink_to("theirs")
-    exchange_in(tmp_path).prepare()
+    exchange_in(tmp_path).write_files()
     assert (tmp_path / "theirs").read_text() == "theirs"
     assert not (tmp_path / name).is_symlink()
 

@@ -18,22 +18,22 @@ from gitckpt.durable.phases import options as phase_options
     ],
 )
 def test_yes_or_no(text: str, means: bool) -> None:
-    assert phase_options.agreed("force", text) is means
+    assert phase_options.parse_flag("force", text) is means
 
 
 @pytest.mark.parametrize(("text", "number"), [("", 3), ("0", 0), ("7", 7), ("999999", 999_999)])
 def test_a_number(text: str, number: int) -> None:
-    assert phase_options.count("max_cycles", text, 3) == number
+    assert phase_options.parse_count("max_cycles", text, 3) == number
 
 
 @pytest.mark.parametrize(("text", "seconds"), [("", 9.5), ("90s", 90.0), ("2h", 7200.0)])
 def test_a_length_of_time(text: str, seconds: float) -> None:
-    assert phase_options.pause("pause", text, 9.5) == seconds
-    assert phase_options.limit("timeout", text, 9.5) == seconds
+    assert phase_options.parse_pause("pause", text, 9.5) == seconds
+    assert phase_options.parse_timeout("timeout", text, 9.5) == seconds
 
 
 def test_a_pause_may_be_none_at_all() -> None:
-    assert phase_options.pause("pause", "0s", 9.5) == 0
+    assert phase_options.parse_pause("pause", "0s", 9.5) == 0
 
 
 AGE = "write a number and a unit: 90s, 30m, 12h, 7d or 2w"
@@ -43,37 +43,45 @@ AGE = "write a number and a unit: 90s, 30m, 12h, 7d or 2w"
     ("read", "message", "hint"),
     [
         (
-            lambda: phase_options.agreed("force", "Perhaps"),
+            lambda: phase_options.parse_flag("force", "Perhaps"),
             "force is 'perhaps'",
             "set it to yes or no",
         ),
         *(
             (
-                lambda text=text: phase_options.count("max_cycles", text, 3),
+                lambda text=text: phase_options.parse_count("max_cycles", text, 3),
                 f"max_cycles is {text!r}",
                 "write a whole number, such as 3",
             )
             for text in ("1.5", "many", "1000000", "\u0663", " 1")
         ),
         (
-            lambda: phase_options.count("max_cycles", "-1", 3),
+            lambda: phase_options.parse_count("max_cycles", "-1", 3),
             "max_cycles must be 0 or more, not '-1'",
             "write a whole number, such as 3",
         ),
         (
-            lambda: phase_options.amount("max_budget", "-0.5"),
+            lambda: phase_options.parse_dollars("max_budget", "-0.5"),
             "max_budget must be 0 or more, not '-0.5'",
             "write an amount in US dollars: 2.50",
         ),
         (
-            lambda: phase_options.pause("pause", "-5s", 1.0),
+            lambda: phase_options.parse_pause("pause", "-5s", 1.0),
             "pause: '-5s' is not an age",
             AGE,
         ),
-        (lambda: phase_options.pause("pause", "soon", 1.0), "pause: 'soon' is not an age", AGE),
-        (lambda: phase_options.limit("timeout", "7", 1.0), "timeout: '7' is not an age", AGE),
         (
-            lambda: phase_options.limit("timeout", "0s", 1.0),
+            lambda: phase_options.parse_pause("pause", "soon", 1.0),
+            "pause: 'soon' is not an age",
+            AGE,
+        ),
+        (
+            lambda: phase_options.parse_timeout("timeout", "7", 1.0),
+            "timeout: '7' is not an age",
+            AGE,
+        ),
+        (
+            lambda: phase_options.parse_timeout("timeout", "0s", 1.0),
             "timeout must be more than 0, not '0s'",
             "write a duration such as 30m",
         ),

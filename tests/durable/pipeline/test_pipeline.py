@@ -14,11 +14,11 @@ from hypothesis import strategies as st
 from gitckpt import Retries, UsageError
 from gitckpt.durable.pipeline import definition as pipeline
 from gitckpt.durable.pipeline.definition import (
-    FREE,
-    FREE_IN_PHASES,
+    CHANGEABLE,
+    CHANGEABLE_IN_PHASES,
     PhaseDefinition,
     PipelineDefinition,
-    changes,
+    describe_changes,
 )
 from gitckpt.model.times import MICRO
 from tests.stores import timestamp
@@ -173,7 +173,7 @@ class TestDigest:
             for key, value in others.items()
             if replace(usual, **{key: value}).digest() == usual.digest()
         }
-        assert same == set(FREE) - {"phases"}
+        assert same == set(CHANGEABLE) - {"phases"}
 
     def test_every_key_of_a_phase_counts_or_is_an_exception(self) -> None:
         usual = PhaseDefinition("a", run="true")
@@ -202,7 +202,7 @@ class TestDigest:
             for key, value in others.items()
             if made(replace(usual, **{key: value})).digest() == alone
         }
-        assert same == set(FREE_IN_PHASES) - {"name"}
+        assert same == set(CHANGEABLE_IN_PHASES) - {"name"}
 
     def test_orders_that_mean_nothing(self) -> None:
         one = PhaseDefinition("c", run="x", needs=("a", "b"), env={"A": "1", "B": "2"})
@@ -218,7 +218,7 @@ class TestChanges:
     )
 
     def to(self, *phases: PhaseDefinition, **said: object) -> list[str]:
-        return changes(self.OLD.digest(), made(*phases, **said).digest())
+        return describe_changes(self.OLD.digest(), made(*phases, **said).digest())
 
     def test_none(self) -> None:
         assert self.to(*self.OLD.phases) == []
@@ -258,7 +258,7 @@ class TestAutonomy:
         ],
     )
     def test_modes(self, text: str, mode: str) -> None:
-        assert pipeline.autonomy(text) == mode
+        assert pipeline.parse_autonomy(text) == mode
 
     @pytest.mark.parametrize(
         ("text", "hint"),
@@ -266,7 +266,7 @@ class TestAutonomy:
     )
     def test_no_mode(self, text: str, hint: str) -> None:
         with pytest.raises(UsageError) as caught:
-            pipeline.autonomy(text)
+            pipeline.parse_autonomy(text)
         assert (caught.value.message, caught.value.hint) == (
             f"{text!r} is not a mode of autonomy",
             hint,

@@ -268,9 +268,9 @@ def read_agent(data: bytes) -> None:
     while given:
         taken.feed(given.some(size))
     taken.close()
-    state.findings(answer)
-    state.verifications(answer)
-    state.report(answer)
+    state.parse_findings(answer)
+    state.parse_verifications(answer)
+    state.parse_report(answer)
     state.is_approved(answer)
     with contextlib.suppress(CkptError):
         quasar.cycle_of(data[2:], "checkpoint.toml")

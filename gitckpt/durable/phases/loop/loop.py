@@ -57,23 +57,25 @@ class Assignment:
     tests: str  # the test command
 
 
-def default() -> str:
+def default_template() -> str:
     with open(_TEMPLATE, encoding="utf-8") as file:
         return file.read()
 
 
-def build(template: str, task: Assignment, failure: str, revision: str = "", note: str = "") -> str:
+def build_prompt(
+    template: str, task: Assignment, failure: str, revision: str = "", note: str = ""
+) -> str:
     """Fill in a template, and return the prompt; by default, the failure ends it."""
-    failed = ""
+    ending = ""
     if failure:
-        failed = "\n## The tests failed\n\nMake them pass. This is their last output:\n\n"
-        failed += f"```\n{failure.strip()}\n```\n"
+        ending = "\n## The tests failed\n\nMake them pass. This is their last output:\n\n"
+        ending += f"```\n{failure.strip()}\n```\n"
     if revision:
-        failed = f"\n## To be revised\n\n{revision.strip()}\n{failed}"
+        ending = f"\n## To be revised\n\n{revision.strip()}\n{ending}"
     if note:
-        failed = f"\n## Resumed\n\n{note}\n{failed}"
+        ending = f"\n## Resumed\n\n{note}\n{ending}"
     lines = "".join(f"- Phase {number}: `{issue}`\n" for number, issue in enumerate(task.issues, 1))
-    values = {"plan": task.plan, "failure": failed}
+    values = {"plan": task.plan, "failure": ending}
     values["epic"] = f"\n**Epic**: `{task.epic}`\n" if task.epic else ""
     values["issues"] = f"\n**Phase Issues**:\n{lines}" if lines else ""
     values["tests"] = f"`{task.tests}`" if task.tests else "`pytest` or `make test`"
@@ -81,7 +83,7 @@ def build(template: str, task: Assignment, failure: str, revision: str = "", not
     require_usable(template)
     pattern = Template(template)
     text = pattern.substitute(values)
-    return (text if "failure" in pattern.get_identifiers() else text + failed).rstrip() + "\n"
+    return (text if "failure" in pattern.get_identifiers() else text + ending).rstrip() + "\n"
 
 
 def require_usable(template: str) -> None:
@@ -107,16 +109,18 @@ class Documents:
         """Return the path of the plan, copied to the worktree for the agent to update."""
         run = self._context.run
         for path in self.plans:
-            place = os.path.join(run.path, path)
-            copies = [(name, self._context.copy_of(name)) for name in self._context.names_of(path)]
+            target = os.path.join(run.path, path)
+            copies = [
+                (name, self._context.input_copy(name)) for name in self._context.inputs_at(path)
+            ]
             name, copy = next((pair for pair in copies if os.path.isfile(pair[1])), ("", ""))
             # The plan may be uncommitted or changed since; accepting another one replaces it.
             # `memory` has the digest of the plan that was copied.
             digest = run.pipeline.contents[name] if name else memory["plan"]
             if digest != memory["plan"] and not os.path.isabs(path):
-                self._put(copy, place)
+                self._write_copy(copy, target)
                 memory["plan"] = digest
-            if os.path.isfile(place):
+            if os.path.isfile(target):
                 return path
             if copy:
                 return copy
@@ -126,11 +130,11 @@ class Documents:
     def template(self) -> str:
         path = self._context.option("prompt")
         if not path:
-            return default()
+            return default_template()
         data = self._context.content(path, "the template of the prompt")
         return data.decode("utf-8", "replace").replace("\r\n", "\n")
 
-    def _put(self, copy: str, path: str) -> None:
+    def _write_copy(self, copy: str, path: str) -> None:
         with open(copy, "rb") as file:
             data = file.read()
         if os.path.isfile(path):
@@ -174,7 +178,7 @@ def read(option: Callable[[str], str]) -> LoopOptions:
     epic, done_command, idle = option("epic"), option("done"), option("idle_timeout")
     for issue in filter(None, (*issues, epic)):
         options.require_issue(issue)
-    until_tests_pass = options.agreed("until_tests_pass", option("until_tests_pass"))
+    until_tests_pass = options.parse_flag("until_tests_pass", option("until_tests_pass"))
     if not issues and not done_command and not until_tests_pass:
         hint = "git ckpt loop: --issue ID, --done COMMAND or --until-tests-pass; git ckpt run "
         hint += "and resume: --input issues=ID, done=COMMAND or until_tests_pass=yes"
@@ -183,16 +187,18 @@ def read(option: Callable[[str], str]) -> LoopOptions:
     if conversation not in CONVERSATIONS:
         hint = f"choose {' or '.join(CONVERSATIONS)}"
         raise UsageError(f"conversation is {conversation!r:.60}", hint=hint)
-    iterations = options.count("max_iterations", option("max_iterations"), MAX_ITERATIONS)
+    iterations = options.parse_count("max_iterations", option("max_iterations"), MAX_ITERATIONS)
     return LoopOptions(
         *(issues, epic, done_command, option("tests")),
         max_iterations=iterations or MAX_ITERATIONS,  # 0: the default, as everywhere in rlm-act
-        pause=options.pause("pause", option("pause"), PAUSE),
-        agent_timeout=options.limit("agent_timeout", option("agent_timeout"), AGENT_TIMEOUT),
-        idle_timeout=options.limit("idle_timeout", idle, 1.0) if idle else None,
-        test_timeout=options.limit("test_timeout", option("test_timeout"), TEST_TIMEOUT),
+        pause=options.parse_pause("pause", option("pause"), PAUSE),
+        agent_timeout=options.parse_timeout(
+            "agent_timeout", option("agent_timeout"), AGENT_TIMEOUT
+        ),
+        idle_timeout=options.parse_timeout("idle_timeout", idle, 1.0) if idle else None,
+        test_timeout=options.parse_timeout("test_timeout", option("test_timeout"), TEST_TIMEOUT),
         conversation=conversation,
-        max_budget=options.amount("max_budget", option("max_budget")),
+        max_budget=options.parse_dollars("max_budget", option("max_budget")),
     )
 
 
@@ -214,14 +220,14 @@ class IssueStatus:
         return not self.open and not self.problem
 
 
-def beads(
+def beads_status(
     issues: Sequence[str], show: Callable[[Sequence[str]], tuple[CommandResult, bytes]]
 ) -> IssueStatus:
     """Ask beads for the status of issues; checks every id, as `bd` omits missing ones."""
     outcome, output = show(issues)
     if outcome.ended_by != EXIT:
         return IssueStatus((), tuple(issues), "bd timed out")
-    status = statuses(output)
+    status = parse_statuses(output)
     closed = tuple(issue for issue in issues if status.get(issue, "") in CLOSED)
     open_issues = tuple(issue for issue in issues if issue not in closed)
     unknown = [issue for issue in issues if issue not in status]
@@ -232,7 +238,7 @@ def beads(
     return IssueStatus(closed, open_issues, problem)
 
 
-def statuses(output: bytes) -> Mapping[str, str]:
+def parse_statuses(output: bytes) -> Mapping[str, str]:
     try:
         document = json.loads(output)
     except (ValueError, RecursionError):
@@ -247,17 +253,17 @@ def statuses(output: bytes) -> Mapping[str, str]:
     }
 
 
-def issue_command(line: str, call: Call) -> IssueStatus:
+def command_status(line: str, call: Call) -> IssueStatus:
     outcome = call(line)
     if outcome.ended_by == EXIT and outcome.code == 0:
         return IssueStatus((), ())
-    how = f"exit code {outcome.code}" if outcome.ended_by == EXIT else "timed out"
-    return IssueStatus((), (), f"{line}: {how}{last_line(outcome.tail)}")
+    ending = f"exit code {outcome.code}" if outcome.ended_by == EXIT else "timed out"
+    return IssueStatus((), (), f"{line}: {ending}{last_line(outcome.tail)}")
 
 
 _PYTEST = "pytest -v --tb=short"
 _MAKE = "make test"
-NONE = (
+NO_TEST_COMMAND = (
     "no test command found: pytest is not installed, and no Makefile has a target test; "
     "set one: --tests COMMAND of git ckpt loop, --input tests=COMMAND of git ckpt run and resume"
 )
@@ -271,7 +277,7 @@ class TestResult:
     output: str  # with secrets masked; or why they could not run
 
 
-def choose(path: str, env: Mapping[str, str]) -> str:
+def find_test_command(path: str, env: Mapping[str, str]) -> str:
     """Return the test command of a project, or ""; search the PATH of `env`."""
     # `make test` replaces pytest only where it is not installed, not after it failed.
     if shutil.which("pytest", path=env.get("PATH", os.defpath)):
@@ -298,7 +304,7 @@ def _has_target(makefile: Iterable[str]) -> bool:
 def run(line: str, call: Callable[[str], CommandResult], seconds: float) -> TestResult:
     """Run the tests; without a command (`line` is "") they fail."""
     if not line:
-        return TestResult(passed=False, output=NONE)
+        return TestResult(passed=False, output=NO_TEST_COMMAND)
     outcome = call(line)
     if outcome.ended_by != EXIT:
         output = secrets.masked(outcome.tail).rstrip()
@@ -310,8 +316,8 @@ def run(line: str, call: Callable[[str], CommandResult], seconds: float) -> Test
 # The next step: call the agent, check its result, or nothing.
 ASK, LOOK, DONE = "ask", "look", "done"
 
-_KEPT_OUTPUT, _KEPT_FAILURES, _SHOWN_FAILURE, _LINE = 8000, 10, 500, 200
-_DENIED = 3
+_MAX_OUTPUT, _MAX_FAILURES, _MAX_FAILURE, _MAX_LINE = 8000, 10, 500, 200
+_MAX_DENIED = 3
 
 
 class Loop:
@@ -338,8 +344,8 @@ class Loop:
         elif memory["next"] != DONE:
             if self._options.max_budget:
                 memory["max_budget_usd"] = self._options.max_budget
-            self._require_usable()
-            self._allow_more()
+            self._require_programs()
+            self._allow_more_iterations()
         while memory["next"] != DONE:
             if memory["next"] == ASK:
                 if memory["iterations"] >= memory["allowed"]:
@@ -353,7 +359,7 @@ class Loop:
                     self._run.wait(self._options.pause)
                 if not self._ask():
                     continue
-            self._look()
+            self._check_result()
         # The phase's checkpoint stores it as JSON; the cost is 0 if the client does not report it.
         result = {key: memory[key] for key in ("iterations", "cost_usd")}
         result |= {"tests_passed": memory["tests"] == "passed", "output": memory["said"]}
@@ -374,7 +380,7 @@ class Loop:
             state["loop"] = memory
         return memory
 
-    def _allow_more(self) -> None:
+    def _allow_more_iterations(self) -> None:
         """Allow more iterations when an exhausted loop is resumed, but not after a crash."""
         memory, iterations = self._memory, self._memory["iterations"]
         is_exhausted = memory["next"] == ASK and iterations >= memory["allowed"]
@@ -392,27 +398,27 @@ class Loop:
         task = Assignment(self._documents.plan(memory), options.epic, options.issues, options.tests)
         failure = memory["tests_output"] if memory["tests"] == "failed" else ""
         notes = (self._env["CKPT_REVISION"], self._resumption_note() if is_first else "")
-        text = build(self._documents.template(), task, failure, *notes)
+        prompt = build_prompt(self._documents.template(), task, failure, *notes)
         budget = options.max_budget - memory["cost_usd"] if options.max_budget else None
-        context, seconds = self._context, self._run.seconds_left()
+        context, time_left = self._context, self._run.seconds_left()
         agent = Agent(self._client, self._run.path, self._env, context.watchdog, self._files)
         session = memory["session"] if options.conversation == CONTINUE else None
-        patience = Timeouts(options.agent_timeout, options.idle_timeout, seconds)
-        how: dict[str, Any] = {"session": session, "patience": patience, "budget": budget}
-        answer = agent.ask(text, context.output, context.look, **how)
+        timeouts = Timeouts(options.agent_timeout, options.idle_timeout, time_left)
+        kwargs: dict[str, Any] = {"session": session, "patience": timeouts, "budget": budget}
+        answer = agent.ask(prompt, context.output, context.check_and_tick, **kwargs)
         if answer.ended_by == DEADLINE:
             message = f"the run reached its deadline in iteration {number}"
             raise DeadlineReached(message, output=answer.tail)
-        self._count(answer)
-        if self._must_repeat(number, answer):
+        self._add_usage(answer)
+        if self._must_repeat_call(number, answer):
             return False
-        self._note(number, answer)
+        self._record_answer(number, answer)
         errors = [answer.problem] if answer.problem else []
         self._milestone(f"iteration {number}: the agent was asked", errors)
-        self._require_allowed()
+        self._require_permissions()
         return True
 
-    def _must_repeat(self, number: int, answer: Answer) -> bool:
+    def _must_repeat_call(self, number: int, answer: Answer) -> bool:
         """Return whether a limit or a lost connection prevented an answer (not counted)."""
         memory, now = self._memory, self._run.store.clock() / times.MICRO
         failure = call.classify(answer, now)
@@ -425,10 +431,10 @@ class Loop:
             raise agents.unusable_error(answer, self._run.id)
         if failure.kind == call.TRANSIENT:
             memory["lost"] = memory.get("lost", 0) + 1
-            if memory["lost"] > agents.MOST_LOST:
+            if memory["lost"] > agents.MAX_LOST:
                 memory.pop("lost")
                 return False  # as any other failure
-            message = f"iteration {number}: asked again after {answer.problem}"[:_LINE]
+            message = f"iteration {number}: asked again after {answer.problem}"[:_MAX_LINE]
             self._milestone(message, [answer.problem])
             self._run.wait(min(2.0 ** memory["lost"], 60.0))
             return True
@@ -441,14 +447,14 @@ class Loop:
         self._milestone(f"iteration {number}: limited until {until}", [answer.problem])
         return True
 
-    def _require_allowed(self) -> None:
+    def _require_permissions(self) -> None:
         # The loop is unattended: a denied permission will not be granted later.
         memory = self._memory
-        if memory.get("denied", 0) >= _DENIED:
+        if memory.get("denied", 0) >= _MAX_DENIED:
             memory.pop("denied")
             options = '--permission-mode acceptEdits --allowedTools "Edit,Write,Bash(git *)"'
             agent = f"claude -p {options} --output-format stream-json --verbose"
-            denials = f"{_DENIED} times in a row: {memory['denial']}"
+            denials = f"{_MAX_DENIED} times in a row: {memory['denial']}"
             hint = f"grant it, such as: git ckpt resume {self._run.id} --input 'agent={agent}'"
             raise AgentUnusable(f"{self._client.name} was denied a permission {denials}", hint=hint)
 
@@ -461,27 +467,27 @@ class Loop:
         notice = f"This is attempt {number}: an earlier one was interrupted."
         return f"{notice} {changes}. Look before you continue."
 
-    def _note(self, number: int, answer: Answer) -> None:
+    def _record_answer(self, number: int, answer: Answer) -> None:
         memory = self._memory
         memory.update(iterations=number, next=LOOK, problem=answer.problem)
-        memory["said"] = answer.report.text[-_KEPT_OUTPUT:]
+        memory["said"] = answer.report.text[-_MAX_OUTPUT:]
         memory["session"] = answer.report.session or memory["session"]
         if answer.report.denied:
             memory.update(denied=memory.get("denied", 0) + 1, denial=answer.report.denied[0])
         else:
             memory.pop("denied", None)
         if answer.problem:
-            self._fail(f"iteration {number}: {answer.problem}")
+            self._add_failure(f"iteration {number}: {answer.problem}")
             self._show(answer.problem)
 
-    def _count(self, answer: Answer) -> None:
+    def _add_usage(self, answer: Answer) -> None:
         # Calls that do not use up an iteration cost money, too.
         memory = self._memory
         memory["cost_usd"] = round(memory["cost_usd"] + (answer.report.cost_usd or 0.0), 6)
         for kind, count in answer.report.tokens.items():
             memory.setdefault("tokens", {})[kind] = memory.get("tokens", {}).get(kind, 0) + count
 
-    def _look(self) -> None:
+    def _check_result(self) -> None:
         memory, options = self._memory, self._options
         status = IssueStatus((), (), memory["problem"])
         if options.issues or options.done_command:
@@ -493,21 +499,24 @@ class Loop:
             if reason != memory["problem"]:
                 self._show(reason)
             printable = (character if character.isprintable() else " " for character in reason)
-            line = " ".join("".join(printable).split())[:_LINE]
+            line = " ".join("".join(printable).split())[:_MAX_LINE]
             self._milestone(f"iteration {number}: {line}")
             return
-        line, seconds = options.tests or choose(self._run.path, self._env), options.test_timeout
+        line, seconds = (
+            options.tests or find_test_command(self._run.path, self._env),
+            options.test_timeout,
+        )
         self._show(f"tests: {line or 'none'}")
         call = functools.partial(command.run, self._context, seconds=seconds, show=True)
         tested = run(line, call, seconds)
         memory["tests"] = "passed" if tested.passed else "failed"
-        memory["tests_output"] = tested.output[-_KEPT_OUTPUT:]
+        memory["tests_output"] = tested.output[-_MAX_OUTPUT:]
         if tested.passed:
             memory.update(next=DONE, failures=[])
             self._milestone(f"iteration {number}: the tests pass")
             return
-        failure = f"Final tests failed: {tested.output[:_SHOWN_FAILURE]}"
-        self._fail(failure)
+        failure = f"Final tests failed: {tested.output[:_MAX_FAILURE]}"
+        self._add_failure(failure)
         self._milestone(f"iteration {number}: the tests fail", [failure])
 
     def _require_budget(self) -> None:
@@ -520,19 +529,19 @@ class Loop:
     def _issue_status(self) -> IssueStatus:
         status = IssueStatus((), ())
         if self._options.issues:
-            status = beads(self._options.issues, self._beads)
+            status = beads_status(self._options.issues, self._show_issues)
         if self._options.done_command and status.is_done:
             ask = functools.partial(command.run, self._context, seconds=TRACKER_TIMEOUT)
-            result = issue_command(self._options.done_command, ask)
+            result = command_status(self._options.done_command, ask)
             status = IssueStatus(status.closed, status.open, result.problem)
         return status
 
-    def _beads(self, issues: Sequence[str]) -> tuple[CommandResult, bytes]:
+    def _show_issues(self, issues: Sequence[str]) -> tuple[CommandResult, bytes]:
         line = f"{options.BD} show {' '.join(map(shlex.quote, issues))} --json"
-        place = os.path.join("agent", "issues.json")
-        return command.ask(self._context, line, TRACKER_TIMEOUT, place)
+        file_name = os.path.join("agent", "issues.json")
+        return command.run_for_output(self._context, line, TRACKER_TIMEOUT, file_name)
 
-    def _require_usable(self) -> None:
+    def _require_programs(self) -> None:
         self._documents.plan(self._memory)
         agents.require_installed(self._client, self._env, self._run)
         if self._options.max_budget and not self._client.tells_cost:
@@ -545,8 +554,8 @@ class Loop:
         ):
             raise PhaseFailed("bd is not installed", hint="install beads, or use --done COMMAND")
 
-    def _fail(self, text: str) -> None:
-        self._memory["failures"] = [*self._memory["failures"], text][-_KEPT_FAILURES:]
+    def _add_failure(self, text: str) -> None:
+        self._memory["failures"] = [*self._memory["failures"], text][-_MAX_FAILURES:]
 
     def _milestone(self, message: str, errors: Sequence[str] = ()) -> None:
         total = len(self._options.issues) or None

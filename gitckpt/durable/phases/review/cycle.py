@@ -61,7 +61,7 @@ REVIEW INSTRUCTIONS:
 4. End with either APPROVED: or one or more ISSUE: blocks.
 """
 
-_PRIOR = """\
+_PRIOR_FINDINGS = """\
 [PRIOR FINDINGS]
 These were found in earlier cycles. For each of them, report its status as a block of its own, with
 an empty line after it:
@@ -75,22 +75,22 @@ COMMENT: why
 
 # Maximum characters of the coder's answer, of remaining and of new linter output, and of the
 # coder's previous answer after the task was changed.
-_ANSWER, _LEFT_OVER, _LINT, _BEFORE = 3000, 2000, 3000, 2000
+_MAX_ANSWER, _MAX_REMAINING_LINT, _MAX_LINT, _MAX_PREVIOUS = 3000, 2000, 3000, 2000
 
 
 def coder_prompt(state: CycleState) -> str:
     if state.refactored:
-        return _refactor(state)
-    task = f"{_task(state)}\n\n"
+        return _refactor_prompt(state)
+    task = f"{_task_line(state)}\n\n"
     if state.cycle <= 1:
         return f"{task}Implement this task. Read the existing code first, then make the changes.\n"
     open_findings = unresolved(state.all_findings)
     if open_findings:
         return (
-            f"{task}Your last implementation has these issues:\n\n{_numbered(open_findings)}\n"
+            f"{task}Your last implementation has these issues:\n\n{_number_list(open_findings)}\n"
             "Fix them. Read the files concerned first: they are the current state.\n"
         )
-    answer = cut(trim(state.review_output), _ANSWER)
+    answer = cut(trim(state.review_output), _MAX_ANSWER)
     return (
         f"{task}The reviewer did not approve of your last implementation, and said:\n\n{answer}\n\n"
         "Do what is asked there. Read the files concerned first: they are the current state.\n"
@@ -99,24 +99,25 @@ def coder_prompt(state: CycleState) -> str:
 
 def lint_fix_prompt(state: CycleState) -> str:
     return (
-        f"{_task(state)}\n\nThe linter complains about your work; fix this before the review.\n\n"
-        f"LINT OUTPUT:\n{cut(state.lint_output, _LINT)}\n\n"
+        f"{_task_line(state)}\n\n"
+        "The linter complains about your work; fix this before the review.\n\n"
+        f"LINT OUTPUT:\n{cut(state.lint_output, _MAX_LINT)}\n\n"
         "Fix all of it. Read the files concerned first.\n"
     )
 
 
 def reviewer_prompt(state: CycleState) -> str:
-    answer = cut(state.coder_output, _ANSWER)
-    parts = [f"{_task(state)}\n\nThe coder has finished, and says:\n\n{answer}\n"]
+    answer = cut(state.coder_output, _MAX_ANSWER)
+    parts = [f"{_task_line(state)}\n\nThe coder has finished, and says:\n\n{answer}\n"]
     if state.lint_output:
-        complaints = cut(state.lint_output, _LEFT_OVER)
+        complaints = cut(state.lint_output, _MAX_REMAINING_LINT)
         parts.append(f"NOTE: the coder did not fix these complaints of the linter:\n{complaints}\n")
     if state.all_findings:
-        parts.append(_PRIOR + _prior(state.all_findings))
+        parts.append(_PRIOR_FINDINGS + _prior_findings(state.all_findings))
     return "\n".join([*parts, _INSTRUCTIONS, _FORMAT])
 
 
-def _refactor(state: CycleState) -> str:
+def _refactor_prompt(state: CycleState) -> str:
     old_task, new_task = state.original_description, state.refactor_description
     parts = [
         f"Task {state.task_bead_id}\n\n[REFACTOR: THE TASK WAS CHANGED]\n",
@@ -125,30 +126,30 @@ def _refactor(state: CycleState) -> str:
         "The new task is what counts. Keep what is good of the work done so far.\n",
     ]
     if state.coder_output:
-        answer = cut(state.coder_output, _BEFORE)
+        answer = cut(state.coder_output, _MAX_PREVIOUS)
         parts.append(f"[PREVIOUS WORK]\nYour last answer was:\n{answer}\n")
     open_findings = unresolved(state.all_findings)
     if open_findings:
-        parts.append(f"The reviewer found:\n\n{_numbered(open_findings)}")
+        parts.append(f"The reviewer found:\n\n{_number_list(open_findings)}")
     return "\n".join(parts)
 
 
-def _task(state: CycleState) -> str:
+def _task_line(state: CycleState) -> str:
     name = f"Task {state.task_bead_id}" if state.task_bead_id else "Task"
     return f"{name}: {state.task_title}"
 
 
-def _numbered(findings: tuple[ReviewFinding, ...]) -> str:
+def _number_list(findings: tuple[ReviewFinding, ...]) -> str:
     lines = [f"[{finding.severity}] {finding.description}\n" for finding in findings]
     return "".join(f"{number}. {line}" for number, line in enumerate(lines, 1))
 
 
-def _prior(findings: tuple[ReviewFinding, ...]) -> str:
+def _prior_findings(findings: tuple[ReviewFinding, ...]) -> str:
     # A finding can recur in several cycles; its latest version counts.
     last = {finding.id: finding for finding in findings}
     return "".join(
         f"{number}. [{finding.severity}] id={finding.id} cycle={finding.cycle} "
-        f"status={finding.status}\n   {cut(finding.description, _BEFORE)}\n"
+        f"status={finding.status}\n   {cut(finding.description, _MAX_PREVIOUS)}\n"
         for number, finding in enumerate(last.values(), 1)
     )
 
@@ -158,9 +159,9 @@ _THRESHOLD = 0.6
 _FILTER_WEIGHT, _OVERLAP_WEIGHT, _BURN_WEIGHT = 0.35, 0.40, 0.25
 # Repeats and overlap from which these signs have full weight. The burn rate counts from an even
 # share of the budget on, and has full weight at twice that share.
-_REPEATS, _OVERLAP = 2, 0.6
+_MAX_REPEATS, _MAX_OVERLAP = 2, 0.6
 
-_SAME = 0.8  # two descriptions with this likeness are taken as equal
+_ALIKE = 0.8  # two descriptions with this likeness are taken as equal
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,8 +173,8 @@ class StruggleSigns:
     @property
     def score(self) -> float:
         return (
-            _FILTER_WEIGHT * min(self.repeats / _REPEATS, 1)
-            + _OVERLAP_WEIGHT * min(self.overlap / _OVERLAP, 1)
+            _FILTER_WEIGHT * min(self.repeats / _MAX_REPEATS, 1)
+            + _OVERLAP_WEIGHT * min(self.overlap / _MAX_OVERLAP, 1)
             + _BURN_WEIGHT * min(max(self.burn - 1, 0), 1)
         )
 
@@ -188,31 +189,35 @@ class StruggleSigns:
         return ", ".join(parts)
 
 
-def signs(state: CycleState) -> StruggleSigns:
+def struggle_signs(state: CycleState) -> StruggleSigns:
     if state.cycle < _FIRST_CYCLE:
         return StruggleSigns()
     prior = [finding for finding in state.all_findings if finding.cycle < state.cycle]
-    return StruggleSigns(repeats(state.filter_history), overlap(state.findings, prior), burn(state))
+    return StruggleSigns(
+        count_repeats(state.filter_history),
+        finding_overlap(state.findings, prior),
+        relative_cost(state),
+    )
 
 
 def struggle_reason(state: CycleState) -> str:
-    current = signs(state)
+    current = struggle_signs(state)
     return current.sentence() if current.score >= _THRESHOLD else ""
 
 
-def repeats(history: Sequence[str]) -> int:
+def count_repeats(history: Sequence[str]) -> int:
     failures = itertools.takewhile(lambda name: name == history[-1] != "", reversed(history))
     return len(list(failures))
 
 
-def overlap(current: Sequence[ReviewFinding], earlier: Iterable[ReviewFinding]) -> float:
+def finding_overlap(current: Sequence[ReviewFinding], earlier: Iterable[ReviewFinding]) -> float:
     old_texts = [finding.description for finding in earlier]
     texts = [finding.description for finding in current]
-    count = sum(any(likeness(text, old_text) >= _SAME for old_text in old_texts) for text in texts)
+    count = sum(any(likeness(text, old_text) >= _ALIKE for old_text in old_texts) for text in texts)
     return count / len(texts) if texts else 0.0
 
 
-def burn(state: CycleState) -> float:
+def relative_cost(state: CycleState) -> float:
     """Return the cost of a cycle relative to its budget share; 0 without budget."""
     if state.max_budget_usd <= 0 or state.max_cycles <= 0 or state.cycle <= 0:
         return 0.0
@@ -341,18 +346,18 @@ class Commits:
 
     def commit(self, task: str, cycle: int, title: str, suffix: str = "") -> str:
         """Commit all changes that are not ignored, if there are any, and return HEAD."""
-        work = f"the work of cycle {cycle}"
+        label = f"the work of cycle {cycle}"
         result = self._git("add", "--all")
         if result.code != 0:
             errors = [line for line in result.complaint.splitlines() if line.startswith(_ERRORS)]
             error = errors[0].partition(": ")[2] if errors else _last_lines(result)
-            raise CommitRefused(f"cannot stage {work}: {error}", output=result.complaint)
+            raise CommitRefused(f"cannot stage {label}: {error}", output=result.complaint)
         if self._git("diff", "--cached", "--quiet").code != 0:
             task, title = review.first_line(task, _SUBJECT), review.first_line(title, _SUBJECT)
             subject = f"{task}/cycle-{cycle}: {title}{suffix}"
             result = self._git("commit", "--quiet", "--message", subject)
             if result.code != 0:
-                raise _explain_refusal(work, result)
+                raise _explain_refusal(label, result)
         return self.head()
 
     def relation(self, recorded: str) -> str:
@@ -371,14 +376,14 @@ class Commits:
         return process.run([*self._prefix, *args], env=self._env)
 
 
-def _explain_refusal(work: str, result: Completed) -> CommitRefused:
+def _explain_refusal(label: str, result: Completed) -> CommitRefused:
     output = result.complaint
     if any(words in output.lower() for words in _NO_IDENTITY):
         hint = "git config --global user.name NAME; git config --global user.email ADDRESS"
-        message = f"cannot commit {work}: git has no author name and email"
+        message = f"cannot commit {label}: git has no author name and email"
         return CommitRefused(message, output=output, hint=hint)
     hint = "fix what the hook reports, then resume the run: the coder is not asked again"
-    message = f"cannot commit {work}: {_last_lines(result)}"
+    message = f"cannot commit {label}: {_last_lines(result)}"
     return CommitRefused(message, code=result.code, output=output, hint=hint)
 
 
@@ -422,7 +427,7 @@ class Review:
 
     def go(self) -> Verdict:
         """Continue until the work is approved; a failure is recorded with the progress."""
-        self._open()  # its errors leave everything unchanged
+        self._load_state()  # its errors leave everything unchanged
         try:
             while self._state.phase != review.APPROVED:
                 self._journal.check()
@@ -430,13 +435,13 @@ class Review:
         except (Cancelled, DeadlineReached):
             raise
         except PhaseFailed as error:
-            self._fail(error)
+            self._record_failure(error)
             if isinstance(error, ReviewFailed):
                 raise error.but(result=self._result()) from None
             raise
         return self._result()
 
-    def _open(self) -> None:
+    def _load_state(self) -> None:
         options, recorded = self._options, self._journal.state.get(review.KEY)
         cycles, budget, title = options.max_cycles, options.max_budget_usd, storable(options.title)
         if recorded is None:
@@ -446,7 +451,7 @@ class Review:
             self._enter(review.BEAD_CREATED)
             return
         state = CycleState.from_state(recorded)
-        phase = review.resumes_in(state)
+        phase = review.phase_to_resume(state)
         if phase == review.APPROVED:
             self._state = state
             self._tell(f"approved already, in cycle {state.cycle}")
@@ -498,10 +503,10 @@ class Review:
             message = f"not approved after {state.cycle} cycles, which is the limit"
             hint = f"look at the findings; to allow more cycles: {resume}"
             raise MaxCyclesReached(message, hint=hint)
-        empty = dict.fromkeys(("lint_output", "filter_output", "filter_check_name"), "")
+        no_output = dict.fromkeys(("lint_output", "filter_output", "filter_check_name"), "")
         cycle = state.cycle + 1
         self._tell(f"cycle {cycle} of {state.max_cycles}")
-        self._enter(review.CODING, cycle=cycle, lint_fixes=0, verifications=(), **empty)
+        self._enter(review.CODING, cycle=cycle, lint_fixes=0, verifications=(), **no_output)
 
     def _code(self) -> None:
         answer = self._ask(CODER, coder_prompt(self._state))
@@ -509,7 +514,7 @@ class Review:
         changes |= dict.fromkeys(("original_description", "refactor_description"), "")
         self._enter(review.CODE_COMPLETE, refactored=False, **changes)
 
-    def _leave_coding(self) -> None:
+    def _commit_coding(self) -> None:
         self._commit()
         self._require_budget()
         self._enter(review.LINTING if self._options.lint is not None else self._after_linting())
@@ -543,54 +548,54 @@ class Review:
             if code != 0:
                 output, cycle = _shown_output(output, code), self._state.cycle
                 self._tell(f"cycle {cycle}: the filter {name} fails")
-                description = f"{_mark(name)} {review.cut(output, _MAX_FILTER_OUTPUT)}"
+                description = f"{_filter_prefix(name)} {review.cut(output, _MAX_FILTER_OUTPUT)}"
                 finding = ReviewFinding(review.CRITICAL, description, cycle)
                 filter_output = review.cut(output, review.LONGEST)
-                self._settle((finding,), filter_check_name=name, filter_output=filter_output)
+                self._reject((finding,), filter_check_name=name, filter_output=filter_output)
                 return
             findings = list(self._state.all_findings)
             for i, old_finding in enumerate(findings):
-                if old_finding.description.startswith(_mark(name)):
+                if old_finding.description.startswith(_filter_prefix(name)):
                     findings[i] = replace(old_finding, status=review.FIXED)
             self._state = replace(self._state, all_findings=tuple(findings))
         self._enter(review.REVIEWING, filter_output="", filter_check_name="")
 
     def _review(self) -> None:
         answer = self._ask(REVIEWER, reviewer_prompt(self._state))
-        self._enter(review.REVIEW_COMPLETE, review_output=review.ending(answer, review.LONGEST))
+        self._enter(review.REVIEW_COMPLETE, review_output=review.cut_start(answer, review.LONGEST))
 
     def _judge(self) -> None:
         state, answer = self._state, self._state.review_output
-        cycle, report = state.cycle, review.report(answer)
-        findings = tuple(replace(finding, cycle=cycle) for finding in review.findings(answer))
-        checks = review.verifications(answer)
-        old_findings = review.verified(state.all_findings, checks)
+        cycle, report = state.cycle, review.parse_report(answer)
+        findings = tuple(replace(finding, cycle=cycle) for finding in review.parse_findings(answer))
+        checks = review.parse_verifications(answer)
+        old_findings = review.update_statuses(state.all_findings, checks)
         self._state = replace(state, verifications=checks, all_findings=old_findings, report=report)
         if review.is_approved(answer):
-            self._seal()
+            self._end_cycle()
             self._tell(f"cycle {cycle}: approved")
             self._enter(review.APPROVED, findings=findings, all_findings=(*old_findings, *findings))
             return
         noun = "finding" if len(findings) == 1 else "findings"
         self._tell(f"cycle {cycle}: not approved, {len(findings)} {noun}")
-        self._settle(findings)
+        self._reject(findings)
 
-    def _settle(self, findings: tuple[ReviewFinding, ...], **changes: Any) -> None:
-        self._seal()
-        self._take_refactoring()
+    def _reject(self, findings: tuple[ReviewFinding, ...], **changes: Any) -> None:
+        self._end_cycle()
+        self._apply_task_change()
         state = self._state
         changes["all_findings"] = (*state.all_findings, *findings)
         changes["filter_history"] = (*state.filter_history, changes.get("filter_check_name", ""))
         self._state = self._file(replace(state, findings=findings, **changes))
         self._enter(review.RESOLVING_ISSUES, struggle=struggle_reason(self._state))
 
-    def _seal(self) -> None:
+    def _end_cycle(self) -> None:
         state = self._state
         if state.last_cycle_sha:
             commits = (*state.cycle_commits, state.last_cycle_sha)
             self._state = replace(state, cycle_commits=commits, last_cycle_sha="")
 
-    def _take_refactoring(self) -> None:
+    def _apply_task_change(self) -> None:
         state = self._state
         task = storable(self._refactor() or "")
         if review.trim(task) and task != state.task_title:
@@ -635,15 +640,15 @@ class Review:
 
     def _enter(self, phase: str, **changes: Any) -> None:
         self._state = replace(self._state, phase=phase, **changes)
-        self._record(f"cycle {self._state.cycle}: {phase}")
+        self._record_state(f"cycle {self._state.cycle}: {phase}")
 
-    def _fail(self, error: PhaseFailed) -> None:
+    def _record_failure(self, error: PhaseFailed) -> None:
         # A resumed review continues in the phase that failed.
         state, problem = self._state, storable(error.message)
         self._state = replace(state, phase=review.ERROR, failed_in=state.phase, problem=problem)
-        self._record(f"cycle {state.cycle}: {review.ERROR}", error.errors)
+        self._record_state(f"cycle {state.cycle}: {review.ERROR}", error.errors)
 
-    def _record(self, message: str, errors: Sequence[str] = ()) -> None:
+    def _record_state(self, message: str, errors: Sequence[str] = ()) -> None:
         head, now = self._commits.head(), times.to_text(self._clock())
         self._state = state = replace(self._state, git_sha=head, created_at=now)
         self._journal.state[review.KEY] = state.to_state()
@@ -664,7 +669,7 @@ class Review:
         review.IDLE: _next_cycle,
         review.BEAD_CREATED: _next_cycle,
         review.CODING: _code,
-        review.CODE_COMPLETE: _leave_coding,
+        review.CODE_COMPLETE: _commit_coding,
         review.LINTING: _lint,
         review.FILTERING: _filter,
         review.REVIEWING: _review,
@@ -677,5 +682,5 @@ def _shown_output(output: str, code: int) -> str:
     return review.trim(secrets.masked(storable(output))) or f"exit code {code}, no output"
 
 
-def _mark(name: str) -> str:
-    return f"{review.OF_FILTER}{name}]"
+def _filter_prefix(name: str) -> str:
+    return f"{review.FILTER_PREFIX}{name}]"

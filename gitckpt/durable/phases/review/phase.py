@@ -22,7 +22,7 @@ from gitckpt.model.errors import UsageError
 from gitckpt.model.values import dataclass, replace
 from gitckpt.store.runs import run_files
 
-_LONGEST_TITLE = 72
+_MAX_TITLE = 72
 
 # Runs a shell command; returns how it ended and its standard output.
 AskBeads = Callable[[str], tuple[CommandResult, bytes]]
@@ -53,18 +53,18 @@ class Beads:
                 existing[title.partition(":")[0]] = bead
         return existing
 
-    def create(self, key: str, title: str, description: str) -> str:
+    def create(self, finding: str, title: str, description: str) -> str:
         """Create an issue and return its id. `word` identifies the issue; it has no colon."""
         line = " ".join(title.replace("\0", " ").split())
-        short = line if len(line) <= _LONGEST_TITLE else f"{line[: _LONGEST_TITLE - 1]}…"
-        arguments = [f"{key}: {short}", "--parent", self._parent, "--type", "task"]
+        short = line if len(line) <= _MAX_TITLE else f"{line[: _MAX_TITLE - 1]}…"
+        arguments = [f"{finding}: {short}", "--parent", self._parent, "--type", "task"]
         arguments += ["--labels", self._label]
         arguments.append("--description=" + description.replace("\0", " "))
         answer = self._ask(f"create {' '.join(map(shlex.quote, arguments))}")
         issue = answer[0] if isinstance(answer, list) and answer else answer
         bead = issue.get("id") if isinstance(issue, dict) else None
         if not isinstance(bead, str) or not options.is_issue(bead):
-            raise TrackerFailed(f"bd does not report the id of the issue for {key}")
+            raise TrackerFailed(f"bd does not report the id of the issue for {finding}")
         return bead
 
     def _ask(self, words: str) -> Any:
@@ -83,9 +83,9 @@ class Beads:
 # Timeouts of an answer, of the linter or a filter, and of the tracker, in seconds.
 AGENT_TIMEOUT, CHECK_TIMEOUT, TRACKER_TIMEOUT = 3600.0, 600.0, 30.0
 
-_LONGEST_DESCRIPTION = 3000  # characters of a finding's description in the tracker
+_MAX_DESCRIPTION = 3000  # characters of a finding's description in the tracker
 _FORCE = "force"
-_NEW_TASK = "refactoring"  # a file of the run with the changed task
+_TASK_FILE = "refactoring"  # a file of the run with the changed task
 
 
 def carry_out(context: Context) -> PhaseResult:
@@ -105,17 +105,17 @@ def carry_out(context: Context) -> PhaseResult:
         return outcome.code, outcome.tail
 
     def ask_tracker(line: str) -> tuple[CommandResult, bytes]:
-        return command.ask(context, line, TRACKER_TIMEOUT, "beads.json")
+        return command.run_for_output(context, line, TRACKER_TIMEOUT, "beads.json")
 
     coder, reviewer = (
         _Agent(context, context.client(role), role, timeout, tell) for role in ("coder", "reviewer")
     )
-    how: dict[str, Any] = {"tell": tell, "shell": check, "clock": run.store.clock}
+    kwargs: dict[str, Any] = {"tell": tell, "shell": check, "clock": run.store.clock}
     if options.epic:
-        how["file"] = Filing(Beads(options.epic, f"ckpt-{run.id}", ask_tracker), tell).file
-    how["refactor"] = lambda: _changed_task(run.files.path)
+        kwargs["file"] = Filing(Beads(options.epic, f"ckpt-{run.id}", ask_tracker), tell).file
+    kwargs["refactor"] = lambda: _read_changed_task(run.files.path)
     commits = Commits(run.path, context.environment())
-    verdict = Review(run, coder, reviewer, commits, options, **how).go()
+    verdict = Review(run, coder, reviewer, commits, options, **kwargs).go()
     keys = ("id", "severity", "status")
     findings = [{key: getattr(finding, key) for key in keys} for finding in verdict.findings]
     result = {key: getattr(verdict, key) for key in ("approved", "cycles", "total_cost_usd")}
@@ -136,29 +136,31 @@ def read(option: Callable[[str], str]) -> ReviewOptions:
         filters[name.strip()] = command.strip()
     if option("epic"):
         options.require_issue(option("epic"))
-    usual = ReviewOptions("", "")
+    defaults = ReviewOptions("", "")
     return ReviewOptions(
         task=option("task") or "task",
         title=option("title"),
-        max_cycles=options.count("max_cycles", option("max_cycles"), usual.max_cycles)
-        or usual.max_cycles,
-        max_budget_usd=options.amount("max_budget", option("max_budget")),
+        max_cycles=options.parse_count("max_cycles", option("max_cycles"), defaults.max_cycles)
+        or defaults.max_cycles,
+        max_budget_usd=options.parse_dollars("max_budget", option("max_budget")),
         lint=option("lint") or None,
-        lint_retries=options.count("lint_retries", option("lint_retries"), usual.lint_retries),
+        lint_retries=options.parse_count(
+            "lint_retries", option("lint_retries"), defaults.lint_retries
+        ),
         filters=filters,
         epic=option("epic"),
-        force=options.agreed(_FORCE, option(_FORCE)),
+        force=options.parse_flag(_FORCE, option(_FORCE)),
     )
 
 
-def refactor(directory: str, task: str) -> None:
+def store_changed_task(directory: str, task: str) -> None:
     run_files.make_directory(directory)
-    run_files.replace_file(os.path.join(directory, _NEW_TASK), task.encode("utf-8", "replace"))
+    run_files.replace_file(os.path.join(directory, _TASK_FILE), task.encode("utf-8", "replace"))
 
 
-def _changed_task(directory: str) -> str | None:
+def _read_changed_task(directory: str) -> str | None:
     try:
-        with open(os.path.join(directory, _NEW_TASK), encoding="utf-8", errors="replace") as file:
+        with open(os.path.join(directory, _TASK_FILE), encoding="utf-8", errors="replace") as file:
             return file.read()
     except OSError:
         return None
@@ -173,15 +175,15 @@ class Filing:
 
     def file(self, state: CycleState) -> CycleState:
         # Findings of filters get no issue: the filter itself shows whether they are fixed.
-        lacking = [
+        unfiled = [
             finding
             for finding in review_state.unresolved(state.all_findings)
-            if not finding.description.startswith(review_state.OF_FILTER)
+            if not finding.description.startswith(review_state.FILTER_PREFIX)
             and finding.id not in state.beads
         ]
-        created, problem = self._create(lacking) if lacking else ({}, "")
+        created, problem = self._create(unfiled) if unfiled else ({}, "")
         if problem:
-            count = len(lacking) - len(created)
+            count = len(unfiled) - len(created)
             self.tell(f"no bead for {count} of the findings, retried in the next cycle: {problem}")
         ids = dict.fromkeys((*state.child_bead_ids, *created.values()))
         return replace(state, beads={**state.beads, **created}, child_bead_ids=tuple(ids))
@@ -194,7 +196,7 @@ class Filing:
         except TrackerFailed as error:
             return created, str(error)  # without the existing ones, some would be created twice
         for finding in findings:
-            description = review_state.cut(finding.description, _LONGEST_DESCRIPTION)
+            description = review_state.cut(finding.description, _MAX_DESCRIPTION)
             text = f"{finding.severity}, found in cycle {finding.cycle}\n\n{description}"
             try:
                 bead = existing.get(finding.id)
@@ -225,9 +227,11 @@ class _Agent:
         agent = Agent(self.client, run.path, {**variables, **env}, context.watchdog, files)
 
         def call() -> Answer:
-            patience = Timeouts(self.timeout, None, run.seconds_left())
-            how: dict[str, Any] = {"patience": patience, "budget": self._remaining_budget()}
-            return agent.ask(prompt, context.output, context.look, session=session, **how)
+            timeouts = Timeouts(self.timeout, None, run.seconds_left())
+            kwargs: dict[str, Any] = {"patience": timeouts, "budget": self._remaining_budget()}
+            return agent.ask(
+                prompt, context.output, context.check_and_tick, session=session, **kwargs
+            )
 
         answer = ask_patiently(run, call, self.tell, self.role)
         if answer.ended_by == DEADLINE:
@@ -247,4 +251,4 @@ class _Agent:
 
 
 def _agent_timeout(option: Callable[[str], str]) -> float:
-    return options.limit("agent_timeout", option("agent_timeout"), AGENT_TIMEOUT)
+    return options.parse_timeout("agent_timeout", option("agent_timeout"), AGENT_TIMEOUT)

@@ -31,7 +31,7 @@ def cut(text: str, limit: int) -> str:
     return text if len(text) <= limit else text[:limit] + CUT
 
 
-def ending(text: str, limit: int) -> str:
+def cut_start(text: str, limit: int) -> str:
     return text if len(text) <= limit else f"{CUT}\n{text[-limit:]}"
 
 
@@ -50,7 +50,7 @@ FOUND, FIXED, STILL_PRESENT, REGRESSED = "found", "fixed", "still_present", "reg
 STATUSES = (FOUND, FIXED, STILL_PRESENT, REGRESSED)
 
 CRITICAL, MAJOR = "critical", "major"
-OF_FILTER = "[filter:"  # prefix of the description of a filter's finding
+FILTER_PREFIX = "[filter:"  # prefix of the description of a filter's finding
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +82,7 @@ def finding_id(severity: str, description: str) -> str:
     return f"f-{hashlib.sha256(text.encode('utf-8', 'replace')).hexdigest()[:12]}"
 
 
-def verified(findings: Iterable[ReviewFinding], checks: Sequence[Verification]) -> Findings:
+def update_statuses(findings: Iterable[ReviewFinding], checks: Sequence[Verification]) -> Findings:
     status = {check.finding: check.status for check in checks}
     statuses = [(finding, status.get(finding.id, finding.status)) for finding in findings]
     return tuple(replace(finding, status=latest) for finding, latest in statuses)
@@ -109,32 +109,32 @@ class ReviewReport:
     summary: str = ""  # one line
 
 
-def findings(answer: str) -> Findings:
+def parse_findings(answer: str) -> Findings:
     """Return the findings of an answer that have a description; MAJOR is the default."""
     blocks = _blocks(answer, _ISSUE, lambda line: line in ("", _ISSUE))
-    parsed = [_finding(block) for block in blocks]
+    parsed = [_parse_finding(block) for block in blocks]
     return tuple(finding for finding in parsed if finding.description)
 
 
-def verifications(answer: str) -> tuple[Verification, ...]:
+def parse_verifications(answer: str) -> tuple[Verification, ...]:
     """Return the verifications of an answer; an unknown status means "still present"."""
     heads = ("", _VERIFICATION, _ISSUE, _REPORT)
     parsed = []
     for block in _blocks(
         answer, _VERIFICATION, lambda line: line in heads or line.startswith(_APPROVED)
     ):
-        finding, status = _last(block, "FINDING_ID:"), _last(block, "STATUS:").lower()
+        finding, status = _field(block, "FINDING_ID:"), _field(block, "STATUS:").lower()
         status = status if status in (FIXED, REGRESSED) else STILL_PRESENT
         if finding:
-            parsed.append(Verification(finding, status, _last(block, "COMMENT:")))
+            parsed.append(Verification(finding, status, _field(block, "COMMENT:")))
     return tuple(parsed)
 
 
-def report(answer: str) -> ReviewReport | None:
+def parse_report(answer: str) -> ReviewReport | None:
     """Return the first report of an answer that has a field, or None."""
     for block in _blocks(answer, _REPORT, lambda line: line != "" and not line.startswith(_FIELDS)):
         if any(block):
-            satisfaction, risk, needs_review, summary = (_last(block, field) for field in _FIELDS)
+            satisfaction, risk, needs_review, summary = (_field(block, field) for field in _FIELDS)
             is_needed = needs_review.lower() in ("yes", "true")
             return ReviewReport(satisfaction.lower(), risk.lower(), is_needed, summary)
     return None
@@ -162,12 +162,12 @@ def _blocks(answer: str, head: str, ends: Callable[[str], bool]) -> Iterator[lis
         yield block
 
 
-def _last(block: list[str], field: str) -> str:
+def _field(block: list[str], field: str) -> str:
     lines = [line for line in block if line.startswith(field)]
     return trim(lines[-1].removeprefix(field)) if lines else ""
 
 
-def _finding(block: list[str]) -> ReviewFinding:
+def _parse_finding(block: list[str]) -> ReviewFinding:
     description: list[str] = []
     continues = False
     for line in block:
@@ -177,7 +177,7 @@ def _finding(block: list[str]) -> ReviewFinding:
             continues = False
         elif continues:
             description.append(line)
-    return ReviewFinding(_last(block, _SEVERITY) or MAJOR, trim(" ".join(description)))
+    return ReviewFinding(_field(block, _SEVERITY) or MAJOR, trim(" ".join(description)))
 
 
 D = TypeVar("D")
@@ -249,24 +249,24 @@ class CycleState:
         return max(self.max_budget_usd - self.total_cost_usd, 0) / (2 * cycles)
 
     def to_state(self) -> dict[str, Any]:
-        keys, table = ("severity", "description", "cycle"), self.head()
+        keys, table = ("severity", "description", "cycle"), self.quasar_table()
         for name in ("findings", "all_findings"):
-            table[name] = [_values(finding, keys) for finding in getattr(self, name)]
+            table[name] = [_select(finding, keys) for finding in getattr(self, name)]
         return {**table, MORE: self.extra_table()}
 
-    def head(self) -> dict[str, Any]:
+    def quasar_table(self) -> dict[str, Any]:
         """Return the 19 keys of quasar's checkpoint in its order; `created_at` is text."""
-        return {"version": VERSION, **_values(self, _HEAD), "phase": PHASES.index(self.phase)}
+        return {"version": VERSION, **_select(self, _HEAD), "phase": PHASES.index(self.phase)}
 
     def extra_table(self) -> dict[str, Any]:
-        table = {**_values(self, _MORE), "beads": dict(self.beads)}
+        table = {**_select(self, _MORE), "beads": dict(self.beads)}
         for name in ("findings", "all_findings"):
-            table[name] = [_values(finding, ("id", "status")) for finding in getattr(self, name)]
+            table[name] = [_select(finding, ("id", "status")) for finding in getattr(self, name)]
         table["verifications"] = [
             {"id": check.finding, "status": check.status, "comment": check.comment}
             for check in self.verifications
         ]
-        report = _values(self.report, ReviewReport.__match_args__) if self.report else {}
+        report = _select(self.report, ReviewReport.__match_args__) if self.report else {}
         return {**table, "sessions": dict(self.sessions), "report": report}
 
     @classmethod
@@ -299,7 +299,7 @@ class CycleState:
             raise head.invalid("cycle", f"is {cycle}, but cycles count from 1")
         beads, all_findings = (
             extra.table("beads").all_texts(),
-            _findings(head, extra, "all_findings"),
+            _read_findings(head, extra, "all_findings"),
         )
         if "beads" not in extra.values and values["child_bead_ids"]:
             beads = {finding.id: "" for finding in all_findings}
@@ -311,7 +311,10 @@ class CycleState:
             if phase == CODE_COMPLETE:
                 values["uncommitted"] = "cycle"
         values |= {"phase": phase, "failed_in": failed_in, "beads": beads}
-        values |= {"findings": _findings(head, extra, "findings"), "all_findings": all_findings}
+        values |= {
+            "findings": _read_findings(head, extra, "findings"),
+            "all_findings": all_findings,
+        }
         values["sessions"] = extra.table("sessions").all_texts()
         values["verifications"] = tuple(
             Verification(check.text("id"), check.choice("status", STATUSES), check.text("comment"))
@@ -331,11 +334,11 @@ class _Table(TableReader):
 
     def __init__(self, table: Any, source: str) -> None:
         if not isinstance(table, Mapping):
-            raise InvalidCheckpoint(source, "", f"is {_kind(table)}, not a table")
+            raise InvalidCheckpoint(source, "", f"is {_describe_value(table)}, not a table")
         super().__init__(table, source)
 
     def wrong(self, key: str, wanted: str, value: object, default: D) -> D:  # noqa: ARG002 - it is raised here, too
-        raise self.invalid(key, f"is {_kind(value)}, not {wanted}")
+        raise self.invalid(key, f"is {_describe_value(value)}, not {wanted}")
 
     def text(self, key: str) -> str:
         return self.value(key, str, "")
@@ -403,17 +406,17 @@ _MORE: dict[str, Callable[[_Table, str], Any]] = {
 }
 
 
-def _kind(value: object) -> str:
+def _describe_value(value: object) -> str:
     return f"{value!r:.40} ({type(value).__name__})"
 
 
-def _values(record: object, names: Iterable[str]) -> dict[str, Any]:
+def _select(record: object, names: Iterable[str]) -> dict[str, Any]:
     values = {name: getattr(record, name) for name in names}
     lists = {key: list(value) for key, value in values.items() if isinstance(value, tuple)}
     return values | lists
 
 
-def _findings(head: _Table, extra: _Table, name: str) -> Findings:
+def _read_findings(head: _Table, extra: _Table, name: str) -> Findings:
     statuses = extra.tables(name)  # quasar's own tables have no status
     findings = []
     for i, table in enumerate(head.tables(name)):
@@ -425,6 +428,6 @@ def _findings(head: _Table, extra: _Table, name: str) -> Findings:
     return tuple(findings)
 
 
-def resumes_in(state: CycleState) -> str:
+def phase_to_resume(state: CycleState) -> str:
     """Return the phase to resume in; after an error the failed one, else coding."""
     return state.phase if state.phase != ERROR else state.failed_in or CODING

@@ -493,7 +493,7 @@ class TestExhaustion:
         bench.script({"write": {"a": "1\n"}}, {}, WORKS)
         bench.start(tests=TESTS, pause="0s", max_iterations="2")
         fails(bench)
-        memory = driver.memory_of(bench.definition.phase(PHASE))
+        memory = driver.progress_keys(bench.definition.phase(PHASE))
         assert memory == ("loop",)
         assert bench.drive(again=PHASE, forget=memory)["iterations"] == 1
         assert bench.shown()[-2] == "iteration 1 of 2"

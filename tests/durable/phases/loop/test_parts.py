@@ -129,7 +129,7 @@ plan = "plan.md"
 
 def test_with_in_a_pipeline_of_ones_own() -> None:
     (phase,) = parse(OWN.format('done = "true"'), "gitckpt.toml", driver.OPTIONS)["own"].phases
-    assert (phase.use, phase.options, driver.memory_of(phase)) == (
+    assert (phase.use, phase.options, driver.progress_keys(phase)) == (
         "loop",
         {"plan": "plan.md", "done": "true"},
         ("loop",),
@@ -203,23 +203,23 @@ Make them pass. This is their last output:
 
 
 def test_whole_prompt() -> None:
-    assert loop.build(loop.default(), TASK, "\n1 failed\n", " Use tabs.\n") == WHOLE
+    assert loop.build_prompt(loop.default_template(), TASK, "\n1 failed\n", " Use tabs.\n") == WHOLE
 
 
 def test_prompt_without_issues() -> None:
-    said = loop.build(loop.default(), loop.Assignment("p.md", "", (), ""), "")
+    said = loop.build_prompt(loop.default_template(), loop.Assignment("p.md", "", (), ""), "")
     assert not {"Beads", "**", "failed"} & set(said.split())
     assert "4. Run all tests (`pytest` or `make test`)." in said
     assert said.endswith("emit /clear.\n")
 
 
 def test_template_that_names_nothing_gets_the_failure_at_its_end() -> None:
-    assert loop.build("Go on.", TASK, "no").startswith("Go on.\n## The tests failed\n")
-    assert loop.build("Go on.", TASK, "") == "Go on.\n"
+    assert loop.build_prompt("Go on.", TASK, "no").startswith("Go on.\n## The tests failed\n")
+    assert loop.build_prompt("Go on.", TASK, "") == "Go on.\n"
 
 
 def test_values_are_no_templates() -> None:
-    assert "cost $5 and $plan" in loop.build("$failure", TASK, "cost $5 and $plan")
+    assert "cost $5 and $plan" in loop.build_prompt("$failure", TASK, "cost $5 and $plan")
 
 
 @pytest.mark.parametrize(
@@ -232,7 +232,7 @@ def test_values_are_no_templates() -> None:
 )
 def test_template_with_an_unknown_name(template: str, problem: str) -> None:
     with pytest.raises(PhaseFailed) as caught:
-        loop.build(template, TASK, "")
+        loop.build_prompt(template, TASK, "")
     assert caught.value.message == f"cannot use the template of the prompt: {problem}"
     assert (
         caught.value.hint
@@ -247,7 +247,7 @@ def beads(
     said: object, *issues: str, code: int = 0, ended_by: str = EXIT, tail: str = ""
 ) -> IssueStatus:
     data = said if isinstance(said, bytes) else json.dumps(said).encode()
-    return tracker.beads(
+    return tracker.beads_status(
         issues or ("bd-1",), lambda _: (CommandResult(code, ended_by, tail, 0.1), data)
     )
 
@@ -355,7 +355,7 @@ def test_rlm_25_no_issues_are_no_answer() -> None:
     ],
 )
 def test_a_command_that_knows(outcome: CommandResult, problem: str) -> None:
-    assert tracker.issue_command("check", lambda _: outcome) == IssueStatus((), (), problem)
+    assert tracker.command_status("check", lambda _: outcome) == IssueStatus((), (), problem)
 
 
 # Tests
@@ -385,22 +385,24 @@ def test_a_command_that_knows(outcome: CommandResult, problem: str) -> None:
 )
 def test_makefiles_with_a_target(tmp_path: Path, makefile: str, is_found: bool) -> None:
     (tmp_path / "Makefile").write_text(makefile)
-    assert loop.choose(str(tmp_path), {"PATH": str(tmp_path)}) == ("make test" if is_found else "")
+    assert loop.find_test_command(str(tmp_path), {"PATH": str(tmp_path)}) == (
+        "make test" if is_found else ""
+    )
 
 
 def test_the_first_makefile_counts(tmp_path: Path) -> None:
     (tmp_path / "Makefile").write_text("test:\n")
-    assert loop.choose(str(tmp_path), {"PATH": ""}) == "make test"
+    assert loop.find_test_command(str(tmp_path), {"PATH": ""}) == "make test"
     (tmp_path / "GNUmakefile").write_text("all:\n")
-    assert loop.choose(str(tmp_path), {"PATH": ""}) == ""
+    assert loop.find_test_command(str(tmp_path), {"PATH": ""}) == ""
 
 
 def test_pytest_goes_before_make(tmp_path: Path) -> None:
     (tmp_path / "Makefile").write_text("test:\n")
     (tmp_path / "pytest").write_text("#!/bin/sh\n")
-    assert loop.choose(str(tmp_path), {"PATH": str(tmp_path)}) == "make test"
+    assert loop.find_test_command(str(tmp_path), {"PATH": str(tmp_path)}) == "make test"
     os.chmod(tmp_path / "pytest", 0o755)
-    assert loop.choose(str(tmp_path), {"PATH": str(tmp_path)}) == "pytest -v --tb=short"
+    assert loop.find_test_command(str(tmp_path), {"PATH": str(tmp_path)}) == "pytest -v --tb=short"
 
 
 @pytest.mark.parametrize(

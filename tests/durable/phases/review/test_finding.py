@@ -17,7 +17,7 @@ from gitckpt.durable.phases.review.state import (
     Verification,
     finding_id,
     unresolved,
-    verified,
+    update_statuses,
 )
 
 ONE = ReviewFinding("critical", "bug A", 1)
@@ -66,7 +66,7 @@ class TestVerified:
             Verification(TWO.id, STILL_PRESENT),
             Verification(THREE.id, REGRESSED),
         ]
-        assert [each.status for each in verified([ONE, TWO, THREE], said)] == [
+        assert [each.status for each in update_statuses([ONE, TWO, THREE], said)] == [
             FIXED,
             STILL_PRESENT,
             REGRESSED,
@@ -74,25 +74,27 @@ class TestVerified:
 
     def test_one_that_nothing_is_said_of_keeps_its_status(self) -> None:
         before = [ReviewFinding("major", "bug", 1, FIXED), TWO]
-        assert verified(before, [Verification("f-unknown", FIXED)]) == tuple(before)
+        assert update_statuses(before, [Verification("f-unknown", FIXED)]) == tuple(before)
 
     def test_one_that_was_found_twice_changes_everywhere(self) -> None:
         again = ReviewFinding(ONE.severity, f" {ONE.description} ", 2)
-        assert [each.status for each in verified([ONE, again], [Verification(ONE.id, FIXED)])] == [
+        assert [
+            each.status for each in update_statuses([ONE, again], [Verification(ONE.id, FIXED)])
+        ] == [
             FIXED,
             FIXED,
         ]
 
     def test_the_last_word_counts(self) -> None:
         assert (
-            verified([ONE], [Verification(ONE.id, FIXED), Verification(ONE.id, REGRESSED)])[
+            update_statuses([ONE], [Verification(ONE.id, FIXED), Verification(ONE.id, REGRESSED)])[
                 0
             ].status
             == REGRESSED
         )
 
     def test_nothing_to_verify(self) -> None:
-        assert verified([], [Verification(ONE.id, FIXED)]) == ()
+        assert update_statuses([], [Verification(ONE.id, FIXED)]) == ()
 
 
 class TestUnresolved:

@@ -64,11 +64,11 @@ from gitckpt.durable.phases.review.state import (
     ],
 )
 def test_findings(answer: str, found: list[tuple[str, str]]) -> None:
-    assert [(each.severity, each.description) for each in state.findings(answer)] == found
+    assert [(each.severity, each.description) for each in state.parse_findings(answer)] == found
 
 
 def test_a_finding_has_the_id_of_its_words_and_is_found() -> None:
-    (found,) = state.findings("ISSUE:\nDESCRIPTION: missing check")
+    (found,) = state.parse_findings("ISSUE:\nDESCRIPTION: missing check")
     assert found == ReviewFinding("major", "missing check", 0, "found")
     assert found.id == finding_id("major", "missing check")
 
@@ -101,7 +101,7 @@ def test_a_finding_has_the_id_of_its_words_and_is_found() -> None:
     ],
 )
 def test_verifications(answer: str, said: list[tuple[str, str, str]]) -> None:
-    assert state.verifications(answer) == tuple(Verification(*each) for each in said)
+    assert state.parse_verifications(answer) == tuple(Verification(*each) for each in said)
 
 
 @pytest.mark.parametrize(
@@ -125,7 +125,7 @@ def test_verifications(answer: str, said: list[tuple[str, str, str]]) -> None:
     ],
 )
 def test_report(answer: str, report: ReviewReport | None) -> None:
-    assert state.report(answer) == report
+    assert state.parse_report(answer) == report
 
 
 @pytest.mark.parametrize(
@@ -167,6 +167,6 @@ def test_approval(answer: str, approved: bool) -> None:
     | st.text()
 )
 def test_no_answer_is_too_odd(answer: str) -> None:
-    assert all(each.description and each.severity for each in state.findings(answer))
-    assert all(each.finding for each in state.verifications(answer))
-    state.report(answer)
+    assert all(each.description and each.severity for each in state.parse_findings(answer))
+    assert all(each.finding for each in state.parse_verifications(answer))
+    state.parse_report(answer)

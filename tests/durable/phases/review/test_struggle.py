@@ -27,7 +27,7 @@ def findings(*descriptions: str, cycle: int = 2) -> tuple[ReviewFinding, ...]:
     ],
 )
 def test_repeats(history: tuple[str, ...], count: int) -> None:
-    assert stall.repeats(history) == count
+    assert stall.count_repeats(history) == count
 
 
 @pytest.mark.parametrize(
@@ -47,9 +47,12 @@ def test_likeness(one: str, other: str, alike: float) -> None:
 def test_overlap_is_with_earlier_cycles_only() -> None:
     current = findings(BUG, "something else")
     state = CycleState(cycle=2, findings=current, all_findings=(*findings(BUG, cycle=1), *current))
-    assert stall.signs(state).overlap == 0.5
-    assert stall.signs(CycleState(cycle=2, findings=current, all_findings=current)).overlap == 0.0
-    assert stall.overlap((), current) == 0.0
+    assert stall.struggle_signs(state).overlap == 0.5
+    assert (
+        stall.struggle_signs(CycleState(cycle=2, findings=current, all_findings=current)).overlap
+        == 0.0
+    )
+    assert stall.finding_overlap((), current) == 0.0
 
 
 @pytest.mark.parametrize(
@@ -64,7 +67,7 @@ def test_overlap_is_with_earlier_cycles_only() -> None:
 )
 def test_burn(cycle: int, cycles: int, cost: float, budget: float, burn: float) -> None:
     assert (
-        stall.burn(
+        stall.relative_cost(
             CycleState(cycle=cycle, max_cycles=cycles, total_cost_usd=cost, max_budget_usd=budget)
         )
         == burn
