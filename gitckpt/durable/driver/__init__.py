@@ -1,6 +1,6 @@
-"""Drive a run through its pipeline, phase by phase, with pauses for people.
+"""Drive a run through its pipeline, phase by phase, and ask people at pauses.
 
-Doors:
-    pipelines: `Pipelines`, the public API.
-    driver: the options for starting and resuming a run, and the driver.
+Public modules:
+    pipelines: `Pipelines`, which previews, starts and resumes runs of pipelines.
+    driver: `Driver`, the built-in steps, and the options for starting and resuming a run.
 """

@@ -1,4 +1,4 @@
-"""Drive a run through its pipeline, phase by phase, with pauses for people."""
+"""Drive a run through the phases of its pipeline, and ask people at pauses."""
 
 from __future__ import annotations
 
@@ -31,21 +31,21 @@ from gitckpt.store.config import settings
 
 
 class RunOptions(TypedDict, total=False):
-    """Options of a run of a pipeline; by default, those of before or of the pipeline."""
+    """Options for starting a run; unset ones default to the pipeline's settings."""
 
     autonomy: str | None  # "checkpoint", "batch" or "fully_autonomous"
-    timeout: int | None  # of the whole run from now on, in microseconds
-    holder: str  # the purpose of the lease, for people
+    timeout: int | None  # microseconds from now to the deadline of the whole run
+    holder: str  # who drives the run, as other processes see it in the lease
 
 
 class ResumeOptions(RunOptions, total=False):
-    directory: str | None  # of the worktree; default: where it was, or as configured
-    take_over: bool  # from a stalled driver: it can write no more and its commands are ended
+    directory: str | None  # path of the worktree; default: its previous path, or as configured
+    take_over: bool  # take the lease from a stalled driver and end its commands
     phase: str | None  # redo this phase and all after it
-    rewind: Checkpoint | None  # return to this checkpoint first; newer content is saved
-    accept_changes: bool  # of the pipeline or its inputs
-    trust: bool  # adopt a run that was not written here
-    inputs: Texts  # changed ones
+    rewind: Checkpoint | None  # restore this checkpoint first, after saving newer content
+    accept_changes: bool  # continue although the pipeline or its input files changed
+    trust: bool  # adopt a run that was recorded in another repository
+    inputs: Texts  # new values by input name; other inputs stay the same
 
 
 def _run_loop(context: Context) -> PhaseResult:
@@ -68,7 +68,7 @@ def _ask_agent(context: Context) -> PhaseResult:
 
 def _require_plan(run_inputs: RunInputs, _: Callable[[str], str]) -> None:
     if not run_inputs.inputs.get(PLAN):
-        raise UsageError("there is no plan", hint="name it: git ckpt run PLAN, or -i plan=PLAN")
+        raise UsageError("there is no plan", hint="name a file: git ckpt run PLAN, or -i plan=PLAN")
 
 
 def _require_loop(run_inputs: RunInputs, option: Callable[[str], str]) -> None:
@@ -89,12 +89,15 @@ def _require_review(_: RunInputs, option: Callable[[str], str]) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Step:
+    """A built-in step, which a phase names in `use`."""
+
     action: Callable[[Context], PhaseResult]
-    options: str = ""  # keys of `with`, separated by spaces
-    progress_keys: tuple[str, ...] = ()  # keys of the state that hold its progress
-    # Gets the inputs and a getter of options; raises UsageError if the step would fail at once.
+    options: str = ""  # names of options in the phase's `with`, separated by spaces
+    progress_keys: tuple[str, ...] = ()  # keys of the run's state that hold the step's progress
+    # Called before the start with the inputs and a function that returns the text of an option;
+    # raises UsageError if the step would fail immediately.
     require: Callable[[RunInputs, Callable[[str], str]], None] | None = None
-    required: str = ""  # the required option, which an earlier phase may determine
+    required: str = ""  # option that must be set, from an input or by an earlier phase
 
 
 _LOOP_OPTIONS = "plan issues epic agent prompt conversation tests done until_tests_pass "
@@ -128,11 +131,11 @@ def require_valid_options(definition: PipelineDefinition, run_inputs: RunInputs)
                 for name, text in phase.options.items()
             }
         except KeyError:
-            continue  # the state is known when the phase begins
+            continue  # an option uses a value of the state, which is unknown before the phase
         if step.require is not None:
             step.require(run_inputs, lambda name, values=values: values.get(name, ""))  # type: ignore[misc]
         if position == 0 and step.required and not values.get(step.required):
-            hint = f"name it: -i {step.required}=PATH"
+            hint = f"add: -i {step.required}=PATH"
             raise UsageError(f"phase {phase.name!r} needs the input {step.required}", hint=hint)
 
 
@@ -143,7 +146,7 @@ _CRITERIA = ("acceptance_criteria", "acceptanceCriteria")
 
 
 def phases_to_skip(definition: PipelineDefinition, run_inputs: RunInputs) -> dict[str, str]:
-    """Return the phases to skip: name → reason."""
+    """Map the names of phases that the inputs make unnecessary to the reason."""
     skips = {}
     for phase in definition.phases:
         for name in reversed(phase.skip_with):
@@ -155,7 +158,7 @@ def phases_to_skip(definition: PipelineDefinition, run_inputs: RunInputs) -> dic
 def require_question(definition: PipelineDefinition, run_inputs: RunInputs, skips: Texts) -> None:
     is_asked = definition.name == _RLM and definition.source == PRESET and "research" not in skips
     if is_asked and not run_inputs.inputs.get("question"):
-        hint = 'ask it: -i question="how does it work?"'
+        hint = 'add a question: -i question="how does X work?"'
         raise UsageError("phase 'research' needs the input question", hint=hint)
 
 
@@ -171,7 +174,7 @@ def _skips_in_rlm(definition: PipelineDefinition, run_inputs: RunInputs) -> dict
         is_complete = _has_criteria(json.loads(run_inputs.contents[name]), is_child=False)
     except (ValueError, RecursionError) as error:
         message = f"the input {name} is not JSON: {run_inputs.inputs[name]}: {error}"
-        raise UsageError(message, hint="correct it, then start again") from None
+        raise UsageError(message, hint="correct the file, then start the run again") from None
     reason = "requirements with acceptance criteria are given"
     return dict.fromkeys(names[:2], reason) if is_complete else {}
 
@@ -187,9 +190,9 @@ def _has_criteria(node: Any, *, is_child: bool) -> bool:
     return any(_has_criteria(child, is_child=is_child) for child, is_child in inner)
 
 
-# Trust: a run that was not written here needs approval before it continues.
+# Trust: a run that was recorded in another repository needs approval before it continues.
 
-_MAX_SHOWN = 100  # characters of a command
+_MAX_SHOWN = 100  # characters shown of a command
 _CUT_MARK = ", cut)"
 
 
@@ -218,11 +221,11 @@ def _shorten(text: str) -> str:
     return f"{line[:_MAX_SHOWN].rstrip()}… ({lines} lines{_CUT_MARK}"
 
 
-# Agents of `gitckpt.toml`: a run only calls those it was started with, so that no branch can
-# replace their commands.
+# Agents defined in `gitckpt.toml`: a run calls only agents whose commands a person approved when
+# starting the run, so that a branch with another `gitckpt.toml` cannot replace these commands.
 
 _ROLES = ("agent", "coder", "reviewer")
-_STEPS = ("agent", "loop", "review")  # those that call an agent
+_STEPS = ("agent", "loop", "review")  # steps that call an agent
 
 
 def placeholder_values(
@@ -235,14 +238,14 @@ def placeholder_values(
 def approve_agents(
     repository: Repository, definition: PipelineDefinition, values: Texts, clients: Clients
 ) -> None:
-    """Record on this machine the agents that a person started or accepted a run with."""
+    """Record that a person approved the agents of a run by starting or accepting it."""
     called = called_clients(definition, values, clients)
     if new := {_client_digest(client) for client in called} - settings.approved(repository):
         settings.note(repository, new)
 
 
 def require_approved(repository: Repository, run: str, called: Iterable[Client]) -> None:
-    """Raise `Changed` if a run calls an agent that `approve_agents` has not seen."""
+    """Raise `Changed` if a run calls an agent that was not approved on this machine."""
     approved = settings.approved(repository)
     new = [client for client in dict.fromkeys(called) if _client_digest(client) not in approved]
     if new:
@@ -253,7 +256,7 @@ def require_approved(repository: Repository, run: str, called: Iterable[Client])
 def require_installed(
     definition: PipelineDefinition, skipped: Collection[str], values: Texts, clients: Clients
 ) -> None:
-    """Raise AgentUnusable before the start if the program of an agent is missing."""
+    """Raise AgentUnusable if the program of an agent is not installed."""
     for phase in definition.phases:
         if phase.name in skipped:
             continue
@@ -265,9 +268,11 @@ def require_installed(
                 client = fill_placeholders(phase.options.get(role, ""), values)
                 missing = client_of(client, clients).missing(env, os.curdir) if client else None
             except (KeyError, UsageError):
-                continue  # the state is known when the phase begins; the phase reports bad commands
+                continue  # the phase itself reports unknown values and bad commands
             if missing is not None and (os.sep not in missing or os.path.isabs(missing)):
-                hint = f"install it, or name another one: --{role} CLIENT of git ckpt loop and "
+                hint = (
+                    f"install it, or choose another {role}: --{role} CLIENT of git ckpt loop and "
+                )
                 hint += f"review, -i {role}=CLIENT of git ckpt run"
                 raise attempts.AgentUnusable(f"the {role} is not installed: {missing}", hint=hint)
 
@@ -285,7 +290,7 @@ def called_clients(
 def called_agents(
     definition: PipelineDefinition, completed: Collection[str], values: Texts
 ) -> list[str]:
-    """Return the agents, or else the steps, that the remaining phases call."""
+    """Return the agents of the remaining phases; of a phase without any, its step."""
     called: dict[str, None] = {}
     for phase in definition.phases:
         if phase.name in completed or phase.use not in _STEPS:
@@ -299,7 +304,7 @@ def _fill_or_empty(text: str, values: Texts) -> str:
     try:
         return fill_placeholders(text, values)
     except KeyError:
-        return ""  # the state is known when the phase begins
+        return ""  # `text` uses a value of the state, which is unknown before the phase
 
 
 def _client_digest(client: Client) -> str:
@@ -307,21 +312,21 @@ def _client_digest(client: Client) -> str:
     return settings.digest_of("agents", values)
 
 
-# The answers to a pause.
+# Answers of a person after a phase: go on, redo the phase with remarks, redo it, or pause the run.
 CONTINUE, REVISE, RESTART, EXIT = "continue", "revise", "restart", "exit"
 
 
 class Observer:
-    """Receives events of a driver and answers its pauses; by default, leaves the run."""
+    """Receive the events of a driver and answer its pauses; by default, with EXIT."""
 
     def started(self, run: str) -> None:
-        """A run, named by its id, is now driven."""
+        """The driver took over the run with the id `run`."""
 
     def warn(self, sentence: str) -> None:
-        """A problem occurred that does not end the run."""
+        """A problem occurred, but the run continues; `sentence` describes the problem."""
 
     def begins(self, phase: str, attempt: int, number: int, total: int) -> None:
-        """A phase begins, number `number` of `total`."""
+        """A phase begins: attempt `attempt` of phase number `number` of `total`."""
 
     def output(self, data: bytes) -> None:
         """A command wrote output."""
@@ -330,10 +335,10 @@ class Observer:
         """A command has been running for `seconds`; called about once a second."""
 
     def ended(self, phase: str, status: str, seconds: float | None) -> None:
-        """A phase ended or was skipped."""
+        """A phase ended or was skipped; a skipped phase has no `seconds`."""
 
     def ask(self, phase: str) -> tuple[str, str]:  # noqa: ARG002 - for those who ask
-        """Return "continue", "revise", "restart" or "exit", and the text of a revision."""
+        """Return "continue", "revise", "restart" or "exit", and the remarks for "revise"."""
         return EXIT, ""
 
 
@@ -342,7 +347,7 @@ def hint_for(error: PhaseFailed, run: Run) -> str:
     if isinstance(error, attempts.DeadlineReached):
         return f"to give it more time: {resume} --timeout 1h"
     if isinstance(error, PhaseBlocked) and run.last_attempt is not None:
-        return f"solve that, then: {resume} --from {shell_word(run.last_attempt.phase)}"
+        return f"solve the problem, then: {resume} --from {shell_word(run.last_attempt.phase)}"
     if isinstance(error, attempts.Cancelled):
         return f"to continue: {resume}"
     return f"see more: git ckpt status {run.id}; to continue: {resume}"
@@ -358,8 +363,8 @@ def require_observer(observer: Observer | None) -> Observer:
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    is_complete: bool  # otherwise the run is paused
-    after: str | None = None  # the phase before the pause
+    is_complete: bool  # False: the run is paused or deferred
+    after: str | None = None  # phase after which the run paused, or the deferred phase
 
 
 class Driver:
@@ -374,9 +379,9 @@ class Driver:
         self._run, self._session = run, session_of(run)
         self._definition, self._observer = definition, observer
         self._skipped, self._agents = skipped or {}, agents or {}
-        # The last phase that ended, with status and seconds, until the observer gets it.
+        # Name, status and seconds of the last phase that ended, until the observer is told.
         self._unreported: tuple[str, str, float | None] | None = None
-        self._announce = functools.cache(observer.warn)  # each sentence once
+        self._announce = functools.cache(observer.warn)  # shows each sentence only once
         self._reported_suspects: set[str] = set()
 
     def drive(self) -> Result:
@@ -445,7 +450,7 @@ class Driver:
             retry = f"git ckpt resume {session.id} --from {shell_word(phase.name)}"
             hint = f"see why: git ckpt status {session.id}; then: {retry}"
             raise PhaseBlocked(f"phase {phase.name!r} of run {session.id} is blocked", hint=hint)
-        watchdog.prepare()  # ready when the start of the phase is recorded
+        watchdog.prepare()  # starts the watchdog while the start of the phase is recorded
         following = self._definition.phases[position + 1 :]
         finished = {*self._run.completed, *self._skipped}
         followed = bool(following) and following[0].name not in finished
@@ -479,8 +484,8 @@ class Driver:
         if new:
             self._reported_suspects.update(hits)
             locations = first_of([f"{hit.path}:{hit.line} ({hit.rule})" for hit in new], 3)
-            advice = f"if it is not one: git ckpt allow --secret {new[0].digest}"
-            self._observer.warn(f"captured what looks like a secret: {locations}; {advice}")
+            advice = f"if it is not a secret: git ckpt allow --secret {new[0].digest}"
+            self._observer.warn(f"the checkpoint contains a possible secret: {locations}; {advice}")
 
 
 def redo(run: Run, name: str, state_keys: Iterable[str]) -> None:

@@ -1,4 +1,4 @@
-"""The public API of pipelines: start, resume and drive their runs."""
+"""The public API of pipelines: preview, start, resume and drive their runs."""
 
 from __future__ import annotations
 
@@ -31,24 +31,24 @@ COMPLETE, PAUSED, DEFERRED = "complete", "paused", "deferred"
 
 @dataclass(frozen=True, slots=True)
 class Preview:
-    """The plan of a run of a pipeline."""
+    """What `Pipelines.run` would do: the pipeline, its inputs, and skipped phases."""
 
-    definition: PipelineDefinition  # has `phases`, `autonomy` and `source`, the defining file
-    given: launch.RunInputs  # has `inputs` by name, and the `contents` of those that are files
-    skipped: Texts  # phase → reason
+    definition: PipelineDefinition  # `source` is the file that defines the pipeline, or "preset"
+    given: launch.RunInputs  # `inputs` by name, and the `contents` of input files by name
+    skipped: Texts  # name of each skipped phase → reason
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """The outcome of driving a run of a pipeline."""
+    """How `Pipelines.run` or `resume` left a run: complete, paused or deferred."""
 
-    run: str
+    run: str  # id
     status: str  # "complete", "paused", or "deferred" if a phase asks to be retried later
     path: str | None  # the top of the worktree; None if it does not exist
-    after: str | None = None  # the phase before the pause, or the deferred one
-    removed: bool = False  # the pipeline removes its worktree when all is pushed
-    stays: str | None = None  # why the worktree stays although the pipeline removes it
-    was_complete: bool = False  # nothing was left to do
+    after: str | None = None  # phase after which the run paused, or the deferred phase
+    removed: bool = False  # the worktree was removed because all its commits are pushed
+    stays: str | None = None  # why the worktree could not be removed, if it should have been
+    was_complete: bool = False  # the run was complete before the call
 
 
 class Pipelines:
@@ -59,16 +59,16 @@ class Pipelines:
         self._observer = driver.require_observer(observer)
 
     def names(self) -> list[str]:
-        """Return the names of the pipelines, presets last."""
+        """Return the names of the pipelines in `gitckpt.toml`, then of the presets."""
         return list(dict.fromkeys([*pipelines.names(self._file()), *pipelines.PRESETS]))
 
     @staticmethod
     def preset(name: str) -> str:
-        """Return the TOML of a preset, as `git ckpt run --print`."""
+        """Return the TOML text of a preset, as `git ckpt run --print` shows it."""
         return pipelines.preset_text(name)
 
     def preview(self, name: str, inputs: Texts | None = None) -> Preview:
-        """Return what a run would do; raise NotFoundError, ConfigError or UsageError."""
+        """Return what `run` would do; raise NotFoundError, ConfigError or UsageError."""
         definition = self._definition(name)
         run_inputs = launch.read_inputs(self._store, definition, inputs or {})
         driver.require_valid_options(definition, run_inputs)
@@ -86,15 +86,15 @@ class Pipelines:
         key: str | None = None,
         **options: Unpack[RunOptions],
     ) -> Outcome:
-        """Run a pipeline in a new worktree, or resume the run with the key.
+        """Run a pipeline in a new worktree, or resume the run that has the same `key`.
 
-        `about` is the subject, by default the pipeline's name. Calls with the same `key` share one
-        run.
+        `about` is the subject of the run, by default the pipeline's name. `base` is the revision
+        at which the worktree starts.
 
         Raises:
-            NotFoundError, ConfigError, UsageError: as `preview`, or unknown rev `base`.
-            Changed, Untrusted, LeaseHeld: the run with that key cannot be continued.
-            PhaseFailed, LeaseLost, CkptError: the run stopped; see `hint`.
+            NotFoundError, ConfigError, UsageError: as `preview`, or `base` is unknown.
+            Changed, Untrusted, LeaseHeld: the run with this `key` cannot be continued.
+            PhaseFailed, LeaseLost, CkptError: the run stopped; the error has a `hint`.
         """
         mode = _parse_autonomy(options, RunOptions)
         # Do not execute commands from a file with mistakes.
@@ -104,7 +104,7 @@ class Pipelines:
         try:
             if key is not None:
                 self._store.claim(key).require_free()
-            # Note the agents before the run exists: after a kill, it continues with them.
+            # Approve the agents before the run exists, so that a killed run can be resumed.
             values = {**definition.inputs, **plan.given.inputs}
             clients = self._clients(definition)
             driver.require_installed(definition, plan.skipped, values, clients)
@@ -128,12 +128,13 @@ class Pipelines:
     def resume(self, run: str, **options: Unpack[ResumeOptions]) -> Outcome:
         """Continue a run of a pipeline at its first incomplete phase.
 
-        Raises NotFoundError, UsageError, Untrusted (see `candidates`), Changed, or as `run`.
+        Raises NotFoundError, UsageError, Untrusted (for a run that another repository recorded),
+        Changed, or as `run`.
         """
         mode = _parse_autonomy(options, ResumeOptions)
         newest = self._store.heads.catch_up(run)
         if newest.pipeline is None or newest.pipeline.name is None:
-            hint = f"open its worktree: git ckpt resume --no-run {run}"
+            hint = f"open the worktree of the run: git ckpt resume --no-run {run}"
             raise UsageError(f"run {run} has no pipeline", hint=hint)
         definition = pipelines.read_of_run(self._file(), newest.pipeline.name, OPTIONS, run)
         phase, target = options.get("phase"), options.get("rewind")
@@ -160,7 +161,7 @@ class Pipelines:
             elif (interrupted := runstate.rewinding_to(newest)) is not None:
                 undone = f"an interrupted rewind to {interrupted[: ids.SHORT]} was undone"
                 retry = f"git ckpt resume {interrupted} --rewind"
-                self._observer.warn(f"{undone}; to repeat it: {retry}")
+                self._observer.warn(f"{undone}; to repeat the rewind: {retry}")
             session = session_of(opened)
             self._update_pipeline(session, definition, options, mode)
             if first is not None:
@@ -181,9 +182,10 @@ class Pipelines:
         show: Callable[[str, Sequence[str]], None] = lambda *_: None,
         adopt: bool = True,
     ) -> None:
-        """Adopt the run of foreign checkpoints, if trusted; else raise Untrusted.
+        """Adopt runs that another repository recorded; raise Untrusted without `trust`.
 
-        `show` gets the run's id and the facts first. A fork needs no `adopt`.
+        `show` gets the id of each run and a description before the adoption. `adopt=False` only
+        shows: a fork copies the checkpoints to a new run.
         """
         store = self._store
         for checkpoint in checkpoints:
@@ -198,8 +200,8 @@ class Pipelines:
                 trusting.adopt(store, checkpoint.run, head)
 
     def refactor(self, run: str, task: str) -> None:
-        """Change the task of a running "review"; the coder gets it in the next cycle."""
-        # Two dozen modules, only for reviews.
+        """Change the task of a running review; the coder gets the task in the next cycle."""
+        # Imports two dozen modules that only reviews need.
         from gitckpt.durable.phases.review import phase as review
 
         require_text("task", task)
@@ -219,7 +221,7 @@ class Pipelines:
         return read_clients(self._file()) if any(phase.use for phase in definition.phases) else {}
 
     def _definition(self, name: str) -> PipelineDefinition:
-        # Checks the whole file: finds [pipeline.NAME], a likely typo.
+        # Check the whole file, to find the likely typo [pipeline.NAME] of [pipelines.NAME].
         settings.read(self._store.repository)
         return pipelines.read(self._file(), name, OPTIONS)
 
@@ -278,7 +280,9 @@ class Pipelines:
         from gitckpt.store.retention import worktree
 
         files = self._store.heads.read(run).worktree
-        is_clean = files is not None and not files.dirty  # uncommitted files were not pushed
+        is_clean = (
+            files is not None and not files.dirty
+        )  # changes that are not committed cannot have been pushed
         stays_by_design = path is None or definition.worktree != REMOVE_WHEN_PUSHED
         if stays_by_design or not is_clean or not worktree.is_pushed(self._store, run):
             return Outcome(run, COMPLETE, path)
@@ -286,12 +290,12 @@ class Pipelines:
         return Outcome(run, COMPLETE, path if stays else None, removed=not stays, stays=stays)
 
     def _expire(self, definition: PipelineDefinition) -> None:
-        # A failure to remove old runs is no failure of the run that just ended.
+        # Only warn about a failure to remove old runs: the run that just ended did not fail.
         from gitckpt.store.retention import expiry, maintenance
 
         try:
             if expiry.doubt(self._store.repository, self._store.clock()) is not None:
-                return  # left to the next run that ends, or to maintenance
+                return  # the next run that ends, or maintenance, removes old runs
             config = settings.read(self._store.repository)
             config.require_correct()
             age = definition.retention
@@ -304,7 +308,7 @@ class Pipelines:
             self._observer.warn(f"cannot remove old runs: {error.message}")
 
     def _close(self, run: Run) -> None:
-        # Only warn: the error that ended the run matters more than, say, a full disk.
+        # Only warn, to not hide the error that ended the run, for example behind a full disk.
         try:
             run.close()
         except CkptError as error:
@@ -312,12 +316,15 @@ class Pipelines:
         for sentence in run.unwritten:
             self._observer.warn(sentence)
         if not run.unwritten:
-            # Later checkpoints replace the unwritten ones of earlier drivers.
-            run_files.record_unwritten(self._store.repository, run.id, [])
+            # The checkpoints of this driver replace those that earlier drivers could not write.
+            run_files.note_unwritten(self._store.repository, run.id, [])
 
 
 def next_step(store: Store, newest: Checkpoint) -> tuple[str, list[str]]:
-    """Return the next command of a run and the agents it calls; both empty if unknown."""
+    """Return the next phase as "NAME: COMMAND" and the agents of remaining phases.
+
+    Both are empty if the pipeline is unknown or no phase remains.
+    """
     pipeline = newest.pipeline
     if pipeline is None or pipeline.name is None:
         return "", []

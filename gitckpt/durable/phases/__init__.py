@@ -1,8 +1,8 @@
-"""The phases of a pipeline: shell commands, and work that gitckpt does itself.
+"""Perform the phases of a pipeline: shell commands and built-in steps.
 
-Doors:
-    command: `perform`, a shell command.
-    options: phase options, and the phases that read a plan and name a branch.
-    loop: a room; an agent works repeatedly until everything is done.
-    review: a room; a coder works and a reviewer judges.
+Public modules:
+    command: `perform` runs a shell command; `call_agent` calls an agent once.
+    options: parsers of phase options, and the steps "read plan" and "generate branch".
+    loop: a package; it calls an agent repeatedly until the work is done.
+    review: a package; one agent writes code and another reviews it.
 """

@@ -1,6 +1,6 @@
-"""Pipelines: the ordered phases of a run, and its inputs.
+"""Define pipelines, which are ordered phases with inputs, and start runs of them.
 
-Doors:
-    definition: `PipelineDefinition` and `PhaseDefinition`, pure values.
-    launch: `start`, and the comparison of a resumed run with its start.
+Public modules:
+    definition: `PipelineDefinition` and `PhaseDefinition`, and the parser of `gitckpt.toml`.
+    launch: start a run, read its inputs, and detect what changed before it is resumed.
 """

@@ -1,5 +1,5 @@
-"""Loop: an agent works on a plan until issues are closed and tests pass.
+"""The step "loop": call an agent until issues are closed and tests pass.
 
-Doors:
-    loop: `Loop`, the loop of one attempt.
+Public modules:
+    loop: `Loop`, which performs one attempt of the phase, and its options.
 """

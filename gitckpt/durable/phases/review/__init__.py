@@ -1,7 +1,7 @@
-"""Review: a coder works and a reviewer judges until the work is approved.
+"""The step "review": one agent writes code until another agent approves it.
 
-Doors:
-    cycle: `Review`, its options and its errors.
-    phase: `carry_out`, the review as a phase, and `refactor`, which changes its task.
-    state: `CycleState`, the progress of a review.
+Public modules:
+    cycle: `Review`, the state machine, with its options and errors.
+    phase: `carry_out` performs the phase; `store_changed_task` changes the task of a review.
+    state: `CycleState`, the progress of a review as stored in the run's state.
 """
