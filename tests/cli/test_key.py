@@ -43,7 +43,7 @@ class TestRun:
         ) == (
             2,
             "",
-            f"{what}its pipeline is ci, not loop\n{hint}",
+            f"{what}the run's pipeline is ci, not loop\n{hint}",
         )
         stage.pipeline("one: true")
         assert told(stage.ckpt("run", "ci", "--key", "nightly"), stage) == (

@@ -34,7 +34,7 @@ def script(stage: Stage, *entries: dict[str, object]) -> str:
 REFUSED = [
     (
         (),
-        "the loop has no condition to end",
+        "the loop has no end condition",
         (
             "git ckpt loop: --issue ID, --done COMMAND or --until-tests-pass; git ckpt run "
             "and resume: --input issues=ID, done=COMMAND or until_tests_pass=yes"
@@ -53,7 +53,7 @@ REFUSED = [
     ),
     (
         ("--done", "true", "--conversation", "old"),
-        "conversation is 'old'",
+        "unknown conversation: 'old'",
         "choose new or continue",
     ),
     (

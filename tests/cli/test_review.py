@@ -192,8 +192,8 @@ def test_the_task_may_change_in_flight(pair: Pair) -> None:
     [
         (["review", " "], "there is no task"),
         (["review", "nothing.md"], "cannot read the task nothing.md: No such file or directory"),
-        (["review", "x", "--filter", "y"], "'y' is no filter"),
-        (["review", "x", "--max-budget", "much"], "max_budget is 'much'"),
+        (["review", "x", "--filter", "y"], "'y' is not a filter"),
+        (["review", "x", "--max-budget", "much"], "max_budget must be an amount, not 'much'"),
         (["review", "x", "--max-cycles", "-1"], "a number must be 0 or more, not -1"),
         (["review", "x", "--agent-timeout", "soon"], "agent_timeout: 'soon' is not an age"),
         (["review", "x", "--agent-timeout", "0s"], "agent_timeout must be more than 0, not '0s'"),
@@ -296,7 +296,7 @@ def test_a_coder_that_is_not_there(pair: Pair) -> None:
         4,
         [
             "error: the coder is not installed: gone",
-            f"hint: install it, then: {again}; or use another one: {again} --input coder=CLIENT",
+            f"hint: install gone, then: {again}; or use another agent: {again} --input coder=CLIENT",
         ],
     )
     # The first run that calls an agent of gitckpt.toml says yes to it.

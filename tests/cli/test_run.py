@@ -114,7 +114,7 @@ class TestRun:
             [
                 "      my phase: blocked after 0.0s",
                 "error: phase 'my phase' is blocked: exit code 4",
-                "hint: solve that, then: git ckpt resume STAMP-ci --from 'my phase'",
+                "hint: solve the problem, then: git ckpt resume STAMP-ci --from 'my phase'",
             ],
         )
         assert stage.status(stage.run()) == "blocked"
@@ -362,7 +362,7 @@ class TestDryRun:
         assert done == (
             2,
             "",
-            "error: phase 'implementation' needs the input plan\nhint: name it: -i plan=PATH\n",
+            "error: phase 'implementation' needs the input plan\nhint: add: -i plan=PATH\n",
         )
         assert stage.runs() == []
 
@@ -403,7 +403,7 @@ MISTAKES = [
         "'=x' is not NAME=VALUE",
         'write an input as: -i question="what is it?"',
     ),
-    (("run", "ci", "-i", "x=1"), 2, "the pipeline ci has no input 'x'", "its inputs: none"),
+    (("run", "ci", "-i", "x=1"), 2, "the pipeline ci has no input 'x'", "inputs: none"),
     (
         ("run", "ci", "--autonomy", "batched"),
         2,

@@ -509,7 +509,7 @@ class TestResume:
         (stage.worktree(run) / "work").write_text("half-way\n")
         said = (
             f"warning: an interrupted rewind to {target[:8]} was undone; "
-            f"to repeat it: git ckpt resume {target} --rewind\n"
+            f"to repeat the rewind: git ckpt resume {target} --rewind\n"
         )
         done = stage.ckpt("resume", run)
         assert (done.code, said in done.err) == (20, True)
@@ -611,7 +611,7 @@ class TestResume:
             f"git ckpt finish --force {run}",
             f"git ckpt remove {run}",
         )
-        hint = f"hint: restore it, then: {ways[0]}; or end the run: {ways[1]}; or remove it: {ways[2]}\n"
+        hint = f"hint: restore the pipeline, then: {ways[0]}; or end the run: {ways[1]}; or remove it: {ways[2]}\n"
         assert stage.ckpt("resume") == stage.ckpt("resume", run) == (12, "", error + hint)
         assert stage.ckpt("finish", run).code == 2
         assert stage.ckpt("finish", "--force", run).code == 0

@@ -169,7 +169,7 @@ class TestForge:
         done = stage.ckpt("resume", AUTH, "--trust")
         assert done.code == 20
         assert "the plan does not exist: plans/auth.md" in done.err
-        assert f"create it, then: git ckpt resume {AUTH} --accept-changes" in done.err
+        assert f"create the file, then: git ckpt resume {AUTH} --accept-changes" in done.err
         assert stage.calls == []
         stage.checkout.write("plans/auth.md", "# Written again\n")
         done = stage.ckpt("resume", AUTH, "--accept-changes")

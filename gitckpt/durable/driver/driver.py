@@ -88,14 +88,11 @@ def _require_review(_: RunInputs, option: Callable[[str], str]) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
-    """A built-in step, which a phase names in `use`."""
-
+class Step:  # a built-in step, which phases name in `use`
     action: Callable[[Context], PhaseResult]
     options: str = ""  # names of options in the phase's `with`, separated by spaces
     progress_keys: tuple[str, ...] = ()  # keys of the run's state that hold the step's progress
-    # Called before the start with the inputs and a function that returns the text of an option;
-    # raises UsageError if the step would fail immediately.
+    # Raises UsageError if the step would fail at once; gets the inputs and a getter of options.
     require: Callable[[RunInputs, Callable[[str], str]], None] | None = None
     required: str = ""  # option that must be set, from an input or by an earlier phase
 

@@ -128,8 +128,7 @@ class Pipelines:
     def resume(self, run: str, **options: Unpack[ResumeOptions]) -> Outcome:
         """Continue a run of a pipeline at its first incomplete phase.
 
-        Raises NotFoundError, UsageError, Untrusted (for a run that another repository recorded),
-        Changed, or as `run`.
+        Raises NotFoundError, UsageError, Untrusted (the run was fetched), Changed, or as `run`.
         """
         mode = _parse_autonomy(options, ResumeOptions)
         newest = self._store.heads.catch_up(run)
@@ -150,10 +149,8 @@ class Pipelines:
             called = driver.called_clients(definition, values, self._clients(definition))
             driver.require_approved(self._store.repository, run, called)
         open_options: OpenOptions = {"accept_changes": accepts, "again": goes_back}
-        open_options |= {
-            "take_over": options.get("take_over", False),
-            "directory": options.get("directory"),
-        }
+        open_options |= {"take_over": options.get("take_over", False)}
+        open_options["directory"] = options.get("directory")
         opened = self._open(run, options, open_options)
         try:
             if target is not None:
@@ -184,8 +181,7 @@ class Pipelines:
     ) -> None:
         """Adopt runs that another repository recorded; raise Untrusted without `trust`.
 
-        `show` gets the id of each run and a description before the adoption. `adopt=False` only
-        shows: a fork copies the checkpoints to a new run.
+        `show` gets the id and a description of each run first. A fork passes `adopt=False`.
         """
         store = self._store
         for checkpoint in checkpoints:
@@ -321,10 +317,7 @@ class Pipelines:
 
 
 def next_step(store: Store, newest: Checkpoint) -> tuple[str, list[str]]:
-    """Return the next phase as "NAME: COMMAND" and the agents of remaining phases.
-
-    Both are empty if the pipeline is unknown or no phase remains.
-    """
+    """Return "PHASE: COMMAND" and the agents of remaining phases; or "" and no agents."""
     pipeline = newest.pipeline
     if pipeline is None or pipeline.name is None:
         return "", []

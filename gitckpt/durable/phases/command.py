@@ -1,4 +1,4 @@
-"""Carry out phases that are a shell command or one call of an agent."""
+"""Perform phases that are a shell command or a single call of an agent."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ from gitckpt.model.values import replace
 from gitckpt.store.runs import run_files
 
 _ASSIGNMENT = re.compile(r"([^=<]*?)(:=|=|<)(.*)")
-_MAX_VALUE = 1024 * 1024
-_MAX_STATE = 64 * 1024 * 1024  # bytes; a state has at most half of that
+_MAX_VALUE = 1024 * 1024  # bytes of a file in `key<FILE`
+_MAX_STATE = 64 * 1024 * 1024  # bytes of CKPT_STATE; a valid state has at most half as many
 
 # Special exit codes: EX_TEMPFAIL of sysexits.h, and "blocked" of gitckpt itself.
 RETRY_LATER, BLOCKED = 75, 4
@@ -52,7 +52,7 @@ def perform(context: Context) -> PhaseResult:
         if outcome.ended_by in (execution.TIMEOUT, execution.IDLE_TIMEOUT):
             is_timeout = outcome.ended_by == execution.TIMEOUT
             limit = phase.timeout if is_timeout else phase.idle_timeout
-            reason = "it took" if is_timeout else "it printed nothing for"
+            reason = "the command took" if is_timeout else "the command printed nothing for"
             reason += f" more than {times.length_text(limit or 0)}"
             message = f"phase {phase.name!r} was ended: {reason}"
             raise PhaseFailed(message, code=outcome.code, output=outcome.tail)
@@ -60,7 +60,7 @@ def perform(context: Context) -> PhaseResult:
             cause = execution.cause_of(outcome.code) + execution.last_line(outcome.tail)
             raise phase_failure(phase.name, outcome, cause)
         require_changes(context, context.attempt, outcome)
-        run.state = files.state(outcome)
+        run.state = files.read_state(outcome)
     finally:
         files.remove_files()
     return PhaseResult(code=outcome.code, output=outcome.tail)
@@ -97,7 +97,7 @@ def phase_failure(phase: str, outcome: CommandResult | Answer, cause: str) -> Ph
 
 
 class _Exchange:
-    """The files through which a command and its run exchange values."""
+    """The files of CKPT_STATE, CKPT_SET and CKPT_OUTPUT, which a command may write."""
 
     def __init__(self, run: Session, phase: PhaseDefinition) -> None:
         self._run, self._phase = run, phase
@@ -115,19 +115,19 @@ class _Exchange:
         for path, data in ((self.state_path, self._initial_state), (self.set_path, b"")):
             try:
                 if os.path.islink(path):
-                    os.unlink(path)  # an attempt that was killed left it
+                    os.unlink(path)  # left by an attempt that was killed
                 with open(path, "wb", opener=private_dirs.create) as file:
                     file.write(data)
-            except OSError as error:  # of a full disk, it names no file
+            except OSError as error:  # on a full disk, the error names no file
                 raise CkptError(f"cannot write {path}: {error.strerror}") from None
 
-    def state(self, outcome: CommandResult) -> dict[str, Any]:
-        """Return the state that the command left; raise PhaseFailed if it is invalid."""
+    def read_state(self, outcome: CommandResult) -> dict[str, Any]:
+        """Return the run's state with the command's changes; PhaseFailed if invalid."""
         try:
             private_dirs.require(self._run.files.path)
             new_state = regular.content(self.state_path, _MAX_STATE, follow=False)
             text = io.BytesIO(regular.content(self.set_path, _MAX_STATE, follow=False))
-            # str.splitlines would cut a value at a form feed, or at U+2028
+            # Not str.splitlines: it would split a value at a form feed or U+2028.
             reader = io.TextIOWrapper(text, encoding="utf-8", errors="surrogateescape")
             lines = [line.rstrip("\n") for line in reader]
         except WorktreeError as error:
@@ -183,13 +183,13 @@ class _Exchange:
         return PhaseFailed(message, code=outcome.code, output=outcome.tail)
 
 
-# Other commands of a phase: tests, linters, filters and trackers, each with a timeout.
+# Commands that built-in steps run: tests, linters, filters and issue trackers, each with a timeout.
 
 
 def run(
     context: Context, line: str, seconds: float, *, show: bool = False, name: str = ""
 ) -> CommandResult:
-    """Run a command in the worktree of a run; `seconds` is its timeout."""
+    """Run a shell command in the run's worktree; the timeout is in `seconds`."""
     timeouts = Timeouts(seconds, None, context.run.seconds_left())
     outcome = _run_line(context, line, timeouts, {}, show=show)
     if outcome.ended_by == DEADLINE:
@@ -198,14 +198,12 @@ def run(
     return outcome
 
 
-def run_for_output(
-    context: Context, line: str, seconds: float, file_name: str
-) -> tuple[CommandResult, bytes]:
-    """Run a command as `run` does; return its output, kept in the file `place`."""
-    path = os.path.join(context.run.files.path, file_name)
+def capture(context: Context, line: str, seconds: float, file: str) -> tuple[CommandResult, bytes]:
+    """Run a command as `run` does, with output to a file of the run; read the file."""
+    path = os.path.join(context.run.files.path, file)
     run_files.make_directory(os.path.dirname(path))
     if os.path.islink(path):
-        os.unlink(path)  # a phase may have left it: the shell would write where it leads
+        os.unlink(path)  # a phase may have left this link, and the shell would write to its target
     outcome = run(context, f"{line} > {shlex.quote(path)}", seconds, name=line.partition(" ")[0])
     try:
         return outcome, regular.content(path, follow=False)
@@ -213,10 +211,10 @@ def run_for_output(
         return outcome, b""
 
 
-# How often a call is repeated after its connection was lost.
+# How often a call of an agent is repeated after its connection was lost.
 MAX_LOST = 5
 
-# State key: no calls before this time. Absent where there is no limit.
+# Key of the state: the time before which the agent refuses calls; absent without a rate limit.
 RETRY_AT = "retry_at"
 
 _LONGEST_PAUSE = 60.0
@@ -238,7 +236,7 @@ def call_agent(context: Context) -> PhaseResult:
     env, directory = context.environment(), os.path.join(run.files.path, "agent")
     require_installed(client, env, run)
     agent = Agent(client, run.path, env, context.watchdog, directory)
-    # Milestones follow, at limits.
+    # `began` is set because milestones at rate limits change the newest checkpoint.
     attempt = replace(context.attempt, began=context.attempt.began or run.writer.newest.id)
     phase_timeout, idle_timeout = map(in_seconds, (phase.timeout, phase.idle_timeout))
 
@@ -257,18 +255,19 @@ def call_agent(context: Context) -> PhaseResult:
 
 
 def require_installed(client: Client, env: Texts, run: Session, role: str = "agent") -> None:
-    """Raise `AgentUnusable` if the client of an input (`role`) is not installed."""
+    """Raise `AgentUnusable` if the program of the agent in input `role` is missing."""
     missing = client.missing(env, run.path)
     if missing is not None:
         resume = f"git ckpt resume {run.id}"
-        hint = f"install it, then: {resume}; or use another one: {resume} --input {role}=CLIENT"
+        hint = f"install {missing}, then: {resume}; "
+        hint += f"or use another agent: {resume} --input {role}=CLIENT"
         raise AgentUnusable(f"the {role} is not installed: {missing}", hint=hint)
 
 
 def unusable_error(answer: Answer, run: str, role: str = "agent") -> AgentUnusable:
     resume = f"git ckpt resume {run}"
     message = f"cannot use {answer.client}: {answer.problem}"
-    hint = f"fix that, then: {resume}; or use another agent: {resume} --input {role}=CLIENT"
+    hint = f"fix this problem, then: {resume}; or use another agent: {resume} --input {role}=CLIENT"
     return AgentUnusable(message, code=answer.code, output=answer.tail, hint=hint)
 
 
@@ -303,15 +302,15 @@ def ask_patiently(
 
 
 def wait_for_a_limit(run: Session, state: MutableMapping[str, Any], show: ShowLine) -> None:
-    """Wait until the time in `state[RETRY_AT]`, then remove it."""
+    """Wait until the time in `state[RETRY_AT]`, then remove this key."""
     until = state.get(RETRY_AT)
-    # An imported file or a command can store anything here; a value that is no time is no limit.
+    # An imported file or a command can store any value here; ignore a value that is not a time.
     try:
         due = times.from_text(until) if isinstance(until, str) else 0
     except ValueError:
         due = 0
     seconds = (due - run.store.clock()) / times.MICRO
     if seconds > 0:
-        show(f"limited: the next call is at {until}; to stop: git ckpt cancel {run.id}")
+        show(f"rate limited: the next call is at {until}; to stop: git ckpt cancel {run.id}")
         run.wait(min(seconds, failure.LONGEST_TOLD))
     state.pop(RETRY_AT, None)

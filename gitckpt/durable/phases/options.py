@@ -19,7 +19,7 @@ _YES, _NO = ("yes", "true", "1"), ("", "no", "false", "0")
 def parse_flag(name: str, text: str) -> bool:
     answer = text.lower()
     if answer not in (*_YES, *_NO):
-        raise UsageError(f"{name} is {answer!r:.60}", hint="set it to yes or no")
+        raise UsageError(f"{name} is {answer!r:.60}, not yes or no", hint="write yes or no")
     return answer in _YES
 
 
@@ -36,34 +36,35 @@ def parse_count(name: str, text: str, default: int) -> int:
     if not text:
         return default
     if not (text.isascii() and text.isdigit() and len(text) <= 6):
-        wrong = "must be 0 or more, not" if text.startswith("-") else "is"
+        wanted = "0 or more" if text.startswith("-") else "a whole number"
         hint = f"write a whole number, such as {default}"
-        raise UsageError(f"{name} {wrong} {text!r:.60}", hint=hint)
+        raise UsageError(f"{name} must be {wanted}, not {text!r:.60}", hint=hint)
     return int(text)
 
 
 def parse_dollars(name: str, text: str) -> float:
-    """Return an amount in US dollars, such as `2.50`; 0 if it is not set."""
+    """Parse an amount in US dollars, such as `2.50`; 0 if the option is not set."""
     try:
         dollars = float(text or 0)
     except ValueError:
         dollars = -1.0
     if not 0 <= dollars < 1e9:
-        wrong = "must be 0 or more, not" if text.startswith("-") else "is"
-        raise UsageError(f"{name} {wrong} {text!r:.60}", hint="write an amount in US dollars: 2.50")
+        wanted = "0 or more" if text.startswith("-") else "an amount"
+        hint = "write an amount in US dollars: 2.50"
+        raise UsageError(f"{name} must be {wanted}, not {text!r:.60}", hint=hint)
     return dollars
 
 
 def parse_pause(name: str, text: str, default: float) -> float:
-    """Return the duration in an option, such as `90s`, in seconds; it may be 0."""
+    """Parse a duration such as `90s`, which may be 0, into seconds."""
     try:
         return times.parse_age(text) / times.MICRO if text else default
     except UsageError as error:
         raise UsageError(f"{name}: {error.message}", hint=error.hint) from None
 
 
-def parse_timeout(name: str, text: str, default: float) -> float:
-    """Return a timeout in seconds, as `pause` does; it must not be 0."""
+def parse_limit(name: str, text: str, default: float) -> float:
+    """Parse a duration such as `90s`, which must not be 0, into seconds."""
     seconds = parse_pause(name, text, default)
     if not seconds:
         hint = "write a duration such as 30m"
@@ -71,14 +72,14 @@ def parse_timeout(name: str, text: str, default: float) -> float:
     return seconds
 
 
-PLAN = "plan"  # the input that names the plan
+PLAN = "plan"  # name of the input with the path of the plan
 
 _NOT_IN_SLUG = re.compile(r"[^a-z0-9-]+")
 _WORD_ENDS = re.compile(r"[-_\s]+")
 
 
 def read_plan(context: Context) -> PhaseResult:
-    """Read the plan of the run; store `plan_path`, `plan_title` and `plan_hash`."""
+    """Read the run's plan; set `plan_path`, `plan_title` and `plan_hash` in the state."""
     run = context.run
     path = run.pipeline.inputs.get(PLAN, "")
     if not path:
@@ -107,11 +108,11 @@ def _stem(path: str) -> str:
 
 
 def plan_title(text: str, path: str) -> str:
-    """Return the front matter `title` of a plan, or its file name in words."""
+    """Return the `title` in a plan's front matter, else the words of the file name."""
     if text.startswith("---\n"):
         head, end, _ = text[4:].partition("\n---")
         if not end and not text[4:].startswith("---"):
-            hint = "close it with a line ---, then start another run"
+            hint = "end the front matter with a line ---, then start another run"
             raise PhaseFailed(f"the front matter of {path} has no end", hint=hint)
         for line in head.split("\n"):
             key, colon, value = line.partition(":")

@@ -1,4 +1,4 @@
-"""Define pipelines and phases, and read them from `gitckpt.toml` or a preset."""
+"""Define pipelines and phases, and parse `gitckpt.toml` and presets."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ _AUTONOMIES = (CHECKPOINT, BATCH, FULLY_AUTONOMOUS)
 KEEP, REMOVE_WHEN_PUSHED = "keep", "remove_when_pushed"
 WORKTREES = (KEEP, REMOVE_WHEN_PUSHED)
 
-# Keys of a pipeline that may change between two resumes: a run keeps its name, autonomy and
-# deadline, and phases have their own digests.
+# Keys of a pipeline that may change while a run is paused: the run records its own name, autonomy
+# and deadline, and phases have digests of their own.
 CHANGEABLE = ("name", "phases", "description", "autonomy", "timeout", "retention", "source")
 
-# Keys of a phase that may change between two resumes: they do not change what its command does.
+# Keys of a phase that may change while a run is paused: they do not change what the command does.
 CHANGEABLE_IN_PHASES = ("name", "timeout", "idle_timeout", "retries", "autosave", "max_recoveries")
 
 _UNORDERED = ("needs", "aliases", "skip_with", "files")
@@ -41,29 +41,29 @@ _UNORDERED = ("needs", "aliases", "skip_with", "files")
 
 @dataclass(frozen=True, slots=True)
 class PhaseDefinition:
-    """A phase. Fields are the keys in the file, in order of messages; times in µs."""
+    """A phase; the fields are keys of `gitckpt.toml`. Durations are in microseconds."""
 
     name: str
     run: str | None = None  # shell command; None if `use` names a step
     use: str | None = None  # name of a built-in step
     env: Texts = field(default_factory=dict)
     timeout: int | None = None  # of one attempt
-    idle_timeout: int | None = None  # limit of the time without output
+    idle_timeout: int | None = None  # longest time without output
     retries: Retries = field(default_factory=Retries)
     autosave: int = attempts.AUTOSAVE  # interval; 0 disables autosaves
-    max_recoveries: int = attempts.MAX_RECOVERIES  # more crashes within the phase block the run
+    max_recoveries: int = attempts.MAX_RECOVERIES  # a further crash in the phase blocks the run
     group: str | None = None
     needs: tuple[str, ...] = ()  # phases that must come before this one
     on_resume: str = attempts.KEEP  # files of an unfinished attempt: `keep`, or `reset`
     must_change: bool = False  # an attempt that changes no file fails
     aliases: tuple[str, ...] = ()
     skip_with: tuple[str, ...] = ()  # skip the phase if any of these inputs is given
-    options: Texts = field(default_factory=dict)  # of the step in `use`
+    options: Texts = field(default_factory=dict)  # key `with`: options of the step in `use`
 
 
 @dataclass(frozen=True, slots=True)
 class PipelineDefinition:
-    """A pipeline. Fields are the keys in the file. Durations are in microseconds."""
+    """A pipeline; the fields are keys of `gitckpt.toml`. Durations are microseconds."""
 
     name: str
     phases: tuple[PhaseDefinition, ...]  # in execution order
@@ -74,7 +74,9 @@ class PipelineDefinition:
     worktree: str = KEEP  # of a complete run: `keep` or `remove_when_pushed`
     retention: int | None = None  # age at which complete runs expire
     inputs: Texts = field(default_factory=dict)  # name → default
-    files: tuple[str, ...] = ()  # inputs that are file paths; their content belongs to the run
+    files: tuple[
+        str, ...
+    ] = ()  # names of inputs that are file paths; a run stores copies of the files
     source: str = ""  # path of the defining file, or `preset`
 
     def phase(self, text: str) -> PhaseDefinition:
@@ -87,21 +89,21 @@ class PipelineDefinition:
         by_name = {folded(name): phase for name, phase in names}
         if folded(text) in by_name:
             return by_name[folded(text)]
-        hint = f"its phases: {', '.join(phase.name for phase in self.phases)}"
+        hint = f"phases: {', '.join(phase.name for phase in self.phases)}"
         close = closest(folded(text), by_name)
         if close:
-            hint = f"did you mean {by_name[close].name}? I{hint[1:]}"
+            hint = f"did you mean {by_name[close].name}? {hint}"
         raise UsageError(f"the pipeline {self.name} has no phase {text!r}", hint=hint)
 
     def ends_group(self, name: str) -> bool:
-        """Return whether a phase is the last of its group; without a group it is its own."""
+        """Return whether a phase ends its group; a phase without a group always does."""
         for phase, following in zip(self.phases, (*self.phases[1:], None), strict=True):
             if phase.name == name:
                 return phase.group is None or following is None or following.group != phase.group
         raise KeyError(name)
 
     def digest(self) -> dict[str, str]:
-        """Return a digest of each key that may not change between two resumes."""
+        """Return a digest of each key that must not change while a run is paused."""
         values = _changed_values(self, PipelineDefinition("", ()), CHANGEABLE)
         values["order"] = [phase.name for phase in self.phases]
         for phase in self.phases:
@@ -148,7 +150,7 @@ def _phase_names(digest: Texts) -> dict[str, None]:
 
 
 def parse_autonomy(text: str) -> str:
-    """Return the autonomy with a name, ignoring case; `autonomous` is the full one."""
+    """Parse a mode of autonomy, ignoring case; `autonomous` is FULLY_AUTONOMOUS."""
     require_text("autonomy", text)
     name = text.strip().lower()
     name = FULLY_AUTONOMOUS if name == "autonomous" else name
@@ -240,7 +242,7 @@ def _parse_phase(table: Table, known_steps: KnownSteps, inputs: Collection[str])
 
 def _parse_command(table: Table, known_steps: KnownSteps) -> tuple[str | None, str | None]:
     if "run" in table.values and "use" in table.values:
-        table.complain(f"{table.label} has both run and use", "use", hint="keep one of them")
+        table.complain(f"{table.label} has both keys, run and use", "use", hint="remove run or use")
     elif "run" not in table.values and "use" not in table.values:
         table.complain(f"{table.label} has no command", hint='add run = "COMMAND"')
     run, use = table.text("run"), table.text("use")
@@ -256,7 +258,7 @@ def _parse_options(table: Table, use: str | None, known_steps: KnownSteps) -> di
         return {}
     if use is None:
         hint = "only built-in steps have options"
-        table.complain(f"{table.label} has with, but no use", "with", hint=hint)
+        table.complain(f"{table.label} has the key with, but not the key use", "with", hint=hint)
         return {}
     inner = table.subtable("with", f"with of {table.label}")
     if inner is not None and use in known_steps:
@@ -286,7 +288,7 @@ def _parse_retries(table: Table) -> Retries:
 
 def _require_distinct_names(phases: list[ParsedPhase]) -> None:
     uses: dict[str, tuple[str, Table, Sequence[str | int]]] = {}
-    # All names first: they have precedence over aliases.
+    # All names first, as a name has precedence over an alias.
     names: list[tuple[Table, str, str, Sequence[str | int]]]
     names = [(table, definition.name, "phase name", ("name",)) for table, definition in phases]
     for table, definition in phases:
@@ -299,14 +301,14 @@ def _require_distinct_names(phases: list[ParsedPhase]) -> None:
             uses[folded(name)] = (name, table, path)
             continue
         other_name, other_table, other_path = uses[folded(name)]
-        relation = "is that" if other_name == name else f"is too similar to {other_name!r}"
-        message = f"the {kind} {name!r} {relation} of line {other_table.line(*other_path)}"
+        relation = "is used" if other_name == name else f"is too similar to {other_name!r}"
+        message = f"the {kind} {name!r} {relation} in line {other_table.line(*other_path)}"
         hint = "names must differ by more than case, hyphens and underscores"
         table.complain(message, *path, hint=hint)
 
 
 def _sort_phases(label: str, phases: list[ParsedPhase]) -> tuple[PhaseDefinition, ...]:
-    # Keeps the order of the file, but moves each phase behind those it needs.
+    # Keep the order of the file, but move each phase behind the phases that it needs.
     names = [definition.name for _, definition in phases]
     for table, definition in phases:
         table.require_members("needs", definition.needs, names, f"phase of {label}")
@@ -340,7 +342,7 @@ def _report_cycle(waiting: list[ParsedPhase]) -> list[str]:
 
 
 PRESETS = ("plan-to-pr", "rlm-act", "loop", "review")
-PRESET = "preset"  # source of a preset
+PRESET = "preset"  # `source` of a preset
 
 _DIRECTORY = os.path.join(os.path.dirname(__file__), "presets")
 
@@ -350,7 +352,7 @@ def config_path(repository: Repository) -> str:
 
 
 def read(path: str, name: str, known_steps: KnownSteps) -> PipelineDefinition:
-    """Return a pipeline from a file, if it exists, or the preset of that name."""
+    """Return the pipeline that a file defines, else the preset with this name."""
     require_text("name", name)
     defined = parse(text_of(path), path, known_steps)
     if name in defined:
@@ -366,12 +368,12 @@ def read(path: str, name: str, known_steps: KnownSteps) -> PipelineDefinition:
 
 
 def read_of_run(path: str, name: str, known_steps: KnownSteps, run: str) -> PipelineDefinition:
-    """Return the pipeline of a run; if it is gone, the hint names the ways out."""
+    """Return the pipeline of a run; if missing, the hint says how to go on without."""
     try:
         return read(path, name, known_steps)
     except NotFoundError:  # the caller named the run, not the pipeline
         ways = f"end the run: git ckpt finish --force {run}; or remove it: git ckpt remove {run}"
-        hint = f"restore it, then: git ckpt resume {run}; or {ways}"
+        hint = f"restore the pipeline, then: git ckpt resume {run}; or {ways}"
         message = f"the pipeline {name!r} of run {run} is not in {path}"
         raise NotFoundError(message, hint=hint) from None
 
@@ -379,11 +381,11 @@ def read_of_run(path: str, name: str, known_steps: KnownSteps, run: str) -> Pipe
 def redefinition(definition: PipelineDefinition) -> str | None:
     if definition.name not in PRESETS or definition.source == PRESET:
         return None
-    return f"{FILE} redefines the pipeline {definition.name}; see its commands there"
+    return f"{FILE} redefines the preset {definition.name}: check the commands in this file"
 
 
 def names(path: str) -> list[str]:
-    """Return the names of the pipelines in a file, in order, without checking them."""
+    """Return the names of the pipelines in a file, without checking definitions."""
     file = read_file(path)
     table = file.table(PIPELINES)
     file.require_correct()

@@ -1,4 +1,4 @@
-"""Start a pipeline; compare a resumed run with its start."""
+"""Start runs of pipelines; detect what changed before a run is resumed."""
 
 from __future__ import annotations
 
@@ -31,16 +31,18 @@ from gitckpt.store.checkpoints import Checkpoints
 from gitckpt.store.leases import leases
 from gitckpt.store.runs import run_files
 
-# Environment variable: "1" in a repeated phase, else unset.
+# Environment variable: "1" from the second attempt of a phase on, else unset.
 RESUMED = "CKPT_RESUMED"
 
-_MAX_STATE_VALUE = 4096
-_MAX_INPUT = 30_000  # systems allow 128 KiB for a variable
+_MAX_STATE_VALUE = 4096  # characters of a value of the state in an environment variable
+_MAX_INPUT = 30_000  # characters of an input in an environment variable; Linux allows 128 KiB
 _PLACEHOLDER = re.compile(r"\{\{|\}\}|\{([a-z_][a-z0-9_]*)\}")
 
 
 @dataclass(frozen=True, slots=True)
 class Context:
+    """What an attempt of a phase gets from the driver."""
+
     run: Session
     definition: PipelineDefinition
     phase: PhaseDefinition
@@ -48,27 +50,27 @@ class Context:
     watchdog: Watchdog
     output: Callable[[bytes], None]
     tick: Callable[[float], None] | None = None  # gets the seconds since a long action began
-    agents: Mapping[str, Client] = field(default_factory=dict)
+    agents: Mapping[str, Client] = field(default_factory=dict)  # of `gitckpt.toml`, by name
     announce: Callable[[str], None] = lambda _: None  # gets a line to show before an action
 
     def inputs(self) -> dict[str, str]:
         contents = self.run.pipeline.contents
         files = self.definition.files
-        copies = {name: self.input_copy(name) if name in contents else "" for name in files}
+        copies = {name: self.copy_of(name) if name in contents else "" for name in files}
         return {**self.definition.inputs, **self.run.pipeline.inputs, **copies}
 
-    def input_copy(self, name: str) -> str:
+    def copy_of(self, name: str) -> str:
         return os.path.join(self.run.files.path, run_files.INPUT, name)
 
-    def inputs_at(self, path: str) -> list[str]:
+    def names_at(self, path: str) -> list[str]:
         inputs, contents = self.run.pipeline.inputs, self.run.pipeline.contents
         names = self.definition.files
         return [name for name in names if inputs.get(name) == path and name in contents]
 
     def content(self, path: str, label: str) -> bytes:
-        """Return an input file or a file of the worktree; PhaseFailed names it `label`."""
+        """Read an input file or a worktree file; error messages call the file `label`."""
         top, resume = self.run.path, f"git ckpt resume {self.run.id}"
-        copies = [self.input_copy(name) for name in self.inputs_at(path)]
+        copies = [self.copy_of(name) for name in self.names_at(path)]
         for file in (*copies, os.path.join(top, path)):
             is_outside = file in copies or os.path.isabs(path)
             try:
@@ -77,13 +79,13 @@ class Context:
                 continue
             except OSError as error:
                 message = f"cannot read {label}: {file}: {error.strerror}"
-                hint = f"replace it by a readable file, then: {resume}"
+                hint = f"make the file readable, then: {resume}"
                 raise PhaseFailed(message, hint=hint) from None
-        hint = f"create it, then: {resume} --accept-changes"
+        hint = f"create the file, then: {resume} --accept-changes"
         raise PhaseFailed(f"{label} does not exist: {path}", hint=hint)
 
     def option(self, name: str) -> str:
-        """Return an option of the phase, filled with inputs and values of the state."""
+        """Return an option of the phase; fill in values of inputs and of the state."""
         inputs = {**self.definition.inputs, **self.run.pipeline.inputs}
         # An empty input does not hide a result of an earlier phase.
         set_inputs = {key: value for key, value in inputs.items() if value}
@@ -128,7 +130,7 @@ class Context:
 
 
 def text_values(state: Mapping[str, Any]) -> dict[str, str]:
-    """Return the strings and numbers of a state that fit into an environment."""
+    """Return strings and numbers of a state that environment variables can hold."""
     texts = {}
     for key, value in state.items():
         text = str(value) if type(value) in (str, int, float) else ""
@@ -160,11 +162,11 @@ class RunInputs:
                 suffix = f" and {len(hits) - 1} more" if len(hits) > 1 else ""
                 where = f"the stored copy of {self.inputs[name]}, line {line} ({hit.rule}){suffix}"
                 allow = f"git ckpt allow --secret {digest}"
-                warn(f"masked what looks like a secret in {where}; if it is not one: {allow}")
+                warn(f"masked a possible secret in {where}; if it is not a secret: {allow}")
 
 
 def read_inputs(store: Checkpoints, definition: PipelineDefinition, texts: Texts) -> RunInputs:
-    """Return the inputs of a new run; masks secrets, so that all phases get one text."""
+    """Return the inputs of a new run, with secrets masked except in paths and files."""
     _require_inputs(definition, texts)
     top = store.repository.worktree or main_worktree(store.repository)
     inputs, contents = {**definition.inputs, **_mask_texts(definition, texts)}, {}
@@ -173,7 +175,7 @@ def read_inputs(store: Checkpoints, definition: PipelineDefinition, texts: Texts
             path = os.path.join(os.curdir if name in texts else top or "", inputs[name])
             path = os.path.abspath(path) if name in texts else path
             contents[name] = _read_input(path, name, top)
-            # A project may be moved: store paths below the worktree relative to its top.
+            # A project may be moved: store paths in the worktree relative to its top directory.
             real, root = os.path.realpath(path), os.path.realpath(top or "")
             is_below = top is not None and real.startswith(root + os.sep)
             inputs[name] = os.path.relpath(real, root) if is_below else path
@@ -181,13 +183,14 @@ def read_inputs(store: Checkpoints, definition: PipelineDefinition, texts: Texts
 
 
 def recorded_inputs(run: Session, definition: PipelineDefinition) -> RunInputs:
-    """Return the inputs of a run from its own copies; errors as `require_copies`."""
+    """Return a run's recorded inputs, with contents from its copies of input files."""
     contents = _read_copies(run, run.pipeline.contents, definition)
     require_unchanged_copies(run, definition)
     return RunInputs({**definition.inputs, **run.pipeline.inputs}, contents)
 
 
 def require_unchanged_copies(run: Session, definition: PipelineDefinition) -> None:
+    """Raise `Changed` if a run's copy of an input file differs from its digest."""
     copies = _read_copies(run, run.pipeline.contents, definition)
     # The copies come from a snapshot, which may have been fetched.
     digests = RunInputs({}, copies).digests
@@ -215,7 +218,7 @@ def start(
     autonomy: str | None = None,
     timeout: int | None = None,
 ) -> Checkpoint:
-    """Record the first checkpoint of a run; `timeout` is in microseconds."""
+    """Record the first checkpoint of a new run; `timeout` is in microseconds."""
     limit = timeout or definition.timeout
     record = Pipeline(
         name=definition.name,
@@ -234,10 +237,10 @@ def start(
 def require_same_start(
     newest: Checkpoint, definition: PipelineDefinition, run_inputs: RunInputs
 ) -> None:
-    """Raise `Changed` if a run with a key was started with something else."""
+    """Raise `Changed` unless a run was started with this pipeline and these inputs."""
     recorded = newest.pipeline or Pipeline()
     if recorded.name != definition.name:
-        changed = [f"its pipeline is {recorded.name or 'none'}, not {definition.name}"]
+        changed = [f"the run's pipeline is {recorded.name or 'none'}, not {definition.name}"]
     else:
         changed = pipeline.describe_changes(recorded.definition, definition.digest())
         old, new = (
@@ -253,7 +256,7 @@ def require_same_start(
 def update_pipeline(
     store: Checkpoints, run: Session, definition: PipelineDefinition, *, accept: bool
 ) -> Pipeline:
-    """Return the pipeline record from now on; raise `Changed` unless `accept`."""
+    """Return the record to go on with; raise `Changed` if different, unless `accept`."""
     newest = run.writer.newest
     record = newest.pipeline or Pipeline()
     changed = pipeline.describe_changes(record.definition, definition.digest())
@@ -269,7 +272,7 @@ def update_pipeline(
         return replace(record, phases=phases, definition=definition.digest(), contents=recorded)
     if changed:
         raise Changed(run.id, changed)
-    # Stored copies may be masked: replace those of the same file.
+    # Replace copies with masked secrets by the original files, where these have not changed.
     stored = run.files.inputs()
     for name, data in list(contents.items()):
         is_same = digests[name] == recorded.get(name)
@@ -290,8 +293,8 @@ def _current_contents(
         candidates = [os.path.join(top, path) for top in tops] if path else []
         existing = next(filter(os.path.isfile, candidates), None)
         if existing is None:
-            continue  # only the run's copy is left
-        # A path without a recorded content was not read here before: another tool may have set it.
+            continue  # only the run's copy exists
+        # A path without recorded content was never read here: another tool may have set the path.
         if name in recorded.contents or (reason := _reason_to_exclude(store, existing)) is None:
             contents[name] = _read_input(existing, name, *tops)
         elif accept:
@@ -307,13 +310,13 @@ def _reason_to_exclude(store: Checkpoints, path: str) -> str | None:
     top = main_worktree(repository)
     if repository.worktree is None or not path.startswith(f"{repository.worktree}/"):
         if top is None:
-            return "it is in no worktree"
+            return "the file is not in a worktree"
         repository = Repository(repository.common_dir, top, repository.object_format)
     return limits.reason_to_leave(repository, store.rules.limits(), path)
 
 
 def replace_inputs(newest: Pipeline, definition: PipelineDefinition, texts: Texts) -> Pipeline:
-    """Return the pipeline record with changed inputs, which cannot be files."""
+    """Return the pipeline record with new inputs; raise UsageError for input files."""
     _require_inputs(definition, texts)
     for name in texts:
         if name in definition.files:
@@ -323,7 +326,7 @@ def replace_inputs(newest: Pipeline, definition: PipelineDefinition, texts: Text
 
 
 def _mask_texts(definition: PipelineDefinition, texts: Texts) -> dict[str, str]:
-    # Paths are not masked.
+    # The paths of input files are not masked.
     files = definition.files
     return {name: text if name in files else secrets.masked(text) for name, text in texts.items()}
 
@@ -353,12 +356,12 @@ def _require_inputs(definition: PipelineDefinition, texts: Texts) -> None:
         require_text(f"inputs[{name!r}]", text)
         if name not in definition.inputs:
             names = ", ".join(definition.inputs) or "none"
-            hint = f"its inputs: {names}"
+            hint = f"inputs: {names}"
             raise UsageError(f"the pipeline {definition.name} has no input {name!r}", hint=hint)
 
 
 def _read_input(path: str, name: str, *tops: str | None) -> bytes:
-    # Within one of the worktrees `tops`, a link must not lead out.
+    # In one of the worktrees `tops`, do not follow a link that leads out of it.
     top = next((top for top in tops if top and path.startswith(f"{top}/")), None)
     try:
         return regular.content(path) if top is None else regular.content_below(top, path)

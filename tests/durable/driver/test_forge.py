@@ -253,8 +253,8 @@ class TestFailures:
         code, _, err = project.ckpt("resume", "--input", "agent=no-such-agent")
         error, hint = err.splitlines()[-2:]
         assert (code, error) == (4, "error: the agent is not installed: no-such-agent")
-        assert hint.startswith("hint: install it, then: git ckpt resume ")
-        another = hint.partition("or use another one: git ckpt ")[2].split()
+        assert hint.startswith("hint: install no-such-agent, then: git ckpt resume ")
+        another = hint.partition("or use another agent: git ckpt ")[2].split()
         another[-1] = another[-1].replace("CLIENT", "cat >feature")
         assert project.ckpt(*another).code == 0
 
@@ -320,7 +320,7 @@ class TestFailures:
         assert project.runs() == []
 
     def test_no_plan_at_all(self, project: Stage) -> None:
-        hint = "hint: name it: git ckpt run PLAN, or -i plan=PLAN"
+        hint = "hint: name a file: git ckpt run PLAN, or -i plan=PLAN"
         assert project.ckpt("run", "plan-to-pr") == (2, "", f"error: there is no plan\n{hint}\n")
         assert project.runs() == []
 
@@ -331,7 +331,7 @@ class TestFailures:
             20,
             [
                 "error: the front matter of docs/My Plan.md has no end",
-                "hint: close it with a line ---, then start another run",
+                "hint: end the front matter with a line ---, then start another run",
             ],
         )
         assert project.calls == []
@@ -434,7 +434,7 @@ class TestFrom:
         assert (code, out, err) == (
             2,
             "",
-            f"error: the pipeline plan-to-pr has no phase 'poll cr'\nhint: its phases: {listing}\n",
+            f"error: the pipeline plan-to-pr has no phase 'poll cr'\nhint: phases: {listing}\n",
         )
 
 

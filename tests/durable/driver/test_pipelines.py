@@ -177,14 +177,14 @@ class TestNothingIsChanged:
         [
             ("none", {}, "there is no pipeline 'none'"),
             ("ci", {"other": "1"}, "the pipeline ci has no input 'other'"),
-            ("loop", {"plan": "README"}, "the loop has no condition to end"),
+            ("loop", {"plan": "README"}, "the loop has no end condition"),
             (
                 "loop",
                 {"plan": "README", "until_tests_pass": "yes", "max_iterations": "many"},
                 "max_iterations",
             ),
             ("review", {}, "there is no task"),
-            ("review", {"title": "x", "filters": "nonsense"}, "'nonsense' is no filter"),
+            ("review", {"title": "x", "filters": "nonsense"}, "'nonsense' is not a filter"),
         ],
     )
     def test_by_what_cannot_be_run(

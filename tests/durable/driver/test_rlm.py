@@ -184,7 +184,7 @@ class TestPhases:
 
     def test_without_a_question_no_run_starts(self, act: Act) -> None:
         done = act.stage.ckpt("run", "rlm-act")
-        said = "error: phase 'research' needs the input question\nhint: ask it: -i question=\"how does it work?\"\n"
+        said = "error: phase 'research' needs the input question\nhint: add a question: -i question=\"how does X work?\"\n"
         assert done == (2, "", said)
         assert act.stage.runs() == []
 

@@ -29,7 +29,7 @@ def test_a_number(text: str, number: int) -> None:
 @pytest.mark.parametrize(("text", "seconds"), [("", 9.5), ("90s", 90.0), ("2h", 7200.0)])
 def test_a_length_of_time(text: str, seconds: float) -> None:
     assert phase_options.parse_pause("pause", text, 9.5) == seconds
-    assert phase_options.parse_timeout("timeout", text, 9.5) == seconds
+    assert phase_options.parse_limit("timeout", text, 9.5) == seconds
 
 
 def test_a_pause_may_be_none_at_all() -> None:
@@ -44,13 +44,13 @@ AGE = "write a number and a unit: 90s, 30m, 12h, 7d or 2w"
     [
         (
             lambda: phase_options.parse_flag("force", "Perhaps"),
-            "force is 'perhaps'",
-            "set it to yes or no",
+            "force is 'perhaps', not yes or no",
+            "write yes or no",
         ),
         *(
             (
                 lambda text=text: phase_options.parse_count("max_cycles", text, 3),
-                f"max_cycles is {text!r}",
+                f"max_cycles must be a whole number, not {text!r}",
                 "write a whole number, such as 3",
             )
             for text in ("1.5", "many", "1000000", "\u0663", " 1")
@@ -76,12 +76,12 @@ AGE = "write a number and a unit: 90s, 30m, 12h, 7d or 2w"
             AGE,
         ),
         (
-            lambda: phase_options.parse_timeout("timeout", "7", 1.0),
+            lambda: phase_options.parse_limit("timeout", "7", 1.0),
             "timeout: '7' is not an age",
             AGE,
         ),
         (
-            lambda: phase_options.parse_timeout("timeout", "0s", 1.0),
+            lambda: phase_options.parse_limit("timeout", "0s", 1.0),
             "timeout must be more than 0, not '0s'",
             "write a duration such as 30m",
         ),

@@ -311,7 +311,7 @@ class TestMistakes:
                 'skip_with = ["plan"]',
                 "skip_with of phase 'lint' names 'plan', which is no input (no input is defined)",
             ),
-            ('use = "read plan"', "phase 'lint' has both run and use (keep one of them)"),
+            ('use = "read plan"', "phase 'lint' has both keys, run and use (remove run or use)"),
             (
                 "env = { A = 1 }",
                 "A in env of phase 'lint' must be a string, not 1 (put it in quotes)",
@@ -472,10 +472,10 @@ aliases = ["OTHER"]
 """
         hint = "(names must differ by more than case, hyphens and underscores)"
         assert file.mistakes(text) == [
-            f"4: the alias 'docs' is that of line 12 {hint}",
-            f"6: the phase name 'Read-Plan' is too similar to 'read plan' of line 2 {hint}",
-            f"9: the phase name 'read plan' is that of line 2 {hint}",
-            f"14: the alias 'OTHER' is too similar to 'other' of line 4 {hint}",
+            f"4: the alias 'docs' is used in line 12 {hint}",
+            f"6: the phase name 'Read-Plan' is too similar to 'read plan' in line 2 {hint}",
+            f"9: the phase name 'read plan' is used in line 2 {hint}",
+            f"14: the alias 'OTHER' is too similar to 'other' in line 4 {hint}",
         ]
 
     def test_all_at_once_in_every_pipeline(self, file: File) -> None:

@@ -1,6 +1,6 @@
-"""The autonomous loop; its memory is the table `loop` of the state.
+"""Call an agent in a loop; the table `loop` in the run's state has the progress.
 
-Each iteration records two milestones, after the agent's call and after the check of its result.
+Each iteration records two milestones: after the agent's call, and after the check of the result.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from gitckpt.model.values import dataclass
 from gitckpt.store import secrets
 from gitckpt.store.runs import run_files
 
-# The placeholders that a template may contain after a `$`.
+# Names that a prompt template may contain after a `$`.
 NAMES = ("plan", "epic", "issues", "tests", "tracking", "failure")
 
 _TEMPLATE = os.path.join(os.path.dirname(__file__), "prompt.md")
@@ -51,7 +51,7 @@ bd sync                               # bring the issues into git
 
 @dataclass(frozen=True, slots=True)
 class Assignment:
-    plan: str
+    plan: str  # path
     epic: str  # the parent issue; "": none
     issues: Sequence[str]  # one for each phase of the plan, in order
     tests: str  # the test command
@@ -65,7 +65,7 @@ def default_template() -> str:
 def build_prompt(
     template: str, task: Assignment, failure: str, revision: str = "", note: str = ""
 ) -> str:
-    """Fill in a template, and return the prompt; by default, the failure ends it."""
+    """Fill in a template; append what does not fit in a placeholder to its end."""
     ending = ""
     if failure:
         ending = "\n## The tests failed\n\nMake them pass. This is their last output:\n\n"
@@ -91,31 +91,29 @@ def require_usable(template: str) -> None:
     unknown = [name for name in pattern.get_identifiers() if name not in NAMES]
     if pattern.is_valid() and not unknown:
         return
-    problem = f"${unknown[0]} is unknown" if unknown else "it has a single $"
+    problem = f"${unknown[0]} is unknown" if unknown else "it has a $ without a name"
     names = ", ".join(f"${name}" for name in NAMES)
     hint = f"use {names}; write $$ for $"
     raise PhaseFailed(f"cannot use the template of the prompt: {problem}", hint=hint)
 
 
 class Documents:
-    """Finds plan and template in the worktree or among the input files of the run."""
+    """Finds the plan and the prompt template in the worktree or the run's input files."""
 
     def __init__(self, context: Context) -> None:
         self._context = context
-        # Candidate paths of the plan; the first that exists counts.
+        # Candidate paths of the plan; the first path that exists is used.
         self.plans = [line.strip() for line in context.option("plan").splitlines() if line.strip()]
 
     def plan(self, memory: dict[str, Any]) -> str:
-        """Return the path of the plan, copied to the worktree for the agent to update."""
+        """Return the plan's path, after copying a plan input to the worktree."""
         run = self._context.run
         for path in self.plans:
             target = os.path.join(run.path, path)
-            copies = [
-                (name, self._context.input_copy(name)) for name in self._context.inputs_at(path)
-            ]
+            copies = [(name, self._context.copy_of(name)) for name in self._context.names_at(path)]
             name, copy = next((pair for pair in copies if os.path.isfile(pair[1])), ("", ""))
-            # The plan may be uncommitted or changed since; accepting another one replaces it.
-            # `memory` has the digest of the plan that was copied.
+            # The worktree lacks a plan that is not committed. `memory["plan"]` is the digest of the
+            # copied plan: copy again only after a person accepted a changed plan.
             digest = run.pipeline.contents[name] if name else memory["plan"]
             if digest != memory["plan"] and not os.path.isabs(path):
                 self._write_copy(copy, target)
@@ -124,7 +122,7 @@ class Documents:
                 return path
             if copy:
                 return copy
-        hint = "create it, and commit it where the run begins"
+        hint = "create the plan, and commit it to the base of the run"
         raise PhaseFailed(f"Plan not found: {', '.join(self.plans)}", hint=hint)
 
     def template(self) -> str:
@@ -158,7 +156,7 @@ CONVERSATIONS = (NEW, CONTINUE)  # whether each call starts a conversation or co
 
 @dataclass(frozen=True, slots=True)
 class LoopOptions:  # durations are in seconds
-    issues: tuple[str, ...] = ()  # must be closed
+    issues: tuple[str, ...] = ()  # ids of the issues that must be closed
     epic: str = ""  # the parent issue; "": none
     done_command: str = ""  # command whose exit code 0 says that the work is done; "": none
     tests: str = ""  # test command; "": pytest or make
@@ -168,12 +166,12 @@ class LoopOptions:  # durations are in seconds
     test_timeout: float = TEST_TIMEOUT
     conversation: str = NEW  # one of CONVERSATIONS
     max_budget: float = 0.0  # limit for all calls in US dollars; 0: no limit
-    # longest silence; retries of its server count as silence; None: no limit
+    # longest time without output, not counting messages about retries; None: no limit
     idle_timeout: float | None = None
 
 
 def read(option: Callable[[str], str]) -> LoopOptions:
-    """Parse the options of a loop; `option` returns the text of one, or ""."""
+    """Parse the options of a loop; `option(name)` is "" if an option is not set."""
     issues = tuple(option("issues").replace(",", " ").split())
     epic, done_command, idle = option("epic"), option("done"), option("idle_timeout")
     for issue in filter(None, (*issues, epic)):
@@ -182,27 +180,26 @@ def read(option: Callable[[str], str]) -> LoopOptions:
     if not issues and not done_command and not until_tests_pass:
         hint = "git ckpt loop: --issue ID, --done COMMAND or --until-tests-pass; git ckpt run "
         hint += "and resume: --input issues=ID, done=COMMAND or until_tests_pass=yes"
-        raise UsageError("the loop has no condition to end", hint=hint)
+        raise UsageError("the loop has no end condition", hint=hint)
     conversation = option("conversation") or NEW
     if conversation not in CONVERSATIONS:
         hint = f"choose {' or '.join(CONVERSATIONS)}"
-        raise UsageError(f"conversation is {conversation!r:.60}", hint=hint)
+        raise UsageError(f"unknown conversation: {conversation!r:.60}", hint=hint)
     iterations = options.parse_count("max_iterations", option("max_iterations"), MAX_ITERATIONS)
     return LoopOptions(
         *(issues, epic, done_command, option("tests")),
-        max_iterations=iterations or MAX_ITERATIONS,  # 0: the default, as everywhere in rlm-act
+        max_iterations=iterations
+        or MAX_ITERATIONS,  # 0 means the default, as everywhere in rlm-act
         pause=options.parse_pause("pause", option("pause"), PAUSE),
-        agent_timeout=options.parse_timeout(
-            "agent_timeout", option("agent_timeout"), AGENT_TIMEOUT
-        ),
-        idle_timeout=options.parse_timeout("idle_timeout", idle, 1.0) if idle else None,
-        test_timeout=options.parse_timeout("test_timeout", option("test_timeout"), TEST_TIMEOUT),
+        agent_timeout=options.parse_limit("agent_timeout", option("agent_timeout"), AGENT_TIMEOUT),
+        idle_timeout=options.parse_limit("idle_timeout", idle, 1.0) if idle else None,
+        test_timeout=options.parse_limit("test_timeout", option("test_timeout"), TEST_TIMEOUT),
         conversation=conversation,
         max_budget=options.parse_dollars("max_budget", option("max_budget")),
     )
 
 
-# Statuses of a closed issue: beads has the first, older versions and users have the others.
+# Statuses of a closed issue: the first is of beads, the others of older versions and users.
 CLOSED = ("closed", "done", "complete", "tombstone")
 
 # Runs a shell command. Very long output is cut.
@@ -223,7 +220,7 @@ class IssueStatus:
 def beads_status(
     issues: Sequence[str], show: Callable[[Sequence[str]], tuple[CommandResult, bytes]]
 ) -> IssueStatus:
-    """Ask beads for the status of issues; checks every id, as `bd` omits missing ones."""
+    """Ask beads for the status of issues; issues that `bd` omits count as open."""
     outcome, output = show(issues)
     if outcome.ended_by != EXIT:
         return IssueStatus((), tuple(issues), "bd timed out")
@@ -265,7 +262,7 @@ _PYTEST = "pytest -v --tb=short"
 _MAKE = "make test"
 NO_TEST_COMMAND = (
     "no test command found: pytest is not installed, and no Makefile has a target test; "
-    "set one: --tests COMMAND of git ckpt loop, --input tests=COMMAND of git ckpt run and resume"
+    "add --tests COMMAND to git ckpt loop, or --input tests=COMMAND to git ckpt run or resume"
 )
 
 _MAKEFILES = ("GNUmakefile", "makefile", "Makefile")
@@ -274,11 +271,11 @@ _MAKEFILES = ("GNUmakefile", "makefile", "Makefile")
 @dataclass(frozen=True, slots=True)
 class TestResult:
     passed: bool
-    output: str  # with secrets masked; or why they could not run
+    output: str  # of the tests, with secrets masked; or why no tests could run
 
 
-def find_test_command(path: str, env: Mapping[str, str]) -> str:
-    """Return the test command of a project, or ""; search the PATH of `env`."""
+def find_tests(path: str, env: Mapping[str, str]) -> str:
+    """Return pytest if the PATH in `env` has it, `make test` if possible, or ""."""
     # `make test` replaces pytest only where it is not installed, not after it failed.
     if shutil.which("pytest", path=env.get("PATH", os.defpath)):
         return _PYTEST
@@ -292,7 +289,7 @@ def find_test_command(path: str, env: Mapping[str, str]) -> str:
 
 
 def _has_target(makefile: Iterable[str]) -> bool:
-    # No regular expression: one took minutes for a line of 500 KB.
+    # No regular expression: matching a line of 500 KB took minutes.
     for line in makefile:
         targets, colon, value = line.partition(":")
         is_rule = bool(colon) and not line[0].isspace() and not {"=", "#"}.intersection(targets)
@@ -302,7 +299,7 @@ def _has_target(makefile: Iterable[str]) -> bool:
 
 
 def run(line: str, call: Callable[[str], CommandResult], seconds: float) -> TestResult:
-    """Run the tests; without a command (`line` is "") they fail."""
+    """Run the tests with the command `line`; report failure if `line` is ""."""
     if not line:
         return TestResult(passed=False, output=NO_TEST_COMMAND)
     outcome = call(line)
@@ -313,7 +310,7 @@ def run(line: str, call: Callable[[str], CommandResult], seconds: float) -> Test
     return TestResult(outcome.code == 0, secrets.masked(outcome.tail))
 
 
-# The next step: call the agent, check its result, or nothing.
+# Values of `next` in the progress: call the agent, check the result, or the loop has ended.
 ASK, LOOK, DONE = "ask", "look", "done"
 
 _MAX_OUTPUT, _MAX_FAILURES, _MAX_FAILURE, _MAX_LINE = 8000, 10, 500, 200
@@ -336,7 +333,7 @@ class Loop:
         self._memory = self._load_memory()
 
     def go(self) -> PhaseResult:
-        """Work until everything is done. Without a plan there is nothing to do."""
+        """Call the agent until the work is done; return at once if no plan is given."""
         memory = self._memory
         if not self._documents.plans:
             memory.update(next=DONE, said="there is no plan, so there is nothing to do")
@@ -360,7 +357,7 @@ class Loop:
                 if not self._ask():
                     continue
             self._check_result()
-        # The phase's checkpoint stores it as JSON; the cost is 0 if the client does not report it.
+        # The checkpoint stores `result` as JSON; `cost_usd` is 0 if the client reports no costs.
         result = {key: memory[key] for key in ("iterations", "cost_usd")}
         result |= {"tests_passed": memory["tests"] == "passed", "output": memory["said"]}
         result["issues_closed"] = memory["closed_issues"]
@@ -389,7 +386,7 @@ class Loop:
             self._milestone(f"up to {memory['allowed']} iterations from now on")
 
     def _ask(self) -> bool:
-        # Returns False if the call has to be repeated; any other failure uses up the iteration.
+        # Returns False if the call must be repeated; any other failure uses up the iteration.
         memory, options = self._memory, self._options
         agents.wait_for_a_limit(self._run, memory, self._show)
         number = memory["iterations"] + 1
@@ -419,7 +416,7 @@ class Loop:
         return True
 
     def _must_repeat_call(self, number: int, answer: Answer) -> bool:
-        """Return whether a limit or a lost connection prevented an answer (not counted)."""
+        """Return whether to repeat a call because of a rate limit or a lost connection."""
         memory, now = self._memory, self._run.store.clock() / times.MICRO
         failure = call.classify(answer, now)
         if failure is None or failure.kind == call.OTHER:
@@ -433,7 +430,7 @@ class Loop:
             memory["lost"] = memory.get("lost", 0) + 1
             if memory["lost"] > agents.MAX_LOST:
                 memory.pop("lost")
-                return False  # as any other failure
+                return False  # count the iteration, as for any other failure
             message = f"iteration {number}: asked again after {answer.problem}"[:_MAX_LINE]
             self._milestone(message, [answer.problem])
             self._run.wait(min(2.0 ** memory["lost"], 60.0))
@@ -455,7 +452,7 @@ class Loop:
             options = '--permission-mode acceptEdits --allowedTools "Edit,Write,Bash(git *)"'
             agent = f"claude -p {options} --output-format stream-json --verbose"
             denials = f"{_MAX_DENIED} times in a row: {memory['denial']}"
-            hint = f"grant it, such as: git ckpt resume {self._run.id} --input 'agent={agent}'"
+            hint = f"grant the permission: git ckpt resume {self._run.id} --input 'agent={agent}'"
             raise AgentUnusable(f"{self._client.name} was denied a permission {denials}", hint=hint)
 
     def _resumption_note(self) -> str:
@@ -502,10 +499,7 @@ class Loop:
             line = " ".join("".join(printable).split())[:_MAX_LINE]
             self._milestone(f"iteration {number}: {line}")
             return
-        line, seconds = (
-            options.tests or find_test_command(self._run.path, self._env),
-            options.test_timeout,
-        )
+        line, seconds = options.tests or find_tests(self._run.path, self._env), options.test_timeout
         self._show(f"tests: {line or 'none'}")
         call = functools.partial(command.run, self._context, seconds=seconds, show=True)
         tested = run(line, call, seconds)
@@ -539,7 +533,7 @@ class Loop:
     def _show_issues(self, issues: Sequence[str]) -> tuple[CommandResult, bytes]:
         line = f"{options.BD} show {' '.join(map(shlex.quote, issues))} --json"
         file_name = os.path.join("agent", "issues.json")
-        return command.run_for_output(self._context, line, TRACKER_TIMEOUT, file_name)
+        return command.capture(self._context, line, TRACKER_TIMEOUT, file_name)
 
     def _require_programs(self) -> None:
         self._documents.plan(self._memory)

@@ -1,10 +1,10 @@
-"""State machine of a review; a table in the run's state is its only memory.
+"""State machine of a review; the table `review` of the state has its progress.
 
     bead_created → coding → code_complete → linting → filtering → reviewing → review_complete
                      ↑                                    │                       │      ↓
                      └───────── resolving_issues ←────────┴───────────────────────┘   approved
 
-An answer is recorded before it is processed: only one lost in a crash is asked for again.
+Each answer of an agent is recorded before it is processed, so a crash loses at most one answer.
 """
 
 from __future__ import annotations
@@ -73,8 +73,8 @@ COMMENT: why
 
 """
 
-# Maximum characters of the coder's answer, of remaining and of new linter output, and of the
-# coder's previous answer after the task was changed.
+# Maximum characters in a prompt: of an answer, of linter output that the coder did not fix, of
+# linter output to fix, and of the coder's answer before the task was changed or an old finding.
 _MAX_ANSWER, _MAX_REMAINING_LINT, _MAX_LINT, _MAX_PREVIOUS = 3000, 2000, 3000, 2000
 
 
@@ -145,7 +145,7 @@ def _number_list(findings: tuple[ReviewFinding, ...]) -> str:
 
 
 def _prior_findings(findings: tuple[ReviewFinding, ...]) -> str:
-    # A finding can recur in several cycles; its latest version counts.
+    # A finding can recur in several cycles: list only its latest version.
     last = {finding.id: finding for finding in findings}
     return "".join(
         f"{number}. [{finding.severity}] id={finding.id} cycle={finding.cycle} "
@@ -154,14 +154,14 @@ def _prior_findings(findings: tuple[ReviewFinding, ...]) -> str:
     )
 
 
-_FIRST_CYCLE = 2  # the first one in which this can be detected
+_FIRST_CYCLE = 2  # the first cycle in which a struggle can be detected
 _THRESHOLD = 0.6
 _FILTER_WEIGHT, _OVERLAP_WEIGHT, _BURN_WEIGHT = 0.35, 0.40, 0.25
-# Repeats and overlap from which these signs have full weight. The burn rate counts from an even
-# share of the budget on, and has full weight at twice that share.
+# Values from which `repeats` and `overlap` have full weight. `burn` has no weight up to 1, which is
+# an even share of the budget, and full weight from 2 on.
 _MAX_REPEATS, _MAX_OVERLAP = 2, 0.6
 
-_ALIKE = 0.8  # two descriptions with this likeness are taken as equal
+_ALIKE = 0.8  # descriptions with at least this likeness count as equal
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,7 +218,7 @@ def finding_overlap(current: Sequence[ReviewFinding], earlier: Iterable[ReviewFi
 
 
 def relative_cost(state: CycleState) -> float:
-    """Return the cost of a cycle relative to its budget share; 0 without budget."""
+    """Return the mean cost of a cycle as a multiple of its share; 0 without budget."""
     if state.max_budget_usd <= 0 or state.max_cycles <= 0 or state.cycle <= 0:
         return 0.0
     return (state.total_cost_usd / state.cycle) / (state.max_budget_usd / state.max_cycles)
@@ -234,7 +234,7 @@ def likeness(first: str, second: str) -> float:
     )
 
 
-# Tells an agent the budget of its answer, in US dollars. The agent may ignore it.
+# Environment variable that tells an agent how many US dollars its answer may cost.
 BUDGET_VARIABLE = "CKPT_BUDGET_USD"
 
 # Runs a command in the worktree; returns its exit code and output.
@@ -244,20 +244,22 @@ Checker = Callable[[str], tuple[int, str]]
 @dataclass(frozen=True, slots=True)
 class Reply:
     ok: bool  # whether the agent did what it was asked
-    problem: str = ""  # one sentence
+    problem: str = ""  # one sentence; "" if `ok`
     text: str = ""
     cost_usd: float | None = None  # None: unknown
     session: str | None = None  # id of the conversation; None: unknown
 
 
 class AskableAgent(Protocol):
-    """An agent, asked in the conversation `session` with additional variables `env`."""
+    """An agent; `ask` continues the conversation `session`, None begins a new one."""
 
     def ask(self, prompt: str, session: str | None, env: Mapping[str, str]) -> Reply: ...
 
 
 class Journal(Protocol):
-    state: dict[str, Any]  # JSON values; a later attempt starts from them
+    """The part of `Session` that a review needs: it records the progress."""
+
+    state: dict[str, Any]  # JSON values; the next attempt starts with these values
 
     @property
     def id(self) -> str: ...
@@ -278,7 +280,7 @@ class ReviewOptions:
     lint_retries: int = 2  # linter fixes that the coder may try per cycle
     # name → command that must succeed before the review, in order
     filters: Mapping[str, str] = field(default_factory=dict)
-    epic: str = ""  # issue below which each finding becomes an issue; "": none
+    epic: str = ""  # parent of the issues to create for findings; "": create no issues
     force: bool = False  # continue although HEAD has diverged from the recorded work
 
 
@@ -288,8 +290,8 @@ class Verdict:
     cycles: int
     total_cost_usd: float
     findings: tuple[ReviewFinding, ...]  # of all cycles
-    report: ReviewReport | None  # the last one of the reviewer
-    reason: str = ""  # why it was not approved; "" if it was
+    report: ReviewReport | None  # the reviewer's last report
+    reason: str = ""  # why the work was not approved; "" if approved
 
 
 # Errors of a review. Each leaves a checkpoint from which the run can be resumed.
@@ -298,7 +300,7 @@ class Verdict:
 class ReviewFailed(PhaseFailed):
     """The work was not approved."""
 
-    result: Verdict | None = None  # the progress until then; None if unknown
+    result: Verdict | None = None  # the progress up to the error; None if unknown
 
 
 class MaxCyclesReached(ReviewFailed):
@@ -322,7 +324,7 @@ class CommitRefused(ReviewFailed):
 
 
 class Diverged(ReviewFailed):
-    """HEAD does not follow the commit of the recorded work."""
+    """HEAD is not a descendant of the commit that the review recorded last."""
 
 
 SAME, ANCESTOR, DIVERGED, UNKNOWN = "same", "ancestor", "diverged", "unknown"
@@ -345,7 +347,7 @@ class Commits:
         return result.out.decode("ascii").strip()
 
     def commit(self, task: str, cycle: int, title: str, suffix: str = "") -> str:
-        """Commit all changes that are not ignored, if there are any, and return HEAD."""
+        """Commit all changes except ignored files, if there are any; return HEAD."""
         label = f"the work of cycle {cycle}"
         result = self._git("add", "--all")
         if result.code != 0:
@@ -361,7 +363,7 @@ class Commits:
         return self.head()
 
     def relation(self, recorded: str) -> str:
-        """Return SAME, ANCESTOR (HEAD is ahead), DIVERGED or UNKNOWN (no such commit)."""
+        """Return how `recorded` relates to HEAD; UNKNOWN if this commit does not exist."""
         head = self.head()
         if recorded == head:
             return SAME
@@ -400,9 +402,9 @@ _CYCLE, _FIX = "cycle", "lint fix"
 
 
 class Review:
-    """The review of one task, from its first or its recorded cycle to approval.
+    """Reviews one task until approval, from the start or from recorded progress.
 
-    `file` adds findings to a tracker; `refactor` returns the changed task, or None.
+    `file` creates issues for findings; `refactor` returns the new text of a changed task, or None.
     """
 
     def __init__(
@@ -426,8 +428,8 @@ class Review:
         self._state = CycleState()
 
     def go(self) -> Verdict:
-        """Continue until the work is approved; a failure is recorded with the progress."""
-        self._load_state()  # its errors leave everything unchanged
+        """Run cycles until the work is approved; on failure, record error and progress."""
+        self._load_state()  # an error here changes nothing in the state
         try:
             while self._state.phase != review.APPROVED:
                 self._journal.check()
@@ -466,7 +468,7 @@ class Review:
             phase=phase,
             failed_in="",
             problem="",
-            # An error has reported the struggle already.
+            # The error of the last attempt has reported the struggle.
             struggle="" if state.phase == review.ERROR else state.struggle,
             task_bead_id=state.task_bead_id or options.task,
             task_title=state.task_title or title,
@@ -475,14 +477,14 @@ class Review:
         )
 
     def _require_base(self, state: CycleState) -> str:
-        """Return a message if HEAD has moved; raise `Diverged` if it has diverged."""
+        """Return a message if HEAD is ahead, else ""; raise `Diverged` if HEAD diverged."""
         base, relation = state.git_sha, self._commits.relation(state.git_sha)
         if relation == SAME:
             return ""
         head = self._commits.head() or "unborn"
         if relation == ANCESTOR:
             return f"HEAD has moved from {base or 'nothing'} to {head}; continuing from there"
-        relative = "which does not follow" if relation == DIVERGED else "and there is no commit"
+        relative = "which is no descendant of" if relation == DIVERGED else "and there is no commit"
         message = f"HEAD is {head}, {relative} {base}, where cycle {state.cycle} was recorded"
         if self._options.force:
             return f"{message}; continuing nevertheless"
@@ -611,7 +613,7 @@ class Review:
         session = state.sessions.get(role) if role == CODER else None
         reply = self._agents[role].ask(prompt, session, env)
         price, sessions = reply.cost_usd or 0.0, state.sessions
-        # Anything else would spoil the sum.
+        # Ignore a price that is not a positive finite number.
         cost = state.total_cost_usd + (price if math.isfinite(price) and price > 0 else 0.0)
         if reply.session:
             sessions = {**sessions, role: storable(reply.session)}
@@ -619,7 +621,7 @@ class Review:
         if not reply.ok:
             problem = storable(reply.problem) or "no reason given"
             message = f"the {role} failed in cycle {state.cycle}: {problem}"
-            raise AgentFailed(message, hint="to ask again, resume the run")
+            raise AgentFailed(message, hint=f"to ask the {role} again, resume the run")
         return storable(reply.text)
 
     def _require_budget(self) -> None:
@@ -630,7 +632,7 @@ class Review:
             raise BudgetExceeded(f"the budget is used up: {used}", hint=hint)
 
     def _commit(self, kind: str = "") -> None:
-        # Without `uncommitted`, this commits changes that were made outside of the review.
+        # Commit only work of the coder or linter: other changes were made outside of the review.
         state = self._state
         kind = state.uncommitted or kind
         if kind:

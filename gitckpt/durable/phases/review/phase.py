@@ -1,4 +1,4 @@
-"""Run the review as a phase: its agents, commands and tracker, and task changes."""
+"""Perform the step "review": provide agents, commands, issues and task changes."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ AskBeads = Callable[[str], tuple[CommandResult, bytes]]
 
 
 class TrackerFailed(Exception):
-    """An error of the tracker; `hangs` means that it timed out, so do not wait again."""
+    """An error of the issue tracker; `hangs` if it timed out: make no further call."""
 
     def __init__(self, problem: str, *, hangs: bool = False) -> None:
         super().__init__(problem)
@@ -37,13 +37,13 @@ class TrackerFailed(Exception):
 
 
 class Beads:
-    """The child issues of an issue that have a label. Methods raise `TrackerFailed`."""
+    """Issues in beads with a parent and a label. Methods raise `TrackerFailed`."""
 
     def __init__(self, parent: str, label: str, call: AskBeads) -> None:
         self._parent, self._label, self._call = parent, label, call
 
     def existing(self) -> Mapping[str, str]:
-        """Return the ids of existing issues by the first word of their title."""
+        """Map the text before the colon in each title, a finding's id, to the issue's id."""
         answer = self._ask(f"list --label {shlex.quote(self._label)}")
         issues: list[Any] = answer if isinstance(answer, list) else []
         existing = {}
@@ -54,7 +54,7 @@ class Beads:
         return existing
 
     def create(self, finding: str, title: str, description: str) -> str:
-        """Create an issue and return its id. `word` identifies the issue; it has no colon."""
+        """Create an issue for the id `finding`, which begins the title; return its id."""
         line = " ".join(title.replace("\0", " ").split())
         short = line if len(line) <= _MAX_TITLE else f"{line[: _MAX_TITLE - 1]}…"
         arguments = [f"{finding}: {short}", "--parent", self._parent, "--type", "task"]
@@ -77,7 +77,7 @@ class Beads:
         try:
             return json.loads(output) if output.strip() else None
         except (ValueError, RecursionError):
-            raise TrackerFailed(f"bd {command} prints no JSON") from None
+            raise TrackerFailed(f"bd {command} did not print JSON") from None
 
 
 # Timeouts of an answer, of the linter or a filter, and of the tracker, in seconds.
@@ -85,14 +85,14 @@ AGENT_TIMEOUT, CHECK_TIMEOUT, TRACKER_TIMEOUT = 3600.0, 600.0, 30.0
 
 _MAX_DESCRIPTION = 3000  # characters of a finding's description in the tracker
 _FORCE = "force"
-_TASK_FILE = "refactoring"  # a file of the run with the changed task
+_TASK_FILE = "refactoring"  # file in the run's directory with the changed task
 
 
 def carry_out(context: Context) -> PhaseResult:
     options = read(context.option)
     timeout = _agent_timeout(context.option)
     run = context.run
-    if options.force and _FORCE in run.pipeline.inputs:  # it counts for one attempt only
+    if options.force and _FORCE in run.pipeline.inputs:  # `force` applies to one attempt only
         run.writer.pipeline = replace(run.pipeline, inputs={**run.pipeline.inputs, _FORCE: ""})
 
     def tell(text: str) -> None:
@@ -105,7 +105,7 @@ def carry_out(context: Context) -> PhaseResult:
         return outcome.code, outcome.tail
 
     def ask_tracker(line: str) -> tuple[CommandResult, bytes]:
-        return command.run_for_output(context, line, TRACKER_TIMEOUT, "beads.json")
+        return command.capture(context, line, TRACKER_TIMEOUT, "beads.json")
 
     coder, reviewer = (
         _Agent(context, context.client(role), role, timeout, tell) for role in ("coder", "reviewer")
@@ -124,15 +124,15 @@ def carry_out(context: Context) -> PhaseResult:
 
 
 def read(option: Callable[[str], str]) -> ReviewOptions:
-    """Parse the options of a review; `option` returns the text of one, or ""."""
+    """Parse the options of a review; `option(name)` is "" if an option is not set."""
     _agent_timeout(option)
     if not option("title").strip():
-        raise UsageError("there is no task", hint='name it: git ckpt review "Add a login page"')
+        raise UsageError("there is no task", hint='name a task: git ckpt review "Add a login page"')
     filters = {}
     for line in filter(None, map(str.strip, option("filters").splitlines())):
         name, equals, command = line.partition("=")
         if not equals or not name.strip() or not command.strip():
-            raise UsageError(f"{line!r:.100} is no filter", hint="write NAME=COMMAND")
+            raise UsageError(f"{line!r:.100} is not a filter", hint="write NAME=COMMAND")
         filters[name.strip()] = command.strip()
     if option("epic"):
         options.require_issue(option("epic"))
@@ -168,7 +168,7 @@ def _read_changed_task(directory: str) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class Filing:
-    """Creates an issue for each finding, as quasar does; errors are only reported."""
+    """Creates an issue for each finding, as quasar does; only reports errors."""
 
     beads: Beads
     tell: ShowLine
@@ -184,7 +184,9 @@ class Filing:
         created, problem = self._create(unfiled) if unfiled else ({}, "")
         if problem:
             count = len(unfiled) - len(created)
-            self.tell(f"no bead for {count} of the findings, retried in the next cycle: {problem}")
+            self.tell(
+                f"no issue created for {count} of the findings; the next cycle retries: {problem}"
+            )
         ids = dict.fromkeys((*state.child_bead_ids, *created.values()))
         return replace(state, beads={**state.beads, **created}, child_bead_ids=tuple(ids))
 
@@ -194,7 +196,7 @@ class Filing:
         try:
             existing = self.beads.existing()
         except TrackerFailed as error:
-            return created, str(error)  # without the existing ones, some would be created twice
+            return created, str(error)  # unknown existing issues might be created again
         for finding in findings:
             description = review_state.cut(finding.description, _MAX_DESCRIPTION)
             text = f"{finding.severity}, found in cycle {finding.cycle}\n\n{description}"
@@ -251,4 +253,4 @@ class _Agent:
 
 
 def _agent_timeout(option: Callable[[str], str]) -> float:
-    return options.parse_timeout("agent_timeout", option("agent_timeout"), AGENT_TIMEOUT)
+    return options.parse_limit("agent_timeout", option("agent_timeout"), AGENT_TIMEOUT)

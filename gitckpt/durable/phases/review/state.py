@@ -1,6 +1,6 @@
-"""The state of a review, as a value and as a table of the run's state.
+"""The progress of a review, and its conversion to a table in the run's state.
 
-The table begins with the keys of quasar's checkpoint; `more` holds what quasar leaves out.
+The table has the keys of a checkpoint of quasar, and the key `more` with all other values.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from gitckpt.model.table import TableReader
 from gitckpt.model.values import dataclass, field, replace
 
 CUT = "... [truncated]"  # marks the place where a text was cut
-LONGEST = 100_000  # characters of an answer or an output in a state
+LONGEST = 100_000  # maximum characters of an answer or of command output in a state
 
 # White space by Unicode. `str.strip` removes four more control characters, which would change the
 # ids of findings.
@@ -36,7 +36,7 @@ def cut_start(text: str, limit: int) -> str:
 
 
 def storable(text: str) -> str:
-    """Return a text with lone surrogates replaced by U+FFFD, which UTF-8 can encode."""
+    """Replace lone surrogates, which UTF-8 cannot encode, by U+FFFD."""
     if text.isascii():
         return text
     return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
@@ -50,7 +50,7 @@ FOUND, FIXED, STILL_PRESENT, REGRESSED = "found", "fixed", "still_present", "reg
 STATUSES = (FOUND, FIXED, STILL_PRESENT, REGRESSED)
 
 CRITICAL, MAJOR = "critical", "major"
-FILTER_PREFIX = "[filter:"  # prefix of the description of a filter's finding
+FILTER_PREFIX = "[filter:"  # how descriptions of findings begin that a failed filter caused
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +62,7 @@ class ReviewFinding:
 
     @property
     def id(self) -> str:
-        """An id that is the same in later cycles."""
+        """Id of the finding, which is the same in later cycles."""
         return finding_id(self.severity, self.description)
 
 
@@ -70,14 +70,14 @@ Findings = tuple[ReviewFinding, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Verification:
-    finding: str  # id
+class Verification:  # the reviewer's statement on an earlier finding
+    finding: str  # id of the finding
     status: str  # FIXED, STILL_PRESENT or REGRESSED
     comment: str = ""
 
 
 def finding_id(severity: str, description: str) -> str:
-    """Return the id of a finding: `f-` and 12 hex digits of a hash of its words."""
+    """Return the id of a finding: `f-` and 12 hex digits of a hash of its text."""
     text = f"{severity}:{trim(description)}"
     return f"f-{hashlib.sha256(text.encode('utf-8', 'replace')).hexdigest()[:12]}"
 
@@ -110,7 +110,7 @@ class ReviewReport:
 
 
 def parse_findings(answer: str) -> Findings:
-    """Return the findings of an answer that have a description; MAJOR is the default."""
+    """Return the findings with a description; the default severity is MAJOR."""
     blocks = _blocks(answer, _ISSUE, lambda line: line in ("", _ISSUE))
     parsed = [_parse_finding(block) for block in blocks]
     return tuple(finding for finding in parsed if finding.description)
@@ -131,7 +131,7 @@ def parse_verifications(answer: str) -> tuple[Verification, ...]:
 
 
 def parse_report(answer: str) -> ReviewReport | None:
-    """Return the first report of an answer that has a field, or None."""
+    """Return the first report in an answer that is not empty, or None."""
     for block in _blocks(answer, _REPORT, lambda line: line != "" and not line.startswith(_FIELDS)):
         if any(block):
             satisfaction, risk, needs_review, summary = (_field(block, field) for field in _FIELDS)
@@ -141,7 +141,7 @@ def parse_report(answer: str) -> ReviewReport | None:
 
 
 def is_approved(answer: str) -> bool:
-    """Return whether an answer approves the work, whatever else it says."""
+    """Return whether any line of an answer begins with `APPROVED:`."""
     return any(line.startswith(_APPROVED) for line in _lines(answer))
 
 
@@ -187,8 +187,8 @@ LINTING, FILTERING, REVIEWING = "linting", "filtering", "reviewing"
 REVIEW_COMPLETE, RESOLVING_ISSUES = "review_complete", "resolving_issues"
 APPROVED, ERROR = "approved", "error"
 
-# In the order of quasar's phase numbers, from 0; without filtering before 23 February 2026, and
-# without linting before 18 February 2026.
+# The index of a phase is its number in quasar, which had no filtering before 23 February 2026, and
+# no linting before 18 February 2026.
 PHASES: tuple[str, ...] = (IDLE, BEAD_CREATED, CODING, CODE_COMPLETE, LINTING, FILTERING)
 PHASES += (REVIEWING, REVIEW_COMPLETE, RESOLVING_ISSUES, APPROVED, ERROR)
 WITHOUT_FILTERING = tuple(phase for phase in PHASES if phase != FILTERING)
@@ -204,10 +204,10 @@ _COMMITTED = (LINTING, FILTERING, REVIEWING, REVIEW_COMPLETE)
 
 @dataclass(frozen=True, slots=True)
 class CycleState:
-    phase_id: str = ""  # of a quasar nebula; "" outside of one
-    nebula_name: str = ""
+    phase_id: str = ""  # of a plan of quasar (a "nebula"); "" without a plan
+    nebula_name: str = ""  # name of this plan; "" without a plan
     created_at: str = ""  # RFC 3339; "": unknown
-    git_sha: str = ""  # HEAD at that time; "" on an unborn branch
+    git_sha: str = ""  # HEAD at `created_at`; "" on an unborn branch
     task_bead_id: str = ""  # short name of the task; commit subjects begin with it
     task_title: str = ""
     cycle: int = 0  # counts from 1; 0 before the first
@@ -215,36 +215,36 @@ class CycleState:
     phase: str = BEAD_CREATED  # one of PHASES
     total_cost_usd: float = 0.0  # of all answers so far
     max_budget_usd: float = 0.0  # 0: no limit
-    coder_output: str = ""  # last answer
-    review_output: str = ""  # last answer
+    coder_output: str = ""  # the coder's last answer
+    review_output: str = ""  # the reviewer's last answer
     lint_output: str = ""  # remaining complaints of the linter
-    base_commit_sha: str = ""  # HEAD at the beginning
+    base_commit_sha: str = ""  # HEAD when the review began
     cycle_commits: tuple[str, ...] = ()  # HEAD at the end of each cycle
     child_bead_ids: tuple[str, ...] = ()  # issues of a tracker, one for each finding
-    refactored: bool = False  # whether the task was changed, and the coder does not know it yet
+    refactored: bool = False  # whether to tell the coder that the task was changed
     findings: tuple[ReviewFinding, ...] = ()  # of this cycle
     all_findings: tuple[ReviewFinding, ...] = ()  # of all cycles, with their status
     failed_in: str = ""  # the phase that failed, if `phase` is "error"
-    problem: str = ""  # message of that error
+    problem: str = ""  # error message, if `phase` is "error"
     verifications: tuple[Verification, ...] = ()  # of the last review
-    filter_output: str = ""  # of the filter that failed in this cycle
-    filter_check_name: str = ""  # the name of that filter
+    filter_output: str = ""  # output of the filter that failed in this cycle
+    filter_check_name: str = ""  # name of the filter that failed in this cycle
     filter_history: tuple[str, ...] = ()  # failed filter of each cycle; "": none failed
     original_description: str = ""  # the task before it was changed
     refactor_description: str = ""  # the task after it was changed
     last_cycle_sha: str = ""  # HEAD after this cycle's work was committed; "": not yet
     uncommitted: str = ""  # the coder's uncommitted work: "" for none, "cycle", or "lint fix"
     lint_fixes: int = 0  # how often the coder was asked to fix linter complaints in this cycle
-    # "coder" and "reviewer" → conversation of the last answer
+    # "coder" and "reviewer" → id of the conversation of the last answer
     sessions: Mapping[str, str] = field(default_factory=dict)
-    struggle: str = ""  # why the review makes no progress; "": it does
-    # finding → its issue; "" if quasar created the issues
+    struggle: str = ""  # why the review makes no progress; "" while it makes progress
+    # id of a finding → id of its issue; "" if quasar created the issue
     beads: Mapping[str, str] = field(default_factory=dict)
     report: ReviewReport | None = None
 
     @property
     def budget_share(self) -> float:
-        """The next answer's share of the rest, with two answers in each cycle left."""
+        """US dollars for the next answer: two answers per remaining cycle share the rest."""
         cycles = max(self.max_cycles - self.cycle + 1, 1)
         return max(self.max_budget_usd - self.total_cost_usd, 0) / (2 * cycles)
 
@@ -255,7 +255,7 @@ class CycleState:
         return {**table, MORE: self.extra_table()}
 
     def quasar_table(self) -> dict[str, Any]:
-        """Return the 19 keys of quasar's checkpoint in its order; `created_at` is text."""
+        """Return the 19 keys of a quasar checkpoint in order; `created_at` is text."""
         return {"version": VERSION, **_select(self, _HEAD), "phase": PHASES.index(self.phase)}
 
     def extra_table(self) -> dict[str, Any]:
@@ -276,18 +276,21 @@ class CycleState:
         source: str = f"state.{KEY}",
         numbers: tuple[str, ...] = PHASES,
     ) -> CycleState:
-        """Parse a table; `numbers` are the phases by number, if it has no name of a phase."""
+        """Parse a table; `numbers` lists the phases by number, for tables of quasar."""
         head, extra = _Table(table, source), _Table(table.get(MORE, {}), f"{source}.{MORE}")
         version = head.count("version", required=True)
         if version > VERSION:
-            problem, hint = f"{version} is not supported", "read it with the program that wrote it"
+            problem, hint = (
+                f"{version} is not supported",
+                "read this state with the program that wrote it",
+            )
             raise NewerCheckpoint(head.source, "version", problem, hint=hint)
         if version < VERSION:
             raise head.invalid("version", f"{version} is not supported")
         values = {name: read(head, name) for name, read in _HEAD.items()}
         values |= {name: read(extra, name) for name, read in _MORE.items()}
         number = head.count("phase", required=True)
-        # The name is preferred: the numbers have changed twice.
+        # Prefer the name of the phase to its number, which has changed twice.
         is_named = "phase" in extra.values
         if not is_named and number >= len(numbers):
             names = ", ".join(f"{position} {name}" for position, name in enumerate(numbers))
@@ -304,7 +307,7 @@ class CycleState:
         if "beads" not in extra.values and values["child_bead_ids"]:
             beads = {finding.id: "" for finding in all_findings}
         if MORE not in table:
-            # quasar's own checkpoint has the commit of an unfinished cycle only as HEAD.
+            # A checkpoint of quasar has the commit of an unfinished cycle only in `git_sha`.
             if phase in _COMMITTED and len(values["cycle_commits"]) < cycle:
                 values["last_cycle_sha"] = values["git_sha"]
             # quasar does not record whether the work was committed; committing twice is harmless.
@@ -337,7 +340,7 @@ class _Table(TableReader):
             raise InvalidCheckpoint(source, "", f"is {_describe_value(table)}, not a table")
         super().__init__(table, source)
 
-    def wrong(self, key: str, wanted: str, value: object, default: D) -> D:  # noqa: ARG002 - it is raised here, too
+    def wrong(self, key: str, wanted: str, value: object, default: D) -> D:  # noqa: ARG002 - the error is raised here
         raise self.invalid(key, f"is {_describe_value(value)}, not {wanted}")
 
     def text(self, key: str) -> str:
@@ -349,7 +352,7 @@ class _Table(TableReader):
     def texts(self, key: str) -> tuple[str, ...]:
         values: list[Any] = self.value(key, list, [])
         if not all(type(value) is str for value in values):
-            raise self.invalid(key, "holds something else than strings")
+            raise self.invalid(key, "has values that are not strings")
         return tuple(values)
 
     def count(self, key: str, *, required: bool = False) -> int:
@@ -365,7 +368,7 @@ class _Table(TableReader):
         if type(value) not in (int, float):
             self.wrong(key, "a number", value, 0.0)
         if not math.isfinite(value) or value < 0:
-            raise self.invalid(key, f"is {value}, no amount")
+            raise self.invalid(key, f"is {value}, not a finite amount of 0 or more")
         return float(value)
 
     def choice(self, key: str, words: Sequence[str], default: str | None = None) -> str:
@@ -429,5 +432,5 @@ def _read_findings(head: _Table, extra: _Table, name: str) -> Findings:
 
 
 def phase_to_resume(state: CycleState) -> str:
-    """Return the phase to resume in; after an error the failed one, else coding."""
+    """Return the phase to resume in; after an error, the failed phase or coding."""
     return state.phase if state.phase != ERROR else state.failed_in or CODING

@@ -301,7 +301,7 @@ def test_b9_a_missing_test_command_is_a_failure(
     failed = fails(bench)
     none = (
         "no test command found: pytest is not installed, and no Makefile has a target test; "
-        "set one: --tests COMMAND of git ckpt loop, --input tests=COMMAND of git ckpt run and resume"
+        "add --tests COMMAND to git ckpt loop, or --input tests=COMMAND to git ckpt run or resume"
     )
     assert failed.errors == (f"Final tests failed: {none}", "reached max iterations (1)")
     assert (bench.memory["tests"], bench.memory["tests_output"]) == ("failed", none)
@@ -531,8 +531,8 @@ class TestDone:
 
     def test_nothing_says_when_the_work_is_done(self, bench: Bench) -> None:
         bench.start(until_tests_pass="")
-        assert fails(bench).message == "the loop has no condition to end"
-        assert bench.newest.errors == ("the loop has no condition to end",)
+        assert fails(bench).message == "the loop has no end condition"
+        assert bench.newest.errors == ("the loop has no end condition",)
 
     @pytest.mark.long
     def test_tests_that_pass_prove_nothing_where_the_agent_failed(self, bench: Bench) -> None:
@@ -545,7 +545,7 @@ class TestDone:
         failed = fails(bench)
         assert (failed.message, failed.hint) == (
             "the agent is not installed: nosuchagent",
-            f"install it, then: git ckpt resume {bench.run}; or use another one: git ckpt resume {bench.run} --input agent=CLIENT",
+            f"install nosuchagent, then: git ckpt resume {bench.run}; or use another agent: git ckpt resume {bench.run} --input agent=CLIENT",
         )
         assert bench.prompts == []
 
@@ -739,7 +739,7 @@ class TestOwnPipeline:
         bench.start()
         failed = fails(bench)
         assert (failed.message, failed.hint) == (
-            "max_iterations is 'many'",
+            "max_iterations must be a whole number, not 'many'",
             "write a whole number, such as 100",
         )
 
@@ -829,7 +829,7 @@ class TestClasses:
     def test_a_limit_outlives_the_driver(self, bench: Bench) -> None:
         self.agent(bench, "echo '429: try again in 2 hours'; exit 1")
         bench.start(agent="own", pause="0s")
-        bench.die("limited: the next call is at")
+        bench.die("rate limited: the next call is at")
         assert bench.memory["retry_at"] > bench.newest.timestamp
         bench.drive()
         assert 7100 < bench.sleeper.slept <= 7200
@@ -885,7 +885,7 @@ class TestClasses:
             "fake was denied a permission 3 times in a row: Write",
         )
         assert str(failed.hint).startswith(
-            f"grant it, such as: git ckpt resume {bench.run} --input 'agent=claude -p "
+            f"grant the permission: git ckpt resume {bench.run} --input 'agent=claude -p "
         )
         assert "--allowedTools" in str(failed.hint)
         assert bench.memory["iterations"] == 3

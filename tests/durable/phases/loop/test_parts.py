@@ -69,20 +69,24 @@ def test_no_iterations_stand_for_the_usual_number() -> None:
     [
         (
             {},
-            "the loop has no condition to end",
+            "the loop has no end condition",
             (
                 "git ckpt loop: --issue ID, --done COMMAND or --until-tests-pass; git ckpt run "
                 "and resume: --input issues=ID, done=COMMAND or until_tests_pass=yes"
             ),
         ),
-        ({"until_tests_pass": "no", "epic": "bd-1"}, "the loop has no condition to end", None),
-        ({"until_tests_pass": "perhaps"}, "until_tests_pass is 'perhaps'", "set it to yes or no"),
+        ({"until_tests_pass": "no", "epic": "bd-1"}, "the loop has no end condition", None),
+        (
+            {"until_tests_pass": "perhaps"},
+            "until_tests_pass is 'perhaps', not yes or no",
+            "write yes or no",
+        ),
         ({"issues": "bd-1 $(rm)"}, "'$(rm)' is not an issue id", "list the issues: bd list"),
         ({"issues": "--all"}, "'--all' is not an issue id", None),
         ({"done": "true", "epic": "a b"}, "'a b' is not an issue id", None),
         (
             {"done": "true", "conversation": "old"},
-            "conversation is 'old'",
+            "unknown conversation: 'old'",
             "choose new or continue",
         ),
         (
@@ -90,7 +94,11 @@ def test_no_iterations_stand_for_the_usual_number() -> None:
             "max_iterations must be 0 or more, not '-1'",
             "write a whole number, such as 100",
         ),
-        ({"done": "true", "max_iterations": "10000000"}, "max_iterations is '10000000'", None),
+        (
+            {"done": "true", "max_iterations": "10000000"},
+            "max_iterations must be a whole number, not '10000000'",
+            None,
+        ),
         (
             {"done": "true", "pause": "10"},
             "pause: '10' is not an age",
@@ -226,7 +234,7 @@ def test_values_are_no_templates() -> None:
     ("template", "problem"),
     [
         ("Do $plans now", "$plans is unknown"),
-        ("cost: 5$", "it has a single $"),
+        ("cost: 5$", "it has a $ without a name"),
         ("${Plan}", "$Plan is unknown"),
     ],
 )
@@ -385,24 +393,24 @@ def test_a_command_that_knows(outcome: CommandResult, problem: str) -> None:
 )
 def test_makefiles_with_a_target(tmp_path: Path, makefile: str, is_found: bool) -> None:
     (tmp_path / "Makefile").write_text(makefile)
-    assert loop.find_test_command(str(tmp_path), {"PATH": str(tmp_path)}) == (
+    assert loop.find_tests(str(tmp_path), {"PATH": str(tmp_path)}) == (
         "make test" if is_found else ""
     )
 
 
 def test_the_first_makefile_counts(tmp_path: Path) -> None:
     (tmp_path / "Makefile").write_text("test:\n")
-    assert loop.find_test_command(str(tmp_path), {"PATH": ""}) == "make test"
+    assert loop.find_tests(str(tmp_path), {"PATH": ""}) == "make test"
     (tmp_path / "GNUmakefile").write_text("all:\n")
-    assert loop.find_test_command(str(tmp_path), {"PATH": ""}) == ""
+    assert loop.find_tests(str(tmp_path), {"PATH": ""}) == ""
 
 
 def test_pytest_goes_before_make(tmp_path: Path) -> None:
     (tmp_path / "Makefile").write_text("test:\n")
     (tmp_path / "pytest").write_text("#!/bin/sh\n")
-    assert loop.find_test_command(str(tmp_path), {"PATH": str(tmp_path)}) == "make test"
+    assert loop.find_tests(str(tmp_path), {"PATH": str(tmp_path)}) == "make test"
     os.chmod(tmp_path / "pytest", 0o755)
-    assert loop.find_test_command(str(tmp_path), {"PATH": str(tmp_path)}) == "pytest -v --tb=short"
+    assert loop.find_tests(str(tmp_path), {"PATH": str(tmp_path)}) == "pytest -v --tb=short"
 
 
 @pytest.mark.parametrize(

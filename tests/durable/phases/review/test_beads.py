@@ -151,7 +151,7 @@ class TestATrackerThatFails:
         state = tracker.file(ONE, TWO)
         assert (state.child_bead_ids, state.beads) == (("bd-9.1",), {TWO.id: "bd-9.1"})
         assert tracker.said == [
-            "no bead for 1 of the findings, retried in the next cycle: bd create: exit code 1: Error: no"
+            "no issue created for 1 of the findings; the next cycle retries: bd create: exit code 1: Error: no"
         ]
 
     @pytest.mark.parametrize(
@@ -164,8 +164,8 @@ class TestATrackerThatFails:
             ),
             ({"list": (ended(-9, by=TIMEOUT), b"")}, 1, "bd list timed out"),
             ({"create": (ended(-9, by=TIMEOUT), b"")}, 2, "bd create timed out"),
-            ({"create": (ended(0), b"Created bd-9.1")}, 3, "bd create prints no JSON"),
-            ({"create": (ended(0), b"[" * 100_000)}, 3, "bd create prints no JSON"),
+            ({"create": (ended(0), b"Created bd-9.1")}, 3, "bd create did not print JSON"),
+            ({"create": (ended(0), b"[" * 100_000)}, 3, "bd create did not print JSON"),
             (
                 {"create": (ended(0), b"")},
                 3,
@@ -189,7 +189,9 @@ class TestATrackerThatFails:
         tracker = Tracker(answers=answers)
         state = tracker.file(ONE, TWO, child_bead_ids=("old",))
         assert (state.child_bead_ids, state.beads) == (("old",), {})
-        assert tracker.said == [f"no bead for 2 of the findings, retried in the next cycle: {why}"]
+        assert tracker.said == [
+            f"no issue created for 2 of the findings; the next cycle retries: {why}"
+        ]
         assert len(tracker.lines) == calls
 
     @pytest.mark.parametrize(
@@ -244,7 +246,7 @@ class TestReview:
         assert done.code == 0, done.err
         why = "bd list: exit code 1: Error: no beads database found"
         assert (
-            f"[review] no bead for 2 of the findings, retried in the next cycle: {why}\n"
+            f"[review] no issue created for 2 of the findings; the next cycle retries: {why}\n"
             in done.err
         )
         assert stage.newest(stage.run()).state["review"]["child_bead_ids"] == []

@@ -589,7 +589,7 @@ class TestHead:
             bench.resume(max_cycles=2)
         assert (
             caught.value.message
-            == f"HEAD is {here}, which does not follow {before}, where cycle 1 was recorded"
+            == f"HEAD is {here}, which is no descendant of {before}, where cycle 1 was recorded"
         )
         assert (
             caught.value.hint
