@@ -186,8 +186,8 @@ class TestRun:
     @pytest.mark.parametrize(
         ("limit", "words"),
         [
-            ("timeout", "it took more than 1s"),
-            ("idle_timeout", "it printed nothing for more than 1s"),
+            ("timeout", "the command took more than 1s"),
+            ("idle_timeout", "the command printed nothing for more than 1s"),
         ],
     )
     def test_an_agent_that_hangs(self, stage: Stage, limit: str, words: str) -> None:
