@@ -482,7 +482,7 @@ class Driver:
             self._reported_suspects.update(hits)
             locations = first_of([f"{hit.path}:{hit.line} ({hit.rule})" for hit in new], 3)
             advice = f"if it is not a secret: git ckpt allow --secret {new[0].digest}"
-            self._observer.warn(f"the checkpoint contains a possible secret: {locations}; {advice}")
+            self._observer.warn(f"captured text that looks like a secret: {locations}; {advice}")
 
 
 def redo(run: Run, name: str, state_keys: Iterable[str]) -> None:

@@ -162,7 +162,7 @@ class RunInputs:
                 suffix = f" and {len(hits) - 1} more" if len(hits) > 1 else ""
                 where = f"the stored copy of {self.inputs[name]}, line {line} ({hit.rule}){suffix}"
                 allow = f"git ckpt allow --secret {digest}"
-                warn(f"masked a possible secret in {where}; if it is not a secret: {allow}")
+                warn(f"masked what looks like a secret in {where}; if it is not a secret: {allow}")
 
 
 def read_inputs(store: Checkpoints, definition: PipelineDefinition, texts: Texts) -> RunInputs:

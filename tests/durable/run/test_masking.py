@@ -115,7 +115,7 @@ def told(main_checkout: Checkout) -> Told:
 def test_what_is_stored_of_a_file_is_masked_and_the_run_has_it_whole(told: Told) -> None:
     assert told.done.code == 0, told.done
     assert (
-        "masked a possible secret in the stored copy of plan.md, line 2 (github-pat)"
+        "masked what looks like a secret in the stored copy of plan.md, line 2 (github-pat)"
         in told.done.err
     )
     assert told.copy.read_text() == PLAN == (told.here.path / "plan.md").read_text()
