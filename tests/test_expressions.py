@@ -23,7 +23,7 @@ import gitckpt
 from gitckpt.cli import terminal
 from gitckpt.durable.agent import clients
 from gitckpt.durable.phases.loop.loop import find_tests
-from gitckpt.durable.steps.report import tasks
+from gitckpt.durable.steps.report import parse_plan
 from gitckpt.git.contents import attributes
 from gitckpt.model import budget
 from gitckpt.store import secrets

@@ -287,7 +287,7 @@ def copy_checkpoints(store: AnyCheckpoints, source: Repository, to: Repository) 
     refs = output.decode("utf-8", "surrogateescape").split("\n")[:-1]
     holders = {space + name for name in ids for space in ref_names.OBJECTS}
     # An existing keep ref keeps the same commit.
-    keeps = {ref for ref in refs if ref.startswith(ref_names.KEEP) and not modules.has(to, ref)}
+    keeps = {ref for ref in refs if ref.startswith(ref_names.KEEP) and not modules.has_ref(to, ref)}
     modules.fetch(to, source, [ref for ref in refs if ref in holders or ref in keeps])
     modules.fetch(to, source, [ref_names.CHECKPOINTS + name for name in ids])
     local_checkpoints.copy(source, to, ids)

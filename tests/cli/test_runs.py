@@ -545,7 +545,10 @@ class TestResume:
         target = stage.checkpoint(run, "one-complete").id
         done = stage.ckpt("resume", target, "--rewind", "--no-run")
         assert (done.code, (stage.worktree(run) / "work.txt").read_bytes()) == (0, b"one\n")
-        assert "warning: not restored byte for byte, as git converts these files: work.txt\n" in done.err
+        assert (
+            "warning: not restored byte for byte, as git converts these files: work.txt\n"
+            in done.err
+        )
 
     def test_somebody_who_is_at_the_index_is_noticed_before_anything_is_changed(
         self, stage: Stage, monkeypatch: pytest.MonkeyPatch

@@ -73,7 +73,7 @@ def resume(
     if autonomy is not None:
         from gitckpt.durable.pipeline import definition
 
-        how["autonomy"] = definition.parse_autonomy(autonomy)
+        resume_options["autonomy"] = definition.parse_autonomy(autonomy)
     if timeout is not None:
         resume_options["timeout"] = times.parse_age(timeout)
     with open_store() as store:
@@ -138,7 +138,7 @@ def _has_pipeline(checkpoint: Checkpoint) -> bool:
     return checkpoint.pipeline is not None and checkpoint.pipeline.name is not None
 
 
-def _outlook(store: Store, newest: Checkpoint) -> tuple[str, list[str]]:
+def _describe_resumption(store: Store, newest: Checkpoint) -> tuple[str, list[str]]:
     """Return a line on what resuming a run starts, and the agents that it calls."""
     from gitckpt.durable.driver.pipelines import next_step
 

@@ -52,8 +52,8 @@ def run(
     from gitckpt.durable.phases.options import slug
     from gitckpt.durable.pipeline import definition as pipelines
 
-    inputs = driver.inputs(input_ or [])
-    limit = _limit(timeout)
+    inputs = driver.parse_inputs(input_ or [])
+    limit = _parse_limit(timeout)
     mode = pipelines.parse_autonomy(autonomy) if autonomy is not None else None
     name, about = pipeline, pipeline
     if pipeline.endswith(".md") or (os.path.isfile(pipeline) and os.sep in pipeline):

@@ -663,7 +663,7 @@ def _parse_client(name: str, table: Table) -> Client:
     return replace(defaults, prompt=prompt, format=output, resume=resume, price=_parse_price(table))
 
 
-def _price(table: Table) -> Price | None:
+def _parse_price(table: Table) -> Price | None:
     prices = table.subtable(PRICE, f"the price of {table.label}")
     if prices is None:
         return None

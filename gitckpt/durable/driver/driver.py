@@ -237,13 +237,13 @@ def approve_agents(
 ) -> None:
     """Record that a person approved the agents of a run by starting or accepting it."""
     called = called_clients(definition, values, clients)
-    if new := {_client_digest(client) for client in called} - settings.approved(repository):
-        settings.note(repository, new)
+    if new := {_client_digest(client) for client in called} - settings.approved_digests(repository):
+        settings.record_approval(repository, new)
 
 
 def require_approved(repository: Repository, run: str, called: Iterable[Client]) -> None:
     """Raise `Changed` if a run calls an agent that was not approved on this machine."""
-    approved = settings.approved(repository)
+    approved = settings.approved_digests(repository)
     new = [client for client in dict.fromkeys(called) if _client_digest(client) not in approved]
     if new:
         changes = [f"the agent {client.name} is {client.command}" for client in new]

@@ -313,7 +313,7 @@ class Pipelines:
             self._observer.warn(sentence)
         if not run.unwritten:
             # The checkpoints of this driver replace those that earlier drivers could not write.
-            run_files.note_unwritten(self._store.repository, run.id, [])
+            run_files.record_unwritten(self._store.repository, run.id, [])
 
 
 def next_step(store: Store, newest: Checkpoint) -> tuple[str, list[str]]:

@@ -265,7 +265,7 @@ def update_pipeline(
     old_digests = {name: recorded[name] for name in digests if name in recorded}
     changed += attempts.differing_inputs(old_digests, digests, "input")
     if accept:
-        run.files.keep(contents)
+        run.files.write_inputs(contents)
         present = RunInputs({}, _read_copies(run, {**recorded, **digests}, definition)).digests
         phases = tuple(phase.name for phase in definition.phases)
         recorded = {**recorded, **digests, **present}

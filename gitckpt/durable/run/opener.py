@@ -149,7 +149,7 @@ def reopen(store: Checkpoints, run: str, **options: Unpack[OpenOptions]) -> Open
             files = run_files.of_run(source, run)
             if newest.tree is not None:
                 files.restore(source, store.objects, newest.tree)
-            run_store = store.seen_from(repository, how.get("adapter", "auto"))
+            run_store = store.seen_from(repository, options.get("adapter", "auto"))
             cleanup.callback(run_store.close)
             update_remarks = rewind.catch_up(run_store, files, newest)
         cleanup.pop_all()

@@ -316,7 +316,7 @@ def _describe_problem(error: UsageError, path: str) -> str:
 
 
 def setting_files(repository: Repository) -> dict[str, str]:
-    return config.places(repository, r"^ckpt\.")
+    return config.files_of_settings(repository, r"^ckpt\.")
 
 
 def age_of_runs(repository: Repository, pipeline: str, age: int) -> int:

@@ -110,8 +110,8 @@ def draft(
 
         errors = tuple(map(secrets.masked, errors))
         message = secrets.masked(message) if message else None
-    if message and (message.splitlines() != [message] or len(message) > document.MESSAGE):
-        problem = f"a message is one line of at most {document.MESSAGE:,} characters"
+    if message and (message.splitlines() != [message] or len(message) > document.MAX_MESSAGE):
+        problem = f"a message is one line of at most {document.MAX_MESSAGE:,} characters"
         raise UsageError(problem, hint="shorten the message, and put the rest into the state")
     values: dict[str, Any] = {"trigger": MANUAL, **details, "id": checkpoint_id}
     values |= {"message": message or None, "errors": errors, "worktree": worktree}

@@ -92,7 +92,7 @@ def latest(repository: Repository, index: Index) -> CheckpointInfo:
     """Return the newest checkpoint of this worktree or its run; no safety checkpoint."""
     if newest := _find_newest(index, repository, _pick_from_worktree):
         return newest
-    local, here = LocalCheckpoints.read(repository), local_checkpoints.place_of(repository)
+    local, here = LocalCheckpoints.read(repository), local_checkpoints.worktree_key(repository)
     if any(local.was_captured_in(id_, here) for id_ in local.replaced(index.oids())):
         hint = "restore the checkpoints that were written here: git ckpt verify --repair"
         raise NotFoundError("a fetch has replaced the checkpoints of this worktree", hint=hint)
@@ -132,7 +132,7 @@ def _pick_local(entries: Infos, repository: Repository) -> Iterator[CheckpointIn
 
 def _pick_from_worktree(entries: Infos, repository: Repository) -> Iterator[CheckpointInfo]:
     local = LocalCheckpoints.read(repository, [entry.id for entry in entries])
-    here, owner = local_checkpoints.place_of(repository), ref_names.owner_in(repository.git_dir)
+    here, owner = local_checkpoints.worktree_key(repository), ref_names.owner_in(repository.git_dir)
     for entry in _pick_local(entries, repository):
         is_of_run = owner is not None and owner.run is not None and owner.run == entry.run
         if is_of_run or local.was_captured_in(entry.id, here):

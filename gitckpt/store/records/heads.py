@@ -155,7 +155,7 @@ _PATIENCE = 2.0  # seconds to wait for other writers
 def clear_stale_locks(repository: Repository, tell: Callable[[str], None], blocking: str) -> bool:
     """Remove stale locks of gitckpt's refs; return whether `blocking` is gone."""
     if is_ours(repository, blocking):
-        if lock.is_ours(os.path.join(repository.make_private_dir(), ref_names.WRITE_LOCK)):
+        if lock.is_held_here(os.path.join(repository.make_private_dir(), ref_names.WRITE_LOCK)):
             discard_stale_locks(repository, tell)
         else:
             with ref_names.write_lock(repository, _PATIENCE) as is_alone:

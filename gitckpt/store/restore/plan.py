@@ -227,7 +227,7 @@ class Planner:
         spared = self._find_unlisted(differing) - set(fileless) - set(undone)
         if self._target.sparse in (None, self._current.sparse):
             # Files that the worktree has and the snapshot only lists as skip-worktree entries.
-            safe = filter(stays_within, self._target.away)
+            safe = filter(stays_within, self._target.absent_paths)
             paths = {path for path in safe if self._is_wanted(path) and self._is_file(path)}
             plan.absent = paths & paths_in_tree(self._repository, self._current.files, paths)
         zeros = "0" * len(self._current.files)
@@ -285,7 +285,7 @@ class Planner:
     def _find_skipped(self) -> set[bytes]:
         # Paths that need no file. With equal sparse patterns, these are the snapshot's.
         # A path whose captured file differs from its entry does need a file.
-        current, away = self._current, set(self._target.away)
+        current, away = self._current, set(self._target.absent_paths)
         if current.sparse in (None, self._target.sparse):
             return away
         skipped = set(current.flags.get(SKIPPED, ())) - away

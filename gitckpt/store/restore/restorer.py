@@ -382,7 +382,7 @@ class _Restore:
         safety = store.record(label, state, worktree=files, trigger=SAFETY, message=message)
         failure = capture.repair(self._repository, store.objects, safety, store.announce)
         if failure is None and safety.git_sha != self._head:
-            failure = capture.moved()  # else the index would count as that of another commit
+            failure = capture.moved_error()  # else the index would count as that of another commit
         if failure is not None:
             store.remove([safety.id])
             raise failure

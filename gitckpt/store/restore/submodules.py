@@ -279,7 +279,7 @@ class Submodules:
                     is_lost = old_path is None and modules.is_lost(repository)
                     if is_lost or old_path not in (None, path, *self.paths):  # moved since
                         top = os.path.join(self._repository.worktree or "", os.fsdecode(path))
-                        modules.claim(repository, top)
+                        modules.set_worktree(repository, top)
             elif submodule_store.objects.head()[0] != submodule.git_sha:
                 # No checkpoint of the superproject keeps this HEAD's commit alive.
                 message = message_of(f"before the submodule {decode_path(path)} was restored")
@@ -322,8 +322,8 @@ class Submodules:
         repository, top = self._repository, modules.checkout_path(self._repository, path)
         if top is None or (os.path.lexists(top) and (not os.path.isdir(top) or os.listdir(top))):
             raise _Unavailable("other files are at this path", hint=_move_away(path))
-        command, ref = submodules.way_to_make(path), ref_names.CHECKPOINTS + submodule.checkpoint
-        source = modules.find(repository, path, ref)
+        command, ref = submodules.init_command(path), ref_names.CHECKPOINTS + submodule.checkpoint
+        source = modules.find_with_ref(repository, path, ref)
         if source is None:
             neighbor = modules.find_nested(repository, ref)
             if neighbor is None:
@@ -400,7 +400,7 @@ def _is_branch_free(submodule_store: Checkpoints, checkpoint: Checkpoint) -> boo
 
 def _lacks_checkpoint(path: bytes, checkpoint: str, first: str = "") -> _Unavailable:
     reason = f"no repository of the submodule has the checkpoint {checkpoint}"
-    return _Unavailable(reason, hint=first + submodules.way_to_fetch(path, checkpoint))
+    return _Unavailable(reason, hint=first + submodules.fetch_hint(path, checkpoint))
 
 
 def _from_outside(path: bytes, advice: str | None) -> str:

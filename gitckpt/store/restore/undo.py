@@ -66,8 +66,8 @@ def read(store: Checkpoints) -> Stack:
     """Read the steps of the worktree, including those whose checkpoints are gone."""
     if (stack := _read(store.repository)) is not None:
         return stack
-    worktree = local_checkpoints.name_of(store.repository)
-    created = local_checkpoints.made_at(store.repository)
+    worktree = local_checkpoints.worktree_name(store.repository)
+    created = local_checkpoints.creation_time(store.repository)
     safeties = [entry for entry in store.list() if entry.trigger == SAFETY]
     local = LocalCheckpoints.read(store.repository, [entry.id for entry in safeties])
     oids = {}

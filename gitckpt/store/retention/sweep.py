@@ -115,7 +115,9 @@ def _scratch(repository: Repository) -> list[str]:
 
 def _unfinished_worktrees(repository: Repository) -> dict[str, leftovers.FileMark]:
     # Left by a killed `git worktree add`: git locks the new worktree, so it is never pruned.
-    unfinished = filter(ownership.is_locked_by_us, administration.unfinished_git_dirs(repository))
+    unfinished = filter(
+        ownership.is_locked_by_gitckpt, administration.unfinished_git_dirs(repository)
+    )
     return leftovers.find_older(times.GRACE, unfinished)
 
 

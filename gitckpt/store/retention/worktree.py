@@ -152,7 +152,7 @@ def delete_directory(path: str) -> None:
     except FileNotFoundError:
         return  # another process deleted it
     except OSError as error:
-        reason, hint = mounts.reason(path), "unmount the file system, then run"
+        reason, hint = mounts.describe(path), "unmount the file system, then run"
         if reason is None:
             name = error.filename if isinstance(error.filename, str) else path
             reason = f"{name}: {error.strerror}"
@@ -167,7 +167,7 @@ def _remove(
         finish(store.repository)  # `expire` reports the errors
     last = newest or _newest(store, run)
     paths = [path for pair in _worktrees_of(store.repository, run) for path in pair]
-    mounted = mounts.reason(*paths, run_files.of_run(store.repository, run).path)
+    mounted = mounts.describe(*paths, run_files.of_run(store.repository, run).path)
     if mounted is not None:
         return mounted
     for git_dir, path in _worktrees_of(store.repository, run):
@@ -177,7 +177,7 @@ def _remove(
             continue
         for _, submodule, counterpart in modules.pairs(store.repository, git_dir):
             if counterpart is not None:  # copy the checkpoints to the submodule's main repository
-                submodules.bring(store, submodule, counterpart)
+                submodules.copy_checkpoints(store, submodule, counterpart)
         if os.path.lexists(path):  # ignored files go, as with `git worktree remove`
             _take_away(store.repository, git_dir, path)
         else:
@@ -217,7 +217,7 @@ def _forgotten(repository: Repository, run: str) -> str | None:
 def _reason(store: Checkpoints, newest: Checkpoint, git_dir: str, path: str) -> str | None:
     if not os.path.lexists(path) and modules.has_modules(git_dir):
         return f"the worktree {path} is missing, and {git_dir} has repositories of submodules"
-    if ownership.is_locked_by_others(git_dir):
+    if ownership.is_locked_by_user(git_dir):
         return f"the worktree {path} is locked"
     if not ownership.is_same(administration.git_dir_of(path), git_dir):
         if (moved := administration.find_moved(store.repository, git_dir, path)) is not None:

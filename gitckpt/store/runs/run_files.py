@@ -169,7 +169,7 @@ class RunFiles:
         """Replace the output files in `present` by those in `target`, two snapshots."""
         private_dirs.require(self.path)
         bounds.require(repository, present, "")
-        if (mounted := mounts.reason(self.path)) is not None:
+        if (mounted := mounts.describe(self.path)) is not None:
             problem = f"cannot restore the output files of the run: {mounted}"
             raise WorktreeError(problem, hint="unmount the file system, then run the command again")
         # Files that no snapshot has, such as suspected secrets, stay if they block nothing.

@@ -257,7 +257,7 @@ def made_elsewhere(store: Checkpoints, names: Iterable[str]) -> dict[str, str]:
 
 
 def _latest_outside_runs(store: Checkpoints) -> Checkpoint | None:
-    place = local_checkpoints.place_of(store.repository)
+    place = local_checkpoints.worktree_key(store.repository)
     ignored = (*HOOK_TRIGGERS, SAFETY, RESCUE, STEP)
     for limit in (_FIRST, None):
         entries = store.list(Query(in_run=False, limit=limit))

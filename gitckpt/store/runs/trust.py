@@ -81,7 +81,7 @@ def adopt(store: Checkpoints, run: str, head: str | None = None, *, by: str | No
         if foreign:
             ownership.record_behind(store.repository, run, newest.id, foreign[0])
     oids = [*(entry.oid for entry in reversed(entries)), *([head] if head is not None else [])]
-    if not (paths := local_checkpoints.note_chains(store.repository, by or run, oids)):
+    if not (paths := local_checkpoints.append_oids(store.repository, by or run, oids)):
         problem = f"cannot record that run {run} was adopted"
         raise CkptError(problem, hint="see why: git ckpt doctor")
     if by is None:

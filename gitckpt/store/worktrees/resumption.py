@@ -201,8 +201,8 @@ def _add_submodules(store: Checkpoints, checkpoint: Checkpoint) -> Checkpoint:
         return checkpoint
     contents = manifest.contents_of(checkpoint, store.repository, store.objects)
     paths = {submodule.path for submodule in files.submodules}
-    paths.update(map(quoted, contents.away))  # a sparse checkout may exclude submodules
-    added = captured_submodules.of_tree(store, contents.files, paths)
+    paths.update(map(quoted, contents.absent_paths))  # a sparse checkout may exclude submodules
+    added = captured_submodules.capture_tree(store, contents.files, paths)
     files = replace(files, submodules=(*files.submodules, *added))
     return replace(checkpoint, worktree=files) if added else checkpoint
 

@@ -101,7 +101,7 @@ def _find_source(
     message = f"no repository of the submodule has the checkpoint {submodule.checkpoint}"
     if modules.checkout_path(worktree, path) is None:
         raise WorktreeError(message)
-    source = modules.find(superproject, path, ref)
+    source = modules.find_with_ref(superproject, path, ref)
     if source is None:
         raise _CheckpointMissing(message, hint=submodules.fetch_hint(path, submodule.checkpoint))
     return source
