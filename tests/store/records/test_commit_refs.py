@@ -637,7 +637,9 @@ class TestSettled:
 
         with monkeypatch.context() as patch:
             patch.setattr(refs, "update", outrun)
-            patch.setattr(ref_names, "turn", lambda *_: contextlib.nullcontext(enter_result=False))
+            patch.setattr(
+                ref_names, "write_lock", lambda *_: contextlib.nullcontext(enter_result=False)
+            )
             age(main_checkout)
             inside(plain).remover().settle()
         assert made == [head]

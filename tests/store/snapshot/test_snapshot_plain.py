@@ -141,7 +141,7 @@ def test_what_was_written_is_not_looked_for_once_more(
     main_checkout.commit("deep", **{"d/e/f": "1\n"})
     main_checkout.write("d/e/f", "2\n")
     compared: list[str] = []
-    monkeypatch.setattr(diff, "list_own_objects", lambda *trees: compared.append(trees[-1]))
+    monkeypatch.setattr(diff, "list_new_objects", lambda *trees: compared.append(trees[-1]))
     plain.save("a-complete", {})
     assert compared == []
 
