@@ -270,7 +270,9 @@ def test_both_doors_do_the_same(
         (
             ZeroDivisionError("over"),
             Outcome(
-                3, "", "error: this is a bug in gitckpt: ZeroDivisionError: over\nhint: report it"
+                3,
+                "",
+                "error: this is a bug in gitckpt: ZeroDivisionError: over\nhint: report this bug",
             ),
         ),
     ],

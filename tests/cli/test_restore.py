@@ -399,7 +399,7 @@ class TestApart:
             "change  README\n",
             (
                 "warning: the merge in progress in the worktree is ended; to return to that state: git ckpt redo\n"
-                "what was here is in checkpoint SHORT; to go forward again: git ckpt redo\n"
+                "the previous files are in checkpoint SHORT; to go forward again: git ckpt redo\n"
             ),
         )
         again = ckpt("redo", at=checkout)

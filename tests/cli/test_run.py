@@ -460,7 +460,7 @@ MISTAKES = [
         "start one: git ckpt run PIPELINE, or git ckpt start NAME",
     ),
     (("status", "x"), 12, "no run is named 'x'", "list the runs: git ckpt runs"),
-    (("finish",), 2, "this is no run's worktree", "name the run: git ckpt runs lists them"),
+    (("finish",), 2, "this worktree belongs to no run", "name a run; to list runs: git ckpt runs"),
     (("finish", "x"), 12, "no run is named 'x'", "list the runs: git ckpt runs"),
     (("cancel", "x"), 12, "no run is named 'x'", "list the runs: git ckpt runs"),
     (("cancel",), 2, "RUN is missing", "see: git ckpt cancel --help"),

@@ -243,7 +243,7 @@ def test_a_terminal_that_is_too_narrow_for_a_table_gets_what_fits(
 
 
 def test_a_style_cannot_be_put_into_a_text() -> None:
-    with pytest.raises(TypeError, match="pass both"):
+    with pytest.raises(TypeError, match="a text cannot contain styled text"):
         f"{terminal.heading('x')}: y"
 
 

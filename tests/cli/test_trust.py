@@ -264,7 +264,7 @@ def test_what_was_saved_since_is_not_replaced(
     (path / "mine").write_text("edited\n")
     done = stage.ckpt("resume", run)
     assert (done.code, (path / "mine").read_text()) == (14, "edited\n")
-    assert f"to replace it: git ckpt resume {adopted.id} --rewind" in done.err
+    assert f"to replace them: git ckpt resume {adopted.id} --rewind" in done.err
     assert (
         stage.ckpt("resume", run).code,
         (path / "mine").read_text(),

@@ -228,7 +228,7 @@ def test_every_code_is_described() -> None:
     )
     named = set(
         re.findall(
-            r'(?:lasting\(\s*|mendable\(\s*|Finding\(\s*|code = |code, [a-z]+ = |return |if is_misnamed else |, )"([a-z]+-[a-z]+(?:-[a-z]+)?)"',
+            r'(?:lasting\(\s*|repairable\(\s*|Finding\(\s*|code = |code, [a-z]+ = |return |if is_misnamed else |, )"([a-z]+-[a-z]+(?:-[a-z]+)?)"',
             source,
         )
     )

@@ -47,7 +47,10 @@ def test_a_second_thread_is_refused_and_nothing_is_lost(plain: Store) -> None:
                 refused.value.message
                 == f"another thread uses run {run.id}: phases of a run cannot run in parallel"
             ), name
-            assert refused.value.hint == "call them from one thread, or start a run for each thread"
+            assert (
+                refused.value.hint
+                == "call the phases from one thread, or start a run for each thread"
+            )
         leave.set()
         assert done.result() == "slow"
         run.phase("other", other)

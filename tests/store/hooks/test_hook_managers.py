@@ -285,7 +285,7 @@ class TestManagers:
             ".pre-commit-config.yaml", "        entry: git ckpt hook post-commit\n"
         )
         assert standin.install(main_checkout).mode == "external"
-        stays = f"{path} stays: remove the lines that call gitckpt yourself"
+        stays = f"{path} stays: remove your own lines that call gitckpt"
         assert uninstall(main_checkout).advice == [stays]
         main_checkout.write(".pre-commit-config.yaml", "repos:\n")
         assert uninstall(main_checkout).advice == []

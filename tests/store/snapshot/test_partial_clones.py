@@ -243,9 +243,9 @@ def test_diff_fetches_nothing_and_names_the_command_that_does(
     store = make_store(clone, "auto")
     old, new = (clone.record(store, version) for version in (0, 1))
     packs = clone.packs()
-    with pytest.raises(WorktreeError, match="contents of files are missing") as caught:
+    with pytest.raises(WorktreeError, match="lacks contents of files") as caught:
         store.diff(old, new)
     assert clone.packs() == packs
-    command = str(caught.value.hint).removeprefix("fetch them: ").partition(";")[0]
+    command = str(caught.value.hint).removeprefix("fetch the contents: ").partition(";")[0]
     clone.git(*command.split()[1:])
     assert b"+README 1" in store.diff(old, new)

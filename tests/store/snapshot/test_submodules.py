@@ -307,7 +307,7 @@ class TestVerify:
         made = plain.save("a-complete", {})
         plain.close()
         lib.git("update-ref", "-d", f"{CHECKPOINTS}/{named(made)[0]}")
-        sentence = f"of the submodule lib: no repository of it has the checkpoint {named(made)[0]}"
+        sentence = f"of the submodule lib: no repository of the submodule has the checkpoint {named(made)[0]}"
         assert told(look(main_checkout)) == [
             ("submodule-missing", f"{CHECKPOINTS}/{made.id}", sentence)
         ]
@@ -320,9 +320,7 @@ class TestVerify:
         plain.close()
         (nested,) = names(inner)
         inner.git("update-ref", "-d", f"{CHECKPOINTS}/{nested}")
-        sentence = (
-            f"of the submodule lib: within it, no repository of it has the checkpoint {nested}"
-        )
+        sentence = f"of the submodule lib: within it, no repository of the submodule has the checkpoint {nested}"
         assert told(look(main_checkout)) == [
             ("submodule-missing", f"{CHECKPOINTS}/{made.id}", sentence)
         ]

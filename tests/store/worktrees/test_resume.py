@@ -507,7 +507,7 @@ class TestWhatIsMissing:
         made = plain.record("a-complete", {})
         (tmp_path / "file").write_text("x")
         error = refused(plain, made, tmp_path / "file" / "below")
-        assert error.message.startswith(f"cannot create the directory {tmp_path / 'file'}: ")
+        assert error.message.startswith(f"cannot make {tmp_path / 'file'}: ")
 
     def test_a_run_that_is_gone_meanwhile(self, plain: Store) -> None:
         made = plain.record("a-complete", {}, start="r")

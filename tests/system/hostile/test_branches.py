@@ -169,7 +169,7 @@ def test_a_preset_that_is_another_one_is_announced_each_time(
     branches.redefining(checkout, tmp_path / "marker")
     checkout.commit("a plan", **{"plan.md": "x"})
     name = {"plan.md": "plan-to-pr"}.get(words[1], words[1]) if words[0] == "run" else words[0]
-    said = f"warning: gitckpt.toml redefines the pipeline {name}; see its commands there\n"
+    said = f"warning: gitckpt.toml redefines the preset {name}: check the commands in this file\n"
     for _ in range(2):
         done = ckpt(*words, at=checkout)
         assert (done.code, done.err.count(said)) == (0, 1)

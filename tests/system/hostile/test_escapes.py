@@ -277,7 +277,9 @@ def test_a_command_that_is_advised_can_be_pasted(main_checkout: Checkout, phase:
 def test_a_file_beside_a_run_can_be_read_by_the_command_shown(main_checkout: Checkout) -> None:
     escapes.documents_full_of_escapes(main_checkout)
     said = forked.git_ckpt("show", FIRST, directory=main_checkout.path).out
-    line = next(line for line in said.splitlines() if "beside it" in line and "title" in line)
+    line = next(
+        line for line in said.splitlines() if "beside the worktree" in line and "title" in line
+    )
     command = line[line.index("(git ") + 1 :].removesuffix(")")
     found = subprocess.run(
         ["bash", "-c", command], cwd=main_checkout.path, capture_output=True, check=True
@@ -322,7 +324,7 @@ def test_an_advised_command_runs_no_branch(main_checkout: Checkout, shell: str) 
         made = forked.git_ckpt("save", directory=here.path).out.strip()
         here.git("checkout", "--quiet", "--force", "main")
         said = forked.git_ckpt("restore", made, directory=here.path)
-        command = said.err.partition("to be there: ")[2].partition("\n")[0]
+        command = said.err.partition("to switch to that branch: ")[2].partition("\n")[0]
         assert called(command, here.path, shell) == ["switch", branch]
         here.git("checkout", "--quiet", "--force", "main")
     assert not any("owned" in path.name for path in here.path.iterdir())

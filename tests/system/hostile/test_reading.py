@@ -92,7 +92,7 @@ def test_a_checkpoint_is_removed_where_there_can_be_no_index(
     )
     with Store.open(main_checkout.path) as store:
         good = store.record("a-complete", {})
-        monkeypatch.setattr(index.Index, "_list", failing)
+        monkeypatch.setattr(index.Index, "_update_from_listing", failing)
         found = store.find(text)
         assert store.remove([found]) == 1
     assert list(main_checkout.refs("refs/checkpoints")) == ["refs/checkpoints/" + good.id]
@@ -110,8 +110,8 @@ def test_only_regular_files_are_read(tmp_path: Path) -> None:
         == b"12345"
     )
     for name, problem in (
-        ("zero", "no regular file"),
-        ("pipe", "no regular file"),
+        ("zero", "not a regular file"),
+        ("pipe", "not a regular file"),
         (".", "Is a directory"),
         ("none", "No such file"),
     ):
