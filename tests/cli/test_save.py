@@ -502,7 +502,7 @@ def test_what_git_would_write_otherwise_is_told(ckpt: Ckpt, main_checkout: Check
     saved = ckpt("save", at=main_checkout)
     assert (
         saved.err.splitlines()[0]
-        == "warning: not restored byte for byte, as git converts these files: id_rsa.nb"
+        == "warning: a restore will not reproduce these files byte for byte: id_rsa.nb"
     )
     assert ckpt("show", at=main_checkout).out.splitlines()[-3:] == [
         "files:       as committed",
