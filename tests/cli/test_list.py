@@ -93,7 +93,7 @@ def test_nothing_to_list(ckpt: Ckpt, main_checkout: Checkout, save: Save) -> Non
         (
             ["init", "--hooks", "none"],
             [],
-            "; commits make none, because of --hooks none; to make one: git ckpt save",
+            "; commits record none, because of --hooks none; to record one: git ckpt save",
         ),
         (
             ["init"],

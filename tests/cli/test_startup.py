@@ -66,7 +66,7 @@ def commands_among(found: set[str]) -> set[str]:
         (["show", "--state"], "show"),
         (["resume"], "resume"),
         (["du"], "du"),
-        (["notes"], "notes"),
+        (["notes"], "doctor"),
     ],
 )
 def test_a_plain_call_of_every_day_pays_neither_for_typer_nor_for_other_commands(

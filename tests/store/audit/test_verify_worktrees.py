@@ -484,7 +484,7 @@ def collects(checkout: Checkout) -> bool:
 def test_a_worktree_that_was_never_finished(
     checkout: Checkout, unfinished: tuple[Path, Path]
 ) -> None:
-    sentence = "git worktree add was interrupted; until this is repaired, git gc may fail"
+    sentence = "its creation was interrupted; git gc may fail as long as git keeps it"
     assert not collects(checkout)
     assert told(look(checkout)) == [("worktree-unfinished", str(unfinished[0]), sentence)]
     assert [(one.code, one.repaired) for one in look(checkout, repair=True).findings] == [

@@ -59,7 +59,7 @@ def listed(store: Store) -> dict[str, CheckpointInfo]:
 
 
 def remove(store: Store, *names: str, **how: Any) -> int:
-    return store.remove(names, **how)
+    return inside(store).remove(names, **how)
 
 
 class TestInOrder:
@@ -366,7 +366,7 @@ class TestTheJournal:
     ) -> None:
         made = plain.record("a-complete", {})
         begun: list[Any] = []
-        monkeypatch.setattr(remover.Remover, "_begin", lambda self, ids: begun.append(ids))
+        monkeypatch.setattr(remover.Remover, "_record_removal", lambda self, ids: begun.append(ids))
         assert (remove(plain, made.id), begun) == (1, [])
 
     @pytest.mark.parametrize("kind", ["directory", "link"])

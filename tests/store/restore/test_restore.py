@@ -238,7 +238,7 @@ class TestPaths:
             ([b"staged", b"link"], {b"staged", b"link"}),
             ([b"added later"], {b"added later"}),
             (
-                [b""],
+                [b"."],
                 {
                     b"README",
                     b"added later",

@@ -102,7 +102,7 @@ def test_what_is_in_the_way_is_said_before_anything_changes(
     (lib.path / "new").unlink()
     shutil.copytree(Path(lib.git("rev-parse", "--absolute-git-dir")), lib.path / "new" / ".git")
     main_checkout.write("README", "other\n")
-    with pytest.raises(WorktreeError, match="in the way"):
+    with pytest.raises(WorktreeError, match="would overwrite paths that are in no checkpoint"):
         restore(plain, made)
     assert (main_checkout.path / "README").read_text() == "other\n"
 

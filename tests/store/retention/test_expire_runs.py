@@ -219,7 +219,7 @@ class TestEverything:
         found = told(plain, ALL)
         assert found.pop("failed").startswith("- unfinished: failed, ")
         assert found == {
-            "driven": "a process drives it",
+            "driven": "a process drives the run",
             "held": f"the worktree {held.worktree.path} has contents that no checkpoint has: more",
         }
         assert len(plain.list()) == 6

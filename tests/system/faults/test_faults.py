@@ -53,10 +53,11 @@ def test_a_kill_hits_where_it_is_meant_to(trial: Trial) -> None:
     """Before the call that is named, and in that process alone."""
     place = trial.make(SAVE)
     changes = processes.traced(place, SAVE.command(place))
-    removal = next(
+    *_, removal = (
         change.call
         for change in changes
-        if change.call.startswith("unlink") and "/ckpt/index." in change.path
+        if change.call.startswith("unlink")
+        and re.search(r"/ckpt/index\.[\w.]*(?<!lock)$", change.path)
     )
     for call, there in ((removal, True), (f"{removal}0", False)):
         place = trial.make(SAVE)
