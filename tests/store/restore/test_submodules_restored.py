@@ -348,7 +348,7 @@ def test_the_settings_can_switch_it_off(
 
 @pytest.mark.parametrize(
     ("path", "reason"),
-    [("link/lib", "other files are at this path"), ("fresh/lib", "no submodule in the files")],
+    [("link/lib", "other files are at this path"), ("fresh/lib", "no submodule at this path")],
 )
 def test_a_path_that_somebody_made_up(
     plain: Store, main_checkout: Checkout, lib: Checkout, tmp_path: Path, path: str, reason: str

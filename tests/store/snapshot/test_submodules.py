@@ -320,7 +320,7 @@ class TestVerify:
         plain.close()
         (nested,) = names(inner)
         inner.git("update-ref", "-d", f"{CHECKPOINTS}/{nested}")
-        sentence = f"of the submodule lib: within it, no repository of the submodule has the checkpoint {nested}"
+        sentence = f"of the submodule lib: in the nested submodule inner, no repository of the submodule has the checkpoint {nested}"
         assert told(look(main_checkout)) == [
             ("submodule-missing", f"{CHECKPOINTS}/{made.id}", sentence)
         ]

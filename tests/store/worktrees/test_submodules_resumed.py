@@ -134,7 +134,7 @@ def test_what_is_told_brings_one_that_nobody_has_checked_out_here(
     opened = plain.resume(made)
     (remark,) = opened.remarks
     fetch = shlex.split(
-        remark.partition("captured: ")[2]
+        remark.partition("captured it: ")[2]
         .partition(";")[0]
         .replace("CLONE", str(tmp_path / "CLONE"))
     )[1:]
