@@ -125,7 +125,7 @@ ODD: dict[str, tuple[Callable[[Maker], Parts | str], str]] = {
     "an operation 30 deep": (_within(b"operation", 30, b"d"), OPERATION),
     "a large operation": (
         _in_operation(budget.OPERATION_SIZE + 1),
-        "keeps more than 67,108,864 bytes",
+        "exceed 67,108,864 bytes",
     ),
     "an operation with a and a/b": (_file_and_directory, "two entries are named b'a'"),
     "an operation with the name a/b": (
