@@ -20,7 +20,7 @@ SIZES = (0, 10_000, 100_000)
 
 
 def hook(scratch: Scratch, many: int) -> Iterator[Row]:
-    """The whole hook, as git starts it, on a new commit each time; daily maintenance is done."""
+    """Time the hook, started by git, on a new commit each time; no maintenance is due."""
     python = process([sys.executable, "-I", "-c", "pass"], scratch.path)
     medians = []
     for size in [size for size in SIZES if size <= many]:
@@ -178,7 +178,7 @@ def _dbos(scratch: Scratch, ours: Callable[[], None]) -> Iterator[Row]:
 
 
 def expire(scratch: Scratch, many: int) -> Iterator[Row]:
-    """The default policy on copies of a store: a daily expiry, and the first, with all notes."""
+    """Time the default policy on copies of a store: first and daily expiry."""
     source = scratch.store(many)
     subprocess.run([*CKPT, "list"], cwd=source, check=True, stdout=subprocess.DEVNULL)
     daily = scratch.copy(source, "expire-daily")

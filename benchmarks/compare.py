@@ -1,9 +1,9 @@
-"""`./dev compare`: save a worktree with each tool, wreck it, restore, print what came back.
+"""Compare tools: save a worktree, wreck it, restore it, and print the differences.
 
 The worktree has a merge in progress and a change of every kind. It is wrecked as people do it:
 `git merge --abort; git reset --hard; git clean -fd`. Each tool runs in a repository and a HOME of
-its own, is told to restore all it can, and gets what its documentation asks for beforehand. Exit
-code 1 if gitckpt loses anything.
+its own, after the set-up that its documentation asks for, and restores as much as its options
+allow. The exit code is 1 if gitckpt loses anything.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ PACKAGES = (
     "stepback==0.2.0",
 )
 SETTLE_SECONDS = 2
-"""How long stepback's watcher gets to notice a change: it records nothing on demand."""
+"""Seconds that stepback's watcher gets to notice a change; it has no save command."""
 
 BUILD = """
 git init -qb main . && git config user.name A && git config user.email a@example.org
@@ -46,7 +46,7 @@ WRECK = 'git merge --abort; git reset -q --hard; git clean -qfd; test -z "$(git 
 
 
 class Tool(NamedTuple):
-    """How one tool is called, in a shell; `prepare` runs before the work, `save` after it."""
+    """The shell commands of one tool. `prepare` runs before the work, `save` after it."""
 
     name: str
     prepare: str
@@ -114,7 +114,7 @@ CHECKS: dict[str, Callable[[Path], bool]] = {
     "link": lambda path: (path / "link").is_symlink() and os.readlink(path / "link") == "staged",
     "untracked": lambda path: _text(path / "new/untracked") == "untracked\n",
 }
-"""Whether each kind of change is back: `merge` and `index` as git sees them, the rest as files."""
+"""Check one kind of change each: `merge` and `index` by git, the others by the files."""
 
 
 def compare(tool: Tool, scratch: Path, environment: dict[str, str]) -> tuple[list[bool], str]:

@@ -184,7 +184,7 @@ _, status, used = os.wait4(child, 0)
 cpu = used.ru_utime + used.ru_stime
 print(os.waitstatus_to_exitcode(status), time.perf_counter() - began, cpu, used.ru_maxrss)
 """
-"""A small process: Linux counts the memory of the process that forks as that of the program."""
+"""Start a program from a small process: Linux counts the parent's memory, too."""
 
 
 def _cost(argv: Sequence[str], cwd: str) -> Cost:

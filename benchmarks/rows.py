@@ -38,7 +38,7 @@ class Row:
 
 
 Case = Callable[[Scratch, int], Iterator[Row]]
-"""Yields rows, given a scratch directory and the number of checkpoints of a large store."""
+"""Yield rows, given a scratch directory and the number of checkpoints of a store."""
 
 _SCRIPT = os.path.join(os.path.dirname(sys.executable), "git-ckpt")
 CKPT = [_SCRIPT] if os.path.exists(_SCRIPT) else [sys.executable, "-m", "gitckpt"]

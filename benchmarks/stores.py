@@ -1,4 +1,4 @@
-"""Make repositories with many checkpoints: objects by fast-import, refs as packed-refs."""
+"""Make repositories with many checkpoints, by fast-import and a packed-refs file."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from gitckpt.store.records import ref_names
 DAY = 86400 * times.MICRO
 
 _GET_FLAGS, _SET_FLAGS, _TOP_DIR = 0x80086601, 0x40086602, 0x20000
-"""FS_IOC_GETFLAGS, FS_IOC_SETFLAGS and FS_TOPDIR_FL of <linux/fs.h>, for 64-bit systems."""
+"""Constants of <linux/fs.h> on 64-bit systems: FS_IOC_GETFLAGS and the next two."""
 
 _SETTLED = 0.2
 """Seconds after which changed refs are trusted; before that, each listing reads them again."""
@@ -58,7 +58,7 @@ class Scratch:
             del os.environ[name]
 
     def store(self, count: int, *, linked: bool = True) -> str:
-        """Return a repository with a checkpoint on each commit; the oldest tenth is 40 days old.
+        """Return a repository with a checkpoint on each commit; 10 % are 40 days old.
 
         Args:
             count: how many; at least one commit is made.
@@ -108,7 +108,7 @@ class Scratch:
 
 
 def _spread(path: str) -> None:
-    """Put each repository into a block group of its own (`chattr +T`, ioctl_iflags(2)).
+    """Put each repository into its own block group (`chattr +T`, ioctl_iflags(2)).
 
     Without a journal, ext4 checks each inode of a group that was freed in the last minute when a
     file is made (`recently_deleted` in fs/ext4/ialloc.c): 0.4 ms instead of 0.02 after a `rm -r`.
@@ -341,7 +341,7 @@ def _imported(path: str, stream: str, count: int, ref: str | None) -> list[str]:
 
 
 def state_of_10_kb() -> dict[str, object]:
-    """Return a state of 10 KB like a pipeline's: results, artifacts, times and a longer text."""
+    """Return a 10 KB state like a pipeline's: results, artifacts, times and text."""
     text = (
         "The parser accepts both spellings; tests cover the empty input, a cut-off line "
         "and a byte order mark. " * 9

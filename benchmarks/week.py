@@ -1,4 +1,4 @@
-"""What a heavy week leaves behind: five agents, each with a worktree and 300 saves a day."""
+"""Measure the garbage of a week: five agents, each with 300 saves a day."""
 
 from __future__ import annotations
 

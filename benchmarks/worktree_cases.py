@@ -15,7 +15,7 @@ from gitckpt import Store
 FILES = 40_000
 MADE = 20_000
 _GRAIN = 2.1
-"""Seconds: git and gitckpt read younger files again, as their time stamps are ambiguous."""
+"""Age in seconds below which git and gitckpt read a file again (racy time stamp)."""
 
 
 def save(scratch: Scratch, many: int) -> Iterator[Row]:

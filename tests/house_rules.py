@@ -77,7 +77,7 @@ _DOORS = r"\n(?:Doors|Public modules):"
 
 
 def _doors(package: str) -> frozenset[str] | None:
-    """Returns the modules by which others come into a room, as the paragraph "Public modules:" in its first lines names them; None for all."""
+    """Return the public modules that a package's docstring lists; None for all."""
     text = (
         SOURCES[f"{package}/__init__.py"]
         .replace("\nDoors:", "\nPublic modules:")

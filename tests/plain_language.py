@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import ast
+import io
 import re
 import subprocess
 import sys
+import tokenize
 from collections.abc import Iterator, Mapping
 
 from tests.house_rules import PROJECT, SOURCES
@@ -14,7 +16,12 @@ from tests.house_rules import PROJECT, SOURCES
 MAX_SUMMARY, MAX_SUBJECT = 80, 72
 
 # They make a reader ask who or what is meant.
-VAGUE = re.compile(r"\b(whoever|somebody|nobody|of ours|anew|is none|stands for)\b", re.IGNORECASE)
+VAGUE = re.compile(
+    r"\b([Ww]hoever|[Ss]omebody|[Nn]obody|[Aa]nybody|of ours|[Aa]new|(?:is|are) none|[Ss]tands? for"
+    r"|[Tt]hose that|of which)\b"
+)
+
+PAGES = ("README.md", "CONTRIBUTING.md", "SECURITY.md", "CHANGELOG.md", "docs", "man")
 
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 _DOCUMENTED = (ast.Module, ast.ClassDef, *_FUNCTIONS)
@@ -23,7 +30,8 @@ _DOCUMENTED = (ast.Module, ast.ClassDef, *_FUNCTIONS)
 def violations(path: str, source: str) -> list[str]:
     """Return what a module breaks, as `path:line: sentence`."""
     tree = ast.parse(source)
-    return [f"{path}:{line}: {sentence}" for line, sentence in (*_docstrings(tree), *_texts(tree))]
+    broken = (*_docstrings(tree), *_texts(tree), *_comments(source))
+    return [f"{path}:{line}: {sentence}" for line, sentence in broken]
 
 
 def _docstrings(tree: ast.Module) -> Iterator[tuple[int, str]]:
@@ -47,9 +55,30 @@ def _lines(node: ast.stmt) -> int:
 def _texts(tree: ast.Module) -> Iterator[tuple[int, str]]:
     for node in ast.walk(tree):
         if isinstance(node, ast.Constant) and isinstance(node.value, str):
-            for match in VAGUE.finditer(node.value):
-                line = node.lineno + node.value.count("\n", 0, match.start())
-                yield line, f'"{match[0]}" is vague: name the person or thing'
+            yield from vague_words(node.value, node.lineno)
+
+
+def _comments(source: str) -> Iterator[tuple[int, str]]:
+    for token in tokenize.generate_tokens(io.StringIO(source).readline):
+        if token.type == tokenize.COMMENT:
+            yield from vague_words(token.string, token.start[0])
+
+
+def vague_words(text: str, first_line: int = 1) -> Iterator[tuple[int, str]]:
+    """Yield the line and a sentence for each vague word of a text."""
+    for match in VAGUE.finditer(text):
+        line = first_line + text.count("\n", 0, match.start())
+        yield line, f'"{match[0]}" is vague: name the person or thing'
+
+
+def pages() -> Iterator[str]:
+    """Yield each vague word of the documents for users, as `path:line: sentence`."""
+    paths = [PROJECT / name for name in PAGES]
+    for path in (page for top in paths for page in ([top] if top.is_file() else top.rglob("*.*"))):
+        if path.suffix in (".md", ".1"):
+            name = path.relative_to(PROJECT).as_posix()
+            text = re.sub(r"`[^`\n]*`|\]\([^)]*\)", "", path.read_text(encoding="utf-8"))
+            yield from (f"{name}:{line}: {sentence}" for line, sentence in vague_words(text))
 
 
 def subjects(base: str) -> list[str]:
@@ -69,6 +98,7 @@ def subjects(base: str) -> list[str]:
 def main(sources: Mapping[str, str] = SOURCES) -> int:
     """Print what is broken; return 1 if anything is."""
     broken = [each for path, source in sources.items() for each in violations(path, source)]
+    broken += pages()
     known = ["git", "rev-parse", "--quiet", "--verify", "origin/main^{commit}"]
     if subprocess.run(known, cwd=PROJECT, capture_output=True, check=False).returncode == 0:
         broken += subjects("origin/main")

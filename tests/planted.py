@@ -1,4 +1,4 @@
-"""Plant faults: the points at which a test makes gitckpt fail, die, wait less or be observed.
+"""Name the points at which tests make gitckpt fail, die or wait less, and observe it.
 
 Every point is the path of a function, method or constant. Tests name them here only, so that a
 module that moves changes one line.

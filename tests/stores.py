@@ -1,4 +1,4 @@
-"""Open stores with a test's clock and ids, and look at their refs and files with plain git."""
+"""Open stores with a test's clock and ids; inspect refs and files with plain git."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def common_dir(place: Place) -> Path:
 
 
 def private_dir(place: Place) -> Path:
-    """Return the directory of gitckpt's derived data: `ckpt` in git's common directory."""
+    """Return gitckpt's directory of derived data, `ckpt` in git's common directory."""
     return common_dir(place) / "ckpt"
 
 
@@ -144,7 +144,7 @@ def document_of(checkpoint: Checkpoint) -> bytes:
 
 
 def lock_file(path: Path | str) -> Lock:
-    """Return the lock that another process would hold on a file, for a `with` statement."""
+    """Return a lock on a file, to hold it in a `with` block as another process would."""
     return Lock(os.fspath(path), 0)
 
 
@@ -159,7 +159,7 @@ class LeftOut(NamedTuple):
 
 
 def left_out(files: Worktree) -> tuple[LeftOut, ...]:
-    """Return what a capture left out; no entry has a field that this version does not know."""
+    """Return the omitted paths; fail if an entry has an unknown field."""
     assert not any(entry.unknown for entry in files.omitted)
     return tuple(
         LeftOut(entry.path, entry.reason, entry.size, entry.oid, entry.dirty)
@@ -183,7 +183,7 @@ def close_index(store: Store) -> None:
 
 
 def owner_of(store: Store) -> tuple[str, str | None] | None:
-    """Return checkpoint and run that a worktree was made for, as `ckpt-run` in its git directory has them."""
+    """Return the checkpoint and run of a worktree from its file `ckpt-run`."""
     file = git_dir(store) / "ckpt-run"
     if not file.exists():
         return None
@@ -192,7 +192,7 @@ def owner_of(store: Store) -> tuple[str, str | None] | None:
 
 
 def run_worktrees(store: Store) -> dict[str, str]:
-    """Return, by run, the path of its worktree, if that is where git has it registered."""
+    """Map each run to the path at which git has its worktree registered."""
     return {run.run: run.path for run in store.runs() if run.path is not None}
 
 
@@ -236,7 +236,7 @@ def run_hook(*argv: str) -> int:
 
 
 def install_hooks(checkout: Checkout) -> None:
-    """Install gitckpt's hooks for the git that tests use, and nothing else of `git ckpt init`."""
+    """Install only gitckpt's hooks, for the git that the tests use."""
     from gitckpt.git.command import require_git
     from gitckpt.store.hooks.installation import install
 
@@ -252,7 +252,7 @@ def hook_command(event: str) -> list[str]:
 
 
 def begin_run(store: Store, name: str, pipeline: Pipeline | None = None) -> Checkpoint:
-    """Record the first checkpoint of a run, as `git ckpt start` does, without a worktree."""
+    """Record the first checkpoint of a run without a worktree, as `git ckpt start`."""
     from gitckpt.durable.run.opener import begin
 
     return begin(inside(store), name, state={}, pipeline=pipeline or Pipeline())
@@ -290,13 +290,13 @@ def set_ids(store: Store, new_id: Callable[[], str]) -> None:
 
 
 def head_of(store: Store, run: str | None) -> Checkpoint:
-    """Return the checkpoint that `refs/ckpt/runs/<run>` points to, without moving that ref."""
+    """Return the checkpoint that `refs/ckpt/runs/<run>` points to; do not move the ref."""
     document = tomllib.loads(git(store, "cat-file", "blob", f"refs/ckpt/runs/{run}"))
     return store.read(document["id"])
 
 
 def timestamp(instant: int) -> str:
-    """Return an instant in microseconds as documents have it: 2027-01-15T08:00:00.000000Z."""
+    """Format microseconds since the epoch as in documents: 2027-01-15T08:00:00.000000Z."""
     return as_datetime(instant).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 
 

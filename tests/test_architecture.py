@@ -157,7 +157,7 @@ def test_the_check_of_the_hook_s_imports_notices_a_heavy_one(module: str) -> Non
 # The tests
 
 GIT = {"Checkout", "Ckpt", "Repository", "Stage", "Store", "discover", "forked", "open_repository"}
-"""What a test imports that runs git. Without any of it, the test is one of a pure unit."""
+"""Imports by which a test runs git; a test with none of them covers a pure unit."""
 
 
 def runs_git(source: str) -> bool:

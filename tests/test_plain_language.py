@@ -30,6 +30,7 @@ def test_module_is_plain(path: str) -> None:
         ('"""A.\n\nNobody knows.\n"""', 'x.py:3: "Nobody" is vague'),
         ('raise E(f"{x} is none of ours")', 'x.py:1: "is none" is vague'),
         ('a = "made anew"', 'x.py:1: "anew" is vague'),
+        ("a = 1\n# those that differ", 'x.py:2: "those that" is vague'),
     ],
 )
 def test_linter_notices(source: str, sentence: str) -> None:
@@ -43,7 +44,7 @@ def test_linter_notices(source: str, sentence: str) -> None:
         'def f():\n    """A.\n\n    B.\n    """\n    g()',
         'def _f():\n    """A."""\n    g()',
         'class A:\n    def __init__(self):\n        """A.\n\n        B.\n        """',
-        "# nobody reads comments here\na = 1",
+        "a = 1  # the branch, or None\nb = a is None",
         'a = "a new file"',
     ],
 )
@@ -67,3 +68,19 @@ def test_linter_reads_subjects_of_new_commits(
         f"the subject has 73 characters: {'y' * 73}",
         "a subject is one imperative phrase: list: show ages; and names",
     ]
+
+
+def test_linter_reads_the_pages_for_users(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "docs").mkdir()
+    (tmp_path / "docs/a.md").write_text(
+        "Runs.\n\nThere is none `anew` here, [of which](of which).\n"
+    )
+    (tmp_path / "docs/a.svg").write_text("whoever")
+    monkeypatch.setattr(plain_language, "PROJECT", tmp_path)
+    monkeypatch.setattr(plain_language, "PAGES", ("docs",))
+    broken = [each.partition(" is vague")[0] for each in plain_language.pages()]
+    assert broken == ['docs/a.md:3: "is none"', 'docs/a.md:3: "of which"']
+
+
+def test_pages_are_plain() -> None:
+    assert list(plain_language.pages()) == []

@@ -1,4 +1,4 @@
-"""forge's State on gitckpt: new, load, list, cleanup, and steps saved before and after."""
+"""Provide forge's State on gitckpt: new, load, list, cleanup and saved steps."""
 
 from collections.abc import Callable
 from typing import Any

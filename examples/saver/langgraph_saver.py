@@ -1,4 +1,4 @@
-"""A LangGraph checkpoint saver in the git repository: each superstep with its files.
+"""Save LangGraph checkpoints in a git repository, each superstep with its files.
 
     with Store.open() as store:
         graph = builder.compile(checkpointer=GitSaver(store))
@@ -49,7 +49,7 @@ class GitSaver(BaseCheckpointSaver):
         )
 
     def _keep(self, write, phase, state):
-        """Extend or start the run of a thread. The message finds a checkpoint without its state."""
+        """Extend or start the run of a thread; its message identifies the checkpoint."""
         key, about = (
             _key(state["thread"]),
             {"message": f"{state['id']} {state['ns']}".strip(), "agent": "langgraph"},
@@ -109,7 +109,7 @@ class GitSaver(BaseCheckpointSaver):
             )
 
     def _writes(self, ids):
-        """Return the writes of a superstep's tasks; a repeated task replaces errors, interrupts."""
+        """Return the writes of a superstep; a repeated task replaces its errors."""
         found = {}
         for state in (self.store.read(each).state for each in reversed(ids)):
             for at, name, value in state["writes"]:

@@ -34,7 +34,7 @@ _TICK = 1.0  # seconds between two progress lines
 # A longer word is cut to `_BEGINNING` characters. A path, which a person may copy, has 4,096 bytes.
 _LONGEST_WORD, _BEGINNING = 5000, 200
 _LONGEST_LINE = 10_000
-# Invisible characters, line breaks, and those that change the text's direction (Cf, Zl, Zp).
+# Invisible characters, line breaks, and changes of the text's direction (Cf, Zl, Zp).
 _UNSEEN = (
     "\u00ad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb"
     "\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e007f"

@@ -1,6 +1,6 @@
 """Durable runs: work that survives crashes and resumes where it stopped.
 
-Packages, each of which imports only packages listed above it:
+Packages; each imports only packages listed above it:
     command: run a shell command with all its child processes.
     agent: ask an AI agent through its command-line client.
     run: carry out phases, each of them once.

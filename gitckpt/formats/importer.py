@@ -211,7 +211,7 @@ class Importer:
         if format_ is not None and not detection.may_be_foreign(source, format_):
             self._record(format_, source)
         if is_named:
-            raise Unreadable("the format is unknown; name it to see what is missing: --format NAME")
+            raise Unreadable("unknown format; to see what a format lacks, name it: --format NAME")
 
     def _read(self, source: Source, place: str) -> list[tuple[Record, Source]]:
         format_ = self._format or detection.format_of(source)

@@ -31,7 +31,7 @@ MAY_FETCH = {"GIT_NO_LAZY_FETCH": "0"}  # over the protocols that the user allow
 # git 2.39.4 and later print this before the error when GIT_NO_LAZY_FETCH is set.
 _NO_LAZY_FETCH = "warning: lazy fetching disabled; some objects may not be available"
 _CHUNK = 65536
-_UNREADABLE = "copy packed-refs, delete that line, then see what is missing: git ckpt verify"
+_UNREADABLE = "copy packed-refs, delete that line, then list the missing objects: git ckpt verify"
 # Importing `signal` for their names would cost the hook 6 ms.
 _SIGKILL, _SIGPIPE, _SIGTERM = 9, 13, 15
 # git's complaints about missing or damaged objects.

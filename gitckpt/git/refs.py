@@ -206,7 +206,7 @@ def explain_failure(repository: Repository, code: int, complaint: str) -> CkptEr
             reason = line.removeprefix("fatal: ").removeprefix("prepare: ").removeprefix("commit: ")
             return RefMoved(reason, hint="another process was faster; run the command again")
     is_barred = "exists; cannot create" in complaint
-    hint = "see what is in the way: git ckpt doctor" if is_barred else None
+    hint = "find the obstacle: git ckpt doctor" if is_barred else None
     return GitError(["update-ref"], code, complaint, hint=hint)
 
 

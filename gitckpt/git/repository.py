@@ -62,7 +62,7 @@ class Repository:
 
     @property
     def private_dir(self) -> str:
-        """The directory of derived data and logs, all of which may be deleted at any time."""
+        """The directory of derived data and logs; a user may delete it at any time."""
         return private_dirs.private(f"{self.common_dir}/ckpt", self.common_dir, make=False)
 
     def make_private_dir(self) -> str:
@@ -86,7 +86,7 @@ class Repository:
             with open(path, encoding="utf-8", errors="replace") as file:
                 content = file.read().removesuffix("\n")
         except OSError as error:
-            hint = "see what is wrong: git ckpt doctor"
+            hint = "find the cause: git ckpt doctor"
             raise WorktreeError(f"cannot read {path}: {error.strerror}", hint=hint) from None
         ref = content.removeprefix("ref: ").strip()
         # A reftable, or a symlink of an old git.

@@ -35,7 +35,7 @@ class TableReader:
 
     @property
     def unknown(self) -> dict[str, Any]:
-        """All keys not read so far; at the end, those that a later version wrote."""
+        """The keys not read so far; at the end, the keys that a later version wrote."""
         unread = {key: value for key, value in self.values.items() if key not in self._read_keys}
         for key, value in unread.items():
             self._require_storable(key, value)

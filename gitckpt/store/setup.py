@@ -52,7 +52,7 @@ def _inspect_remote(name: str, values: dict[str, list[str]]) -> Iterator[tuple[s
         yield "push", f"names refs of gitckpt: {sends}", cure
     if _matches_own_refs(values.get("fetch", ()), 1):
         sentence = "fetches over refs of gitckpt: git fetch replaces checkpoints, "
-        sentence += "and with --prune deletes those that the remote lacks"
+        sentence += "and with --prune deletes refs that the remote lacks"
         spec = shell_word(f"+refs/heads/*:refs/remotes/{name}/*")
         yield "fetch", sentence, f"git config --replace-all {fetch} {spec}"
 

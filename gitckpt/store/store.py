@@ -198,7 +198,7 @@ class Store:
         return self._checkpoints.problems()
 
     def replaced(self, entries: Sequence[CheckpointInfo]) -> Mapping[str, str]:
-        """Return the original oids, by checkpoint id, of those that a fetch has replaced."""
+        """Return the original oids, by id, of the checkpoints that a fetch has replaced."""
         oids = {entry.id: entry.oid for entry in _require_entries(entries)}
         return LocalCheckpoints.read(self._checkpoints.repository, oids).replaced(oids)
 

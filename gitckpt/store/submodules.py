@@ -58,7 +58,7 @@ _LABEL = "submodule-complete"
 def capture(
     store: AnyCheckpoints, files: Worktree, paths: Collection[bytes], limits: Limits
 ) -> Worktree:
-    """Capture submodules recursively; list those that fail as omitted, with a reason.
+    """Capture submodules recursively; list failed ones as omitted, with a reason.
 
     `files` is the capture of the superproject; the result is `files` with the submodules added.
     """

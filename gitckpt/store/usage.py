@@ -173,7 +173,7 @@ class Leftover:
     kind: str  # a pattern of the names, such as "tmp_pack_*"
     number: int  # of files and directories
     bytes: int
-    due: int  # number of those that the next maintenance or `expire` will delete
+    due: int  # number of these that the next maintenance or `expire` will delete
     due_bytes: int  # of the `due` ones
 
 

@@ -85,7 +85,7 @@ class Spawn(Protocol):
 
 
 def size(number: int) -> str:
-    """Return a number of bytes as commands print it: in units of 1000, with one decimal."""
+    """Format a number of bytes as commands do: units of 1000, one decimal."""
     if number < 1000:
         return "1 byte" if number == 1 else f"{number} bytes"
     power = 1

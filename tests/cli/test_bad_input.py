@@ -201,7 +201,7 @@ BAD_REFS: dict[str, tuple[str | bytes, str | None, str | None]] = {
     "a missing object": (
         "1234567890123456789012345678901234567890",
         "the object OID is missing",
-        "see what is wrong: git ckpt verify",
+        "find the cause: git ckpt verify",
     ),
     "not UTF-8": (b"a = \xff\n", "not UTF-8 (byte 4)", None),
     "a binary": (b"\0\1\2", "not TOML: Invalid statement (at line 1, column 1)", None),
@@ -287,7 +287,7 @@ def test_a_missing_commit_is_14_where_it_stands_for_the_files(
         14,
         "",
         f"error: commit {gone} of checkpoint {made} is missing\n"
-        "hint: fetch the commit from a clone that has it, or see what is wrong: git ckpt verify\n",
+        "hint: fetch the commit from a clone that has it, or find the cause: git ckpt verify\n",
     )
     assert ckpt("resume", made, at=checkout) == expected
     assert not (checkout.path / ".ckpt").exists()
@@ -323,10 +323,10 @@ def test_files_that_are_missing_are_14(ckpt: Ckpt, main_checkout: Checkout, save
     assert ckpt("resume", made, at=main_checkout) == Outcome(
         14,
         "",
-        f"error: the files {tree} of checkpoint {made} are missing\nhint: see what is wrong: git ckpt verify\n",
+        f"error: the files {tree} of checkpoint {made} are missing\nhint: find the cause: git ckpt verify\n",
     )
     missing = Outcome(
-        14, "", f"error: {tree}:files is missing\nhint: see what is wrong: git ckpt verify\n"
+        14, "", f"error: {tree}:files is missing\nhint: find the cause: git ckpt verify\n"
     )
     assert ckpt("diff", made, at=main_checkout) == missing
     assert main_checkout.fingerprint() == before

@@ -332,7 +332,7 @@ class TestByHand:
         done = stage.ckpt("finish", run)
         assert (done.code, done.out) == (1, "")
         assert "cannot record run-complete: " in done.err
-        assert f"hint: remove what is in the way, then: git ckpt finish {run}\n" in done.err
+        assert f"hint: remove the obstacle, then: git ckpt finish {run}\n" in done.err
         assert "cannot record" in stage.ckpt("status", run).err
         flag.unlink()
         assert stage.ckpt("finish", run).code == 0

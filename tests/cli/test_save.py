@@ -83,7 +83,7 @@ def test_a_worktree_is_not_called_clean_of_which_something_is_not_captured(
     first, last = normal(done.err).splitlines()
     assert (
         first
-        == f"warning: not captured: README: a {kind}; replaces a tracked file, of which the checkpoint has the content in the index"
+        == f"warning: not captured: README: a {kind}; replaces a tracked file, whose staged content is in the checkpoint"
     )
     assert (
         last == "saved manual-complete with the files as committed (1 not captured) on commit SHORT"

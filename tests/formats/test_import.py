@@ -511,7 +511,7 @@ def test_what_is_skipped_and_what_cannot_be_read(imports: Imports) -> None:
         "warning: .rlm-act-checkpoints/other.json: failed: the file lacks one of id, phase, timestamp, state",
         "warning: .rlm-act-checkpoints/torn.json: failed: the file is not JSON: Expecting value: line 1 column 22 (char 21)",
         "warning: checkpoint-dir.toml: skipped: the format is unknown",
-        "warning: package.json: failed: the format is unknown; name it to see what is missing: --format NAME",
+        "warning: package.json: failed: unknown format; to see what a format lacks, name it: --format NAME",
     ]
     torn = imports.ckpt("import", ".rlm-act-checkpoints/torn.json", at=imports.checkout)
     assert torn.err.splitlines()[0] == told[1]  # and not that it is of none of the formats

@@ -119,7 +119,7 @@ def export(id_: str, format_: str, output: str | None = None, force: bool = Fals
         if output is None:
             terminal.out_document(exported[0].data)
         else:
-            # Whether PATH is a directory depends on what is exported, not on a slash at its end.
+            # The kind of export decides whether PATH is a directory, not a slash at its end.
             if exporter.is_directory(id_, format_):
                 exporter.make_directory(output)
             elif output.endswith(os.sep) and not os.path.isdir(output):

@@ -140,7 +140,7 @@ def _in_order(store: Store, runs: Collection[str]) -> list[str]:
 @options.usage("""
 --older-than AGE  Remove checkpoints older than AGE: 90s, 30m, 12h, 7d, 2w.
 --keep-last N  Keep the N newest checkpoints.
---all  Consider every checkpoint and unfinished runs, not only those that hooks made.
+--all  Consider every checkpoint and unfinished runs, not only checkpoints of hooks.
 -n, --dry-run  Print what would be removed, and why; remove nothing.
 """)
 def expire(

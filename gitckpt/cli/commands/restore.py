@@ -193,5 +193,5 @@ def _print_steps(steps: Sequence[UndoStep]) -> None:
         commit = terminal.short(entry.git_sha), entry.branch, entry.message
         age = terminal.age(entry.time, current_time, entry.timestamp)
         side.append((f"{step.kind} {len(side) + 1}", terminal.short(entry.id), age, *commit))
-    # Newest first: the restores that `redo` repeats, then those that `undo` undoes.
+    # Newest first: the restores that `redo` repeats, then the restores that `undo` undoes.
     terminal.out_rows(_COLUMNS, [*reversed(rows["redo"]), *rows["undo"]])

@@ -277,7 +277,7 @@ def finish(run: str | None = None, force: bool = False) -> None:
                 pass
         except CkptError as error:
             if finishing.unwritten:
-                hint = f"remove what is in the way, then: git ckpt finish {name}"
+                hint = f"remove the obstacle, then: git ckpt finish {name}"
                 raise error.but(hint=hint) from None
             raise
         terminal.out(finishing.newest.id)

@@ -181,7 +181,7 @@ def _print_extras(store: Store, checkpoint: Checkpoint) -> None:
         extras = store.extras(checkpoint)
     except CkptError as error:
         unlisted = "files kept byte for byte, directories and modes are not listed"
-        terminal.warn(f"{error.message}: {unlisted}; see what is wrong: git ckpt verify")
+        terminal.warn(f"{error.message}: {unlisted}; find the cause: git ckpt verify")
         return
     lists = {
         "stored byte for byte": [os.fsdecode(path) for path in extras.raw],

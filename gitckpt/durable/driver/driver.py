@@ -376,7 +376,7 @@ class Driver:
         self._run, self._session = run, session_of(run)
         self._definition, self._observer = definition, observer
         self._skipped, self._agents = skipped or {}, agents or {}
-        # Name, status and seconds of the last phase that ended, until the observer is told.
+        # Name, status and seconds of the last ended phase, until the observer has got them.
         self._unreported: tuple[str, str, float | None] | None = None
         self._announce = functools.cache(observer.warn)  # shows each sentence only once
         self._reported_suspects: set[str] = set()

@@ -312,7 +312,7 @@ class Pipelines:
         for sentence in run.unwritten:
             self._observer.warn(sentence)
         if not run.unwritten:
-            # The checkpoints of this driver replace those that earlier drivers could not write.
+            # The checkpoints of this driver replace the unwritten ones of earlier drivers.
             run_files.record_unwritten(self._store.repository, run.id, [])
 
 

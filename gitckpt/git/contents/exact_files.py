@@ -16,6 +16,7 @@ from gitckpt.git.objects.diff import leaves
 from gitckpt.git.objects.encoding import object_id, stays_within
 from gitckpt.git.repository import Repository
 from gitckpt.git.worktree.index import PrivateIndex
+from gitckpt.model.arguments import shell_word
 from gitckpt.model.errors import WorktreeError
 
 _BATCH = 100  # files whose bytes are in memory at once
@@ -155,8 +156,9 @@ def make_directories(top: str, directories: Collection[bytes]) -> None:
             with open_directory(top, path.split(b"/"), make=True):
                 pass
         except OSError as error:
-            message = f"cannot make the directory {path.decode('utf-8', 'replace')}"
-            hint = "see what is at this path"
+            name = path.decode("utf-8", "replace")
+            message = f"cannot make the directory {name}"
+            hint = f"look at this path: ls -ld {shell_word(os.path.join(top, name))}"
             raise WorktreeError(f"{message}: {error.strerror}", hint=hint) from None
 
 
@@ -235,7 +237,7 @@ def restore_raw(repository: Repository, raw: Mapping[bytes, str]) -> None:
         for path, blob in zip(paths, blobs, strict=True):
             if blob is None or blob[1] != "blob":
                 message = f"{raw[path]}, the content of {os.fsdecode(path)}, is missing"
-                raise WorktreeError(message, hint="see what is wrong: git ckpt verify")
+                raise WorktreeError(message, hint="find the cause: git ckpt verify")
             replace(repository, path, blob[2])
 
 

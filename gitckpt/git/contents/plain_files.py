@@ -61,7 +61,7 @@ class TreeWriter:
     ) -> str | None:
         """Write a copy of the tree `base` with changed files; None if only git can do so.
 
-        `removed` has the deleted files, `paths` the changed ones, `new` those that the index lacks.
+        `removed` has deleted files, `paths` changed files, `new` files without an index entry.
         """
         if any(_REFUSABLE.search(path) for path in new) or any(b"\n" in path for path in paths):
             return None

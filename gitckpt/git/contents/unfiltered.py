@@ -139,7 +139,7 @@ def complete(repository: Repository, files: FilesByPath) -> FilesByPath:
 
 
 def complete_recorded(repository: Repository) -> list[bytes]:
-    """Complete the recorded files, and update the index; return those that still fail."""
+    """Complete the recorded files and update the index; return the failed files."""
     files = load_record(repository)
     return complete_and_stage(repository, files) if files else []
 
@@ -196,7 +196,7 @@ def write(
     """Let git write files, with the bytes of the blob where a required filter fails.
 
     `find_oids` returns the files; `attempt` writes them with the given git options, and `reset`
-    prepares another attempt. Return the files written without filter, and those that still fail.
+    prepares another attempt. Return the files written without filter, and the failed files.
     """
     names: set[str] = set()
     while True:

@@ -55,7 +55,7 @@ def _list_mount_points() -> list[str]:
         return []
     paths = []
     for words in reversed(lines):
-        # Octal escapes stand for space, tab, newline and backslash: `\040`, `\011`, `\012`, `\134`.
+        # Octal escapes for space, tab, newline and backslash: `\040`, `\011`, `\012`, `\134`.
         first, *parts = words[4].split(b"\\")
         path = first + b"".join(bytes([int(part[:3], 8)]) + part[3:] for part in parts)
         paths.append(os.fsdecode(path))

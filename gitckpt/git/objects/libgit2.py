@@ -52,7 +52,7 @@ class Libgit2(ObjectWriter):
                 target = self._repo.lookup_reference("HEAD").raw_target
             except (KeyError, pygit2.GitError) as error:
                 message = f"cannot read HEAD of {self._repository.git_dir}: {error}"
-                raise WorktreeError(message, hint="see what is wrong: git ckpt doctor") from None
+                raise WorktreeError(message, hint="find the cause: git ckpt doctor") from None
             if isinstance(target, pygit2.Oid):
                 return str(target), None
             branch = target.decode("utf-8", "replace").removeprefix("refs/heads/")

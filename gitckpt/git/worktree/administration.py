@@ -349,7 +349,7 @@ def write_head(repository: Repository, git_dir: str, value: str) -> None:
             os.fsync(file.fileno())
         os.replace(f"{path}.lock", path)
     except OSError as error:
-        hint = "see what is in the way: git ckpt doctor"
+        hint = "find the obstacle: git ckpt doctor"
         raise WorktreeError(f"cannot write {path}: {error.strerror}", hint=hint) from None
     fsync.flush([git_dir])
 

@@ -78,7 +78,7 @@ class PrivateIndex:
             # If set by mistake, it hides README beside readme.
             self._options += ["-c", "core.ignoreCase=false"]
         if _has_links(repository):
-            # Else a link equals a file that stands for one.
+            # Else git treats a file with the text of a link as that link.
             self._options += ["-c", "core.symlinks=true"]
 
     def __enter__(self) -> Self:
@@ -253,7 +253,7 @@ class PrivateIndex:
 
     def require_latest(self) -> None:
         """Raise `BusyError` if the user's index has other entries than when it was copied."""
-        # What was staged since is nowhere else. A refresh of stat data changes no entry.
+        # Only this index has what was staged since. A refresh of stat data changes no entry.
         target = os.path.join(self.repository.git_dir, "index")
         origin = self._origin
         old = os.fstat(origin.fileno()) if origin is not None else None

@@ -271,7 +271,7 @@ def _write_dot_git(store: Repository, top: str) -> None:
 
 
 def checked_out_at(repository: Repository, store: Repository) -> bytes | None:
-    """Return where a worktree has a submodule repository checked out; None if nowhere."""
+    """Return the path at which a worktree checks out the repository `store`, or None."""
     recorded = _recorded_worktree(store)
     if recorded is None or repository.worktree is None:
         return None

@@ -160,7 +160,7 @@ def require_objects(repository: Repository, files: Mapping[str, bytes]) -> None:
     for name, oid in _refs_in(files).items():
         if repository.cat_file.info(oid) is None:
             message = f"the operation in progress needs {oid} as {name}, and the object is missing"
-            raise WorktreeError(message, hint="see what is wrong: git ckpt verify")
+            raise WorktreeError(message, hint="find the cause: git ckpt verify")
 
 
 def end_operation(repository: Repository) -> None:

@@ -52,7 +52,7 @@ def _chain_flaws(
             continue
         if number == last + 1:
             yield from _parent_flaws(row, [parent.id for parent in previous], evidence)
-        # A parent that was removed or never fetched is named nowhere; a lost one is in `traces`.
+        # Nothing names a parent that was removed or never fetched; a lost parent is in `traces`.
         elif not _has_legal_gap(chain, position, evidence) and (
             row.parent is None or row.parent in evidence.oids or row.parent in traces
         ):

@@ -233,7 +233,7 @@ class Leases:
         if (oid := self.current(run)) is None:
             return None
         if (stored := next(self._objects.read([oid]))) is None or stored[0] != "blob":
-            hint = "see what is wrong: git ckpt verify"
+            hint = "find the cause: git ckpt verify"
             raise InvalidCheckpoint(ref, "", "does not point to a lease", hint=hint)
         return oid, parse(stored[1], ref)
 

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 Notify = Callable[[str], object]  # takes a line, "" at the end
 Ref = tuple[bytes, bytes]  # id of a checkpoint and oid of its document
 Values = tuple[Value | None, ...]  # from `entry.row`
-# Id and oid of an invalid checkpoint, what is wrong with it, and whether that may be temporary.
+# Id and oid of an invalid checkpoint, its problem, and whether that may be temporary.
 ProblemRow = tuple[bytes, bytes, str, bool]
 PATIENCE = 5.0  # seconds to wait for a locked file
 # Increase this when documents are converted to rows differently: all rows are then read again.

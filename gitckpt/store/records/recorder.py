@@ -61,7 +61,7 @@ class FilesPruned(BusyError):
 class Proposal:
     """A checkpoint to record; `document` is called again if another writer was faster."""
 
-    fields: dict[str, Any]  # keys of the document; `document` adds those that depend on the run
+    fields: dict[str, Any]  # keys of the document; `document` adds the keys that depend on the run
     state: dict[str, Any] | None  # None: copied from the run's newest checkpoint
     starts_run: bool = False
     guard: Guard | None = None

@@ -127,7 +127,7 @@ def document(content: Item | None, ref: str, oid: str, *, lack: str = "missing")
     from gitckpt.model.errors import InvalidCheckpoint
 
     if content is None:
-        hint = "see what is wrong: git ckpt verify"
+        hint = "find the cause: git ckpt verify"
         raise InvalidCheckpoint(ref, "", f"the object {oid} is {lack}", hint=hint)
     kind, data = content
     if kind == OVERSIZED:

@@ -139,7 +139,7 @@ def write_captured(index: PrivateIndex, planned: Exactness) -> None:
     paths = sorted(plain | planned.converted | set(planned.to_write))
     for start in range(0, len(paths), _AT_ONCE):
         batch, text = paths[start : start + _AT_ONCE], set[bytes]()
-        if planned.line_ends or planned.is_unsure:  # files of which git converts only the line ends
+        if planned.line_ends or planned.is_unsure:  # git converts only the line ends of these files
             treatments = attributes.treatments(index, planned.configured, batch).items()
             text = {path for path, kind in treatments if kind.is_text and not kind.is_rewritten}
         binary = [path for path in batch if path not in text and path not in planned.to_write]
@@ -171,7 +171,7 @@ def _convert(
 
 
 def _find_converted(index: PrivateIndex, planned: Exactness) -> set[bytes]:
-    # Files that git converts, except those that the restore writes, deletes or found unchanged.
+    # Converted files, except the ones that the restore writes, deletes or found unchanged.
     excluded = {*planned.raw, *planned.unchanged, *(planned.touched or ())}
     paths = [path for path in planned.blobs if path not in excluded and planned.is_within(path)]
     treatments = attributes.treatments(index, planned.configured, paths).items()

@@ -69,7 +69,7 @@ class Plan:
     skipped: Collection[bytes] = ()  # marked skip-worktree now or in the snapshot: may lack a file
     # Files to delete while their skip-worktree index entries stay.
     absent: Collection[bytes] = ()
-    # By index flag: the selected paths that get the flag, and those that lose the flag.
+    # By index flag: the selected paths that get the flag, and the paths that lose it.
     flags: dict[str, tuple[Collection[bytes], Collection[bytes]]] = field(default_factory=dict)
     directories: Collection[bytes] = ()  # that must exist
     removed: Collection[bytes] = ()  # directories to remove if empty
@@ -139,7 +139,7 @@ def find_missing(
 ) -> set[bytes]:
     """Return the paths in `current` that the worktree has no file for.
 
-    Of the paths marked skip-worktree, only those that the restore may write.
+    A path marked skip-worktree counts only if the restore may write it.
     """
     snapshot, commit = target
     skipped = set(current.flags.get(SKIPPED, ()) if current.sparse is not None else ())

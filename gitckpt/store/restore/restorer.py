@@ -479,7 +479,7 @@ class _Restore:
             change
             for change in diff.differences(self._repository, expected, files, self._paths)
             if change.path not in away and not self._stays(change.path)
-            # A capture lists a skip-worktree entry as a file even if there is none.
+            # A capture lists a skip-worktree entry as a file, even without a file.
             if self._restores_index or change.status != "A" or planning.is_file(top, change.path)
         ]
         names = comparison.unexpected(self._repository, wrong, deleted, plan.exactness.raw)

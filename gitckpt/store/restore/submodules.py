@@ -388,7 +388,7 @@ class Submodules:
 
 
 def _is_branch_free(submodule_store: Checkpoints, checkpoint: Checkpoint) -> bool:
-    """Return whether the captured branch is at its commit and checked out nowhere."""
+    """Return whether the captured branch is at its commit, and no worktree uses it."""
     branch = checkpoint.branch
     if branch is None or submodule_store.repository.tip_of(branch) != checkpoint.git_sha:
         return False

@@ -245,7 +245,7 @@ def _is_inside(path: str) -> bool:
 
 def _unsaved(store: Checkpoints, newest: Checkpoint, path: str) -> list[str]:
     if (repository := administration.seen_from(store.repository, path)) is None:
-        raise WorktreeError(f"{path} is not a worktree", hint="see what is wrong: git ckpt doctor")
+        raise WorktreeError(f"{path} is not a worktree", hint="find the cause: git ckpt doctor")
     with store.seen_from(repository, "plumbing") as view:
         commit = view.objects.head()[0]
         if commit != newest.git_sha:

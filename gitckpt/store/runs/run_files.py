@@ -251,7 +251,7 @@ class RunFiles:
 def _read_object(objects: Objects, kind: str, oid: str) -> bytes:
     if (content := next(objects.read([oid], None))) is None or content[0] != kind:
         problem = f"the {kind} {oid} of a snapshot is missing"
-        raise WorktreeError(problem, hint="see what is wrong: git ckpt verify")
+        raise WorktreeError(problem, hint="find the cause: git ckpt verify")
     return content[1]
 
 

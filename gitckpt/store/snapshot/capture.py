@@ -60,7 +60,7 @@ def moved_error() -> Moved:
 
 class DamagedObject(WorktreeError):
     def __init__(self, message: str, oid: str) -> None:
-        super().__init__(message, hint="see what is wrong: git ckpt verify --contents")
+        super().__init__(message, hint="find the cause: git ckpt verify --contents")
         self.oid = oid
 
 

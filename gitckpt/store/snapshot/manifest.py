@@ -35,7 +35,7 @@ _MODE = re.compile(rb"[0-7]{1,6}")
 # Flags of intent-to-add entries whose mode is not that of a regular file.
 INTENDED = {"executable": intent.EXECUTABLE, "link": intent.LINK, "repository": intent.REPOSITORY}
 
-VERIFY = "see what is wrong: git ckpt verify"
+VERIFY = "find the cause: git ckpt verify"
 
 base_tree = bounds.base_tree
 
@@ -101,7 +101,7 @@ def with_commit(
             require_commit(repository, checkpoint)
         new = head or ""
         remark = f"commit {commit[:10]} is gone: the files are those of the checkpoint"
-        remark += ", and what is staged is as HEAD has it"
+        remark += ", and the index has the files of HEAD"
     files = checkpoint.worktree
     if files is not None:
         files = replace(files, operation=None, operation_commit=None)

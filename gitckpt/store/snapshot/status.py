@@ -112,7 +112,7 @@ def _kind_of(entry: os.DirEntry[bytes]) -> str:
 
 _FLAGS = {b"h": (ASSUMED,), b"s": (ASSUMED, SKIPPED), b"S": (SKIPPED,)}
 _PASSED_OVER = "files at the path of a submodule that is not checked out: git skips them"
-_INSTEAD = "; replaces a tracked file, of which the checkpoint has the content in the index"
+_INSTEAD = "; replaces a tracked file, whose staged content is in the checkpoint"
 _GONE = b"000000"
 
 

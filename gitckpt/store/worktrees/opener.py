@@ -215,7 +215,7 @@ class WorktreeOpener:
         graph.fetch_trees_of(self.repository, tree, checkpoint.git_sha)
         if tree and self.repository.cat_file.info(f"{tree}:files") is None:
             message = f"the files {tree} of checkpoint {checkpoint.id} are missing"
-            raise WorktreeError(message, hint="see what is wrong: git ckpt verify")
+            raise WorktreeError(message, hint="find the cause: git ckpt verify")
 
     def _add(self, path: str) -> list[bytes]:
         """Make a worktree without files; or, if only the commit is known, with its files."""

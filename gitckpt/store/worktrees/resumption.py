@@ -177,7 +177,7 @@ def _clear_directories(repository: Repository, owner: Owner, directory: str | No
 
 
 def _is_of_run(store: Checkpoints, newest: CheckpointInfo) -> bool:
-    # A fetched checkpoint that nobody adopted does not extend the local run.
+    # A fetched checkpoint that was not adopted does not extend the local run.
     run, repository = str(newest.run), store.repository
     if newest.trigger.startswith(IMPORT) or local_checkpoints.is_local(repository, run, newest.oid):
         return True

@@ -124,7 +124,7 @@ def _open(
             repository = modules.attach(copy, modules.checkout_path(worktree, path) or "")
     except GitError as error:  # git does not copy a repository with missing objects
         message = f"git cannot copy its repository: {error.message}"
-        hint = f"see what is missing: git --git-dir={shell_word(source.git_dir)} ckpt verify"
+        hint = f"list the missing objects: git --git-dir={shell_word(source.git_dir)} ckpt verify"
         raise WorktreeError(message, hint=hint) from None
     if repository is None:
         raise WorktreeError("other files are at its path")

@@ -33,14 +33,14 @@ def test_its_command_is_ended(
             assert run.lease is not None
             token = run.lease.token + 1
             try:
-                change_lease(beside, run.run, token=token, holder="somebody in a hurry")
+                change_lease(beside, run.run, token=token, holder="another driver")
             except RefMoved:
                 return False  # it was renewed just now
             return True
 
     somebody = threading.Thread(target=comes, args=(is_taken_over,))
     somebody.start()
-    with pytest.raises(LeaseLost, match="somebody in a hurry"):
+    with pytest.raises(LeaseLost, match="another driver"):
         Pipelines(plain).run("ci")
     somebody.join()
     assert ends(int(pid.read_text()))

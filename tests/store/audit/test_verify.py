@@ -355,7 +355,7 @@ def test_an_index_that_says_something_else(
     for point in (
         planted.REF_SETTLED_SECONDS,
         planted.REF_FINELY_SETTLED_SECONDS,
-    ):  # what is young would be read again
+    ):  # young refs would be read again
         plant(monkeypatch, point, 0)
     with open_store(str(filled.path)) as store:
         wanted = [(entry.id, entry.label) for entry in store.list()]
@@ -545,7 +545,7 @@ def test_a_snapshot_without_a_commit_is_clean(
 def test_a_ref_whose_object_is_gone(
     main_checkout: Checkout, make_store: MakeStore, ref: str
 ) -> None:
-    """Git loses it where it collects beside a commit; `git branch` then lists nothing at all, and every gc fails."""
+    """A gc during a commit deletes the commit; then `git branch` and every gc fail."""
     with make_store(main_checkout) as store:
         store.save("a-complete")
         main_checkout.git("update-ref", ref, "HEAD")

@@ -72,7 +72,7 @@ class StandIn:
         version: tuple[int, ...] = OLD,
         python: str = sys.executable,
     ) -> list[Finding]:
-        """Return what is wrong with the hooks, as `Store.examine` does with those of gitckpt."""
+        """Return the findings about the hooks, as `Store.examine` does for gitckpt's."""
         repository = discover(str(place.path if isinstance(place, Checkout) else place))
         return inspect(repository, version=version, python=python, package_dir=str(self.dir))
 

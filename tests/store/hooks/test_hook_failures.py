@@ -1,4 +1,4 @@
-"""Installations that fail: each says why, and leaves files and configuration as they were."""
+"""Failed installations name the cause, and change no file and no setting."""
 
 from __future__ import annotations
 
@@ -135,7 +135,7 @@ class TestFailures:
 def test_a_disk_that_fails_to_flush_leaves_no_setting_behind(
     main_checkout: Checkout, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What is written and not flushed is taken back as well: left alone, it would count as the user's own."""
+    """Unflushed files are reverted, too: otherwise they would count as the user's own."""
     really, before = os.fsync, main_checkout.git("config", "--local", "--list")
     for at in range(1, 60):
         calls = 0

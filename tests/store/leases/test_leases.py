@@ -620,7 +620,7 @@ def test_a_ref_that_leads_to_no_lease_is_refused(
         "",
         "does not point to a lease",
     )
-    assert caught.value.hint == "see what is wrong: git ckpt verify"
+    assert caught.value.hint == "find the cause: git ckpt verify"
 
 
 def test_writers_that_a_driver_started_are_bound_to_its_lease(

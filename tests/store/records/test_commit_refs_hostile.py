@@ -148,7 +148,7 @@ class TestNamesOfOthers:
         if ref != "refs/keep/ckpt-operations":
             with pytest.raises(GitError) as caught:
                 plain.save("one-complete")
-            assert caught.value.hint == "see what is in the way: git ckpt doctor"
+            assert caught.value.hint == "find the obstacle: git ckpt doctor"
         for found in (
             doctor.examine(inside(plain), (2, 39)),
             plain.verify().findings,
@@ -210,7 +210,7 @@ class TestDates:
     def test_commits_of_1970_hide_nothing_from_verify(
         self, plain: Store, main_checkout: Checkout
     ) -> None:
-        """Git ends its walk where a handful of dates say that nothing older can lead to what is newer."""
+        """Git ends its walk early if some dates say that no older commit is an ancestor."""
         for _ in range(3):
             linked = main_checkout.commit()
         plain.record("one-complete")

@@ -131,13 +131,13 @@ class TestOneDocument:
                 None,
                 {},
                 f"the object {A} is missing",
-                "see what is wrong: git ckpt verify",
+                "find the cause: git ckpt verify",
             ),
             (
                 None,
                 {"lack": "damaged"},
                 f"the object {A} is damaged",
-                "see what is wrong: git ckpt verify",
+                "find the cause: git ckpt verify",
             ),
             (
                 (OVERSIZED, b""),

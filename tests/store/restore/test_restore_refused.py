@@ -315,7 +315,7 @@ class TestMissing:
         main_checkout.git("reset", "--quiet", "--hard", "HEAD^")
         (main_checkout.path / ".git/objects" / commit[:2] / commit[2:]).unlink()
         error = refused(plain, made)
-        hint = "fetch the commit from a clone that has it, or see what is wrong: git ckpt verify"
+        hint = "fetch the commit from a clone that has it, or find the cause: git ckpt verify"
         assert (error.message, error.hint) == (
             f"commit {commit} of checkpoint {made.id} is missing",
             hint,

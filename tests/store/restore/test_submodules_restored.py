@@ -281,7 +281,7 @@ def test_what_is_advised_finds_what_is_missing(
     (git_dir / "objects" / oid[:2] / oid[2:]).unlink()
     with pytest.raises(WorktreeError, match=oid) as caught:
         restore(plain, made)
-    assert str(caught.value.hint).startswith("after cd lib: see what is wrong: git ckpt verify")
+    assert str(caught.value.hint).startswith("after cd lib: find the cause: git ckpt verify")
     with make_store(lib) as inside_lib:
         assert any(oid in finding.sentence for finding in inside_lib.verify().findings)
 

@@ -85,7 +85,7 @@ def test_files_come_back_where_the_commit_is_gone(
     done = store.restore(made)
     assert (main_checkout.path / "new").read_text() == "two hours of work\n"
     assert done.remarks == [
-        f"commit {made.git_sha[:10]} is gone: the files are those of the checkpoint, and what is staged is as HEAD has it"
+        f"commit {made.git_sha[:10]} is gone: the files are those of the checkpoint, and the index has the files of HEAD"
     ]
     assert main_checkout.git("diff", "--cached", "--name-only") == ""
     opened = store.resume(made)

@@ -320,14 +320,14 @@ class TestDue:
         if is_held_up:
 
             def fail(*_: object, **__: object) -> None:
-                raise UsageError("somebody is at it")
+                raise UsageError("another process is at it")
 
             monkeypatch.setattr(Remover, "settle", fail)
         assert hook.main(["post-commit"]) == 0
         assert begun == [hook.MAINTAIN]
         if is_held_up:
             assert (
-                "below the shallow boundary: somebody is at it"
+                "below the shallow boundary: another process is at it"
                 in Path(repository.private_dir, "log").read_text()
             )
             return

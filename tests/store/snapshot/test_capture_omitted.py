@@ -437,9 +437,7 @@ class TestNoFiles:
         os.mkfifo(checkout.path / "was a file")
         checkout.write("new/file", "x\n")
         files = store.capture()
-        instead = (
-            "a fifo; replaces a tracked file, of which the checkpoint has the content in the index"
-        )
+        instead = "a fifo; replaces a tracked file, whose staged content is in the checkpoint"
         others = [("deep/fifo", "a fifo"), ("new/er/fifo", "a fifo"), ("socket", "a socket")]
         assert omitted(files) == [*others, ("was a file", instead)]
         assert names(checkout, files) == [

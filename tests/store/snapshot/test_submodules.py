@@ -182,9 +182,7 @@ class TestCapture:
 def test_without_submodules_no_process_is_started_for_them(
     main_checkout: Checkout, make_store: MakeStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    plant(
-        monkeypatch, planted.REF_FINELY_SETTLED_SECONDS, 0
-    )  # what is young would be asked for again
+    plant(monkeypatch, planted.REF_FINELY_SETTLED_SECONDS, 0)  # young refs would be read again
     started: list[str] = []
     spawn = planted.original(planted.SPAWN_PROCESS)
 

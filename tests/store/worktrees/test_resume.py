@@ -474,7 +474,7 @@ class TestWhatIsMissing:
         assert error.message == f"commit {commit} of checkpoint {made.id} is missing"
         assert (
             error.hint
-            == "fetch the commit from a clone that has it, or see what is wrong: git ckpt verify"
+            == "fetch the commit from a clone that has it, or find the cause: git ckpt verify"
         )
         assert not (main_checkout.path / ".ckpt").exists()
 
@@ -487,7 +487,7 @@ class TestWhatIsMissing:
         error = refused(plain, made)
         assert (error.message, error.hint) == (
             f"the files {tree} of checkpoint {made.id} are missing",
-            "see what is wrong: git ckpt verify",
+            "find the cause: git ckpt verify",
         )
         assert not (main_checkout.path / ".ckpt").exists()
 

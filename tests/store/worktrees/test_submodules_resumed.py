@@ -236,7 +236,7 @@ def test_one_that_lacks_a_file_comes_by_what_is_told(
     (remark,) = opened.remarks
     assert remark.startswith("the submodule lib was not restored: git cannot copy its repository: ")
     assert (
-        f"see what is missing: git --git-dir={git_dir} ckpt verify; then, in this worktree: "
+        f"list the missing objects: git --git-dir={git_dir} ckpt verify; then, in this worktree: "
         in remark
     )
     lib.git("hash-object", "-w", "l")

@@ -11,7 +11,7 @@ from pathlib import Path
 from tests.system.clients.model_server import Turn
 
 CLIENTS_VARIABLE = "GITCKPT_TEST_CLIENTS"
-"""Names the directory that `tests.system.clients.installer` has installed clients into."""
+"""Variable with the directory into which `installer` installed the clients."""
 
 
 @dataclass(frozen=True)

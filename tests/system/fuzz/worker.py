@@ -1,4 +1,4 @@
-"""Fuzzes one target: `python -m tests.system.fuzz.worker TARGET ARGUMENTS…`, with the arguments of libFuzzer."""
+"""Fuzz one target: `python -m tests.system.fuzz.worker TARGET LIBFUZZER-ARGUMENTS…`."""
 
 from __future__ import annotations
 
