@@ -56,13 +56,13 @@ def open_store(*, to_capture: bool = False, any_git: bool = False) -> Store:
             import gitckpt.store.checkpoints  # noqa: F401
 
     repository = (discover if any_git else open_repository)(meanwhile=import_modules)
-    private_index = None
+    index_copy = None
     if to_capture and repository.worktree is not None:
         from gitckpt.git.worktree.index import PrivateIndex
 
-        private_index = PrivateIndex(repository)
-        private_index.open()
-        private_index.start_status()
+        index_copy = PrivateIndex(repository)
+        index_copy.open()
+        index_copy.start_status()
     from gitckpt.store.checkpoints import Checkpoints
     from gitckpt.store.error_log import Listener
     from gitckpt.store.store import Store
@@ -75,9 +75,7 @@ def open_store(*, to_capture: bool = False, any_git: bool = False) -> Store:
             terminal.warn(sentence)
 
     listener = Listener(warn_once, terminal.progress)
-    checkpoints = Checkpoints(
-        repository, adapter="plumbing", ahead=private_index, listener=listener
-    )
-    if private_index is not None:
+    checkpoints = Checkpoints(repository, adapter="plumbing", ahead=index_copy, listener=listener)
+    if index_copy is not None:
         checkpoints.refs.warm_up()
     return Store(checkpoints)

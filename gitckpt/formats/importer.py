@@ -306,7 +306,7 @@ class Importer:
             group: list[Drafted] = []
             try:
                 group = self._group(new_items[:batch], newest)
-                recorded = self._record_group(group, newest)
+                recorded = self._record_all(group, newest)
             except (StateError, UsageError) as error:
                 if len(group) > 1:
                     batch = 1  # find the file that failed
@@ -372,9 +372,7 @@ class Importer:
         fields = {**fields, "imported": source}
         return Drafted(item, replace(drafted, imported=imported), fields, state)
 
-    def _record_group(
-        self, group: Sequence[Drafted], newest: Checkpoint | None
-    ) -> list[Checkpoint]:
+    def _record_all(self, group: Sequence[Drafted], newest: Checkpoint | None) -> list[Checkpoint]:
         first = group[0]
         run = newest.run if newest is not None else None
         claim = None

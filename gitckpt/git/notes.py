@@ -63,18 +63,16 @@ class Notes:
 
     def lines(self, commits: Sequence[str]) -> dict[str, list[str]]:
         tree = self._read(self._find_root(self.tip()), set(commits))
-        blobs_by_commit = {
-            commit: blobs for commit in commits if (blobs := _find_blobs(tree, commit))
-        }
-        texts = self._read_texts(blobs_by_commit)
+        commit_blobs = {commit: blobs for commit in commits if (blobs := _find_blobs(tree, commit))}
+        texts = self._read_texts(commit_blobs)
         return {commit: lines for commit, lines in texts if lines is not None}
 
     def read_all(self) -> Iterator[tuple[str, list[str] | None]]:
         """Yield each annotated commit with its note lines, None for an unreadable note."""
-        blobs_by_commit: dict[str, list[str]] = {}
+        commit_blobs: dict[str, list[str]] = {}
         for commit, blob in self._blobs(self._read(self._find_root(self.tip()), None), ""):
-            blobs_by_commit.setdefault(commit, []).append(blob)
-        return self._read_texts(blobs_by_commit)
+            commit_blobs.setdefault(commit, []).append(blob)
+        return self._read_texts(commit_blobs)
 
     def edit(
         self, tip: str, commits: Sequence[str], change: Edit, instant: int

@@ -255,10 +255,8 @@ class Checkpoints:
             return self.record(used, state, worktree=files, **options)
 
         def remove(torn: Collection[str]) -> None:
-            second = (
-                [then.checkpoint.id] if then is not None and then.checkpoint is not None else []
-            )
-            self.remove([*torn, *second])
+            successor = then.checkpoint if then is not None else None
+            self.remove([*torn, successor.id] if successor is not None else torn)
 
         common = self.repository, self.objects, attempt, remove, self.announce
         return snapshot.record_whole(*common, parts=self._captured_parts)

@@ -41,11 +41,9 @@ def import_(
 
     with open_store() as store:
         importer_options["progress"] = terminal.progress
-        files_importer = importer.Importer(
-            store, format=format_, dry_run=dry_run, **importer_options
-        )
+        importing = importer.Importer(store, format=format_, dry_run=dry_run, **importer_options)
         with terminal.waiting("importing"):
-            imported = files_importer.take(paths)
+            imported = importing.take(paths)
     statuses = {file.status for file in imported}
     has_imports = not statuses.isdisjoint((importer.IMPORTED, importer.KNOWN))
     code = 0 if has_imports and statuses.isdisjoint((importer.FAILED, importer.REFUSED)) else 1
@@ -56,10 +54,10 @@ def import_(
         return code
     for file in imported:
         _print_file(file, dry_run=dry_run)
-    if files_importer.left:
-        count = terminal.count(len(files_importer.left), "file")
+    if importing.left:
+        count = terminal.count(len(importing.left), "file")
         terminal.remark(
-            f"skipped files that no snapshot captures: {count}, such as {files_importer.left[0]}"
+            f"skipped files that no snapshot captures: {count}, such as {importing.left[0]}"
         )
     _print_summary(imported, dry_run=dry_run)
     return code

@@ -60,22 +60,22 @@ def resume(
     worktree: cd "$(git ckpt resume --no-run ID)". An existing worktree keeps its unsaved changes.
     """
     path = os.path.abspath(into) if into else None
-    resume_options: ResumeOptions = {
+    run_options: ResumeOptions = {
         "directory": path,
         "phase": from_,
         "accept_changes": accept_changes,
     }
-    resume_options |= {"trust": trust, "take_over": take_over, "holder": "git ckpt resume"}
+    run_options |= {"trust": trust, "take_over": take_over, "holder": "git ckpt resume"}
     if inputs := [*(input_ or []), *(["force=yes"] if force else [])]:
         from gitckpt.cli.driver import parse_inputs
 
-        resume_options["inputs"] = parse_inputs(inputs)
+        run_options["inputs"] = parse_inputs(inputs)
     if autonomy is not None:
         from gitckpt.durable.pipeline import definition
 
-        resume_options["autonomy"] = definition.parse_autonomy(autonomy)
+        run_options["autonomy"] = definition.parse_autonomy(autonomy)
     if timeout is not None:
-        resume_options["timeout"] = times.parse_age(timeout)
+        run_options["timeout"] = times.parse_age(timeout)
     with open_store() as store:
         checkpoint = (
             _choose_checkpoint(store, no_run=no_run) if id_ is None else store.read(store.find(id_))
@@ -106,10 +106,8 @@ def resume(
 
         run = checkpoint.run
         if rewind:
-            resume_options["rewind"] = checkpoint
-        return driver.drive(
-            lambda observer: Pipelines(store, observer).resume(run, **resume_options)
-        )
+            run_options["rewind"] = checkpoint
+        return driver.drive(lambda observer: Pipelines(store, observer).resume(run, **run_options))
 
 
 def _choose_checkpoint(store: Store, *, no_run: bool) -> Checkpoint:

@@ -53,13 +53,11 @@ def save(
         from gitckpt.store.store import inside
 
         record = store.record if no_worktree else store.save
-        run_arguments = _run_arguments(store, run, track)
+        run_options = _run_arguments(store, run, track)
         if track is not None and data is not None:
             data = {"track_id": track, **data}
         with terminal.waiting("capturing the files"):
-            checkpoint = record(
-                label, data, message=line, agent=agent, errors=error, **run_arguments
-            )
+            checkpoint = record(label, data, message=line, agent=agent, errors=error, **run_options)
         terminal.out(checkpoint.id)
         if data == {}:
             terminal.warn("the state is empty")

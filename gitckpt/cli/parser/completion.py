@@ -16,13 +16,11 @@ _MAX_IDS = 200  # newest ids that are offered
 
 def complete(words: Sequence[str]) -> None:
     """Print the completions of the last word, one per line."""
-    *complete_words, last = words or [""]
+    *words_before, last = words or [""]
     options_with_value = options.options_with_value(options.apply_global)
-    if "--" in complete_words or (complete_words and complete_words[-1] in options_with_value):
+    if "--" in words_before or (words_before and words_before[-1] in options_with_value):
         return  # the shell itself completes directories and paths
-    name = next(
-        iter(complete_words[options.command_of(complete_words, options_with_value) :]), None
-    )
+    name = next(iter(words_before[options.command_of(words_before, options_with_value) :]), None)
     for candidate in _candidates(name, last):
         if candidate.startswith(last):
             terminal.out(candidate)

@@ -83,8 +83,6 @@ def parse(function: Callable[..., int | None], words: Sequence[str]) -> dict[str
         return None
     try:
         numbers = [option.name for option in parameters if option.is_number]
-        return values | {
-            name: options.parse_count(values[name]) for name in numbers if name in values
-        }
+        return values | {key: options.parse_count(values[key]) for key in numbers if key in values}
     except UsageError:
         return None  # Typer parses again, and reports the first error of the line

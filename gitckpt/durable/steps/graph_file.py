@@ -164,7 +164,7 @@ def _parse_graph(name: str, table: Table) -> Graph:
     )
     aliases = table.strings("aliases", f"aliases of {table.label}")
     _check_names(table, tables, names, aliases)
-    _check_transitions(table, tables, steps)
+    _check_edges(table, tables, steps)
     return Graph(
         name=name,
         steps=steps,
@@ -221,9 +221,7 @@ def _check_names(
             graph.complain(problem, "aliases", alias)
 
 
-def _check_transitions(
-    graph: Table, tables: Sequence[Table], steps: Sequence[StepDefinition]
-) -> None:
+def _check_edges(graph: Table, tables: Sequence[Table], steps: Sequence[StepDefinition]) -> None:
     by_name = {step.name: step for step in steps}
     if steps and all(step.optional for step in steps):
         graph.complain(f"every step of {graph.label} is optional", "steps")

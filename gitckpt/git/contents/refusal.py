@@ -105,10 +105,10 @@ def add_files(
             parts.append([path for path in part if path != refused])
             continue
         # git warns about changed line ends (`core.safecrlf`), and ignores files with unsafe names.
-        result.converted += _matching_paths(_CONVERTED, complaint, part)
+        result.converted += _match_paths(_CONVERTED, complaint, part)
         result.refused += [
             Refused(path, "git rejects this name", is_name=True)
-            for path in _matching_paths(_PASSED_OVER, complaint, part)
+            for path in _match_paths(_PASSED_OVER, complaint, part)
         ]
     return result
 
@@ -162,8 +162,6 @@ def cause(error: GitError) -> str:
     return "git gave no reason"
 
 
-def _matching_paths(
-    sentence: re.Pattern[str], complaint: str, paths: Sequence[bytes]
-) -> list[bytes]:
+def _match_paths(sentence: re.Pattern[str], complaint: str, paths: Sequence[bytes]) -> list[bytes]:
     names = set(sentence.findall(complaint))
     return [path for path in paths if path.decode("utf-8", "replace") in names] if names else []

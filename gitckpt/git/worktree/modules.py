@@ -29,12 +29,10 @@ Pair = tuple[str, Repository, Repository | None]
 _OCTAL = re.compile(rb"\\([0-3][0-7]{2})")
 _LOCALLY = ("-c", "protocol.file.allow=always", "-c", "core.hooksPath=/dev/null")
 # Overrides `transfer.hideRefs` (git-config(1)): the repository is local and belongs to the user.
-_ALL_REFS = (
-    "--upload-pack=git -c transfer.hideRefs=!refs/ -c uploadpack.hideRefs=!refs/ upload-pack"
-)
+_ALL_REFS = "git -c transfer.hideRefs=!refs/ -c uploadpack.hideRefs=!refs/ upload-pack"
 _FETCH = (
     *("fetch", "--quiet", "--no-tags", "--no-write-fetch-head", "--recurse-submodules=no"),
-    _ALL_REFS,
+    f"--upload-pack={_ALL_REFS}",
 )
 
 _FLUSHED = ("-c", "core.fsync=all", "-c", "core.fsyncMethod=fsync")
@@ -258,9 +256,7 @@ def is_lost(store: Repository) -> bool:
 
 def set_worktree(store: Repository, top: str) -> None:
     target = os.path.relpath(os.path.realpath(top), os.path.realpath(store.git_dir))
-    store.git.run(
-        "config", "--file", os.path.join(store.git_dir, "config"), "core.worktree", target
-    )
+    store.git.run("config", "--file", f"{store.git_dir}/config", "core.worktree", target)
 
 
 def _write_dot_git(store: Repository, top: str) -> None:

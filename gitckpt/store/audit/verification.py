@@ -169,7 +169,7 @@ def mend(store: Checkpoints, flaws: Sequence[Flaw]) -> list[str]:
             ownership.discard(store.repository, flaw.scaffold)
         if flaw.worktree:
             (git_dir, path), commits = flaw.worktree, store.index.commits() or ()
-            if worktrees.can_be_forgotten(store.repository, git_dir, path, commits):
+            if worktrees.can_forget(store.repository, git_dir, path, commits):
                 try:
                     administration.forget(store.repository, git_dir)
                 except WorktreeError as error:

@@ -101,15 +101,13 @@ def _check(
     else:  # nothing is left from which the worktree could be recreated
         sentence = "the directory of this worktree is gone, "
         sentence += f"and {problem if owner is not None else f'the record of git {problem}'}"
-        if can_be_forgotten(repository, git_dir, path, store.index.commits() or ()):
+        if can_forget(repository, git_dir, path, store.index.commits() or ()):
             yield Flaw(Finding(code, path, sentence, REPAIR), worktree=(git_dir, path))
         else:
             yield lasting(code, path, sentence, f"to delete {loss}: {remove}")
 
 
-def can_be_forgotten(
-    repository: Repository, git_dir: str, path: str, linked: Iterable[str]
-) -> bool:
+def can_forget(repository: Repository, git_dir: str, path: str, linked: Iterable[str]) -> bool:
     """Return whether git can drop a deleted worktree; `linked` commits are safe."""
     if administration.main_worktree(repository) is None:
         return False

@@ -276,9 +276,8 @@ def _exclude_git_dirs(top: bytes, survey: Survey) -> None:
 
     survey.changed, survey.deleted = without(survey.changed), without(survey.deleted)
     untracked = without(survey.untracked)
-    bare = [
-        path for path in modules.bare_repositories(top, untracked) if path not in survey.leading
-    ]
+    candidates = modules.bare_repositories(top, untracked)
+    bare = [path for path in candidates if path not in survey.leading]
     outermost = [path for path in bare if not modules.is_below(os.path.dirname(path), bare)]
     survey.untracked = without(untracked, outermost)
     survey.nested = [*without(survey.nested), *(path + b"/" for path in outermost)]

@@ -25,7 +25,7 @@ class Registration:
     git_dir: str  # its administrative directory
     path: str  # where git has it registered
     real: str  # `path` with links resolved
-    of_run: bool  # whether it belongs to the run that is resumed
+    is_owned: bool  # whether it belongs to the run that is resumed
     is_there: bool = False  # whether the directory at `path` names `git_dir`
     is_gone: bool = False  # whether it was deleted, neither moved nor locked by the user
     is_locked_by_gitckpt: bool = True
@@ -102,10 +102,10 @@ def plan_resume(situation: Situation) -> ResumePlan:
             user can decide.
     """
     is_run = situation.target.run is not None
-    of_run = [entry for entry in situation.registrations if is_run and entry.of_run]
-    forget = [entry for entry in of_run if entry.is_gone and not entry.has_submodules]
-    path, remarks = _find_worktree(situation, of_run)
-    relink = path is not None and path not in [entry.path for entry in of_run if entry.is_there]
+    owned = [entry for entry in situation.registrations if is_run and entry.is_owned]
+    forget = [entry for entry in owned if entry.is_gone and not entry.has_submodules]
+    path, remarks = _find_worktree(situation, owned)
+    relink = path is not None and path not in [entry.path for entry in owned if entry.is_there]
     path = _choose_path(situation, path)
     state = situation.path_states[path]
     if state.exists:
@@ -138,15 +138,13 @@ def plan_resume(situation: Situation) -> ResumePlan:
     )
 
 
-def _find_worktree(
-    situation: Situation, of_run: list[Registration]
-) -> tuple[str | None, list[str]]:
+def _find_worktree(situation: Situation, owned: list[Registration]) -> tuple[str | None, list[str]]:
     """Return the path of the run's worktree, None if it has none; and remarks."""
-    if present := [entry for entry in of_run if entry.is_there]:
+    if present := [entry for entry in owned if entry.is_there]:
         preferred = situation.requested or situation.default
         real = situation.path_states[preferred].real if preferred is not None else None
         return next((entry.path for entry in present if entry.real == real), present[-1].path), []
-    for entry in of_run:
+    for entry in owned:
         if entry.is_gone:
             continue
         if entry.moved_to is not None:

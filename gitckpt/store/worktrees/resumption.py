@@ -221,7 +221,7 @@ def _describe_situation(
     ]
     paths: list[str | None] = [*candidates]
     for entry in registrations:
-        paths += [entry.path, entry.moved_to, entry.left_at] if entry.of_run else []
+        paths += [entry.path, entry.moved_to, entry.left_at] if entry.is_owned else []
     path_states = {path: _describe_path(repository, path) for path in paths if path is not None}
     is_missing = not all(path_states[path].exists for path in candidates)
     return Situation(
@@ -249,15 +249,15 @@ def _describe_registration(
     repository: Repository, git_dir: str, path: str, run: str | None, likely: set[str]
 ) -> Registration:
     owner, real = ownership.owner_in(git_dir), os.path.realpath(path)
-    of_run = owner is not None and run is not None and owner.run == run
-    if not of_run and real not in likely:
-        return Registration(git_dir, path, real, of_run=False)
+    is_owned = owner is not None and run is not None and owner.run == run
+    if not is_owned and real not in likely:
+        return Registration(git_dir, path, real, is_owned=False)
     exists, linked_dir = os.path.lexists(path), administration.git_dir_of(path)
     return Registration(
         git_dir,
         path,
         real,
-        of_run=of_run,
+        is_owned=is_owned,
         is_there=ownership.is_same(linked_dir, git_dir) and not ownership.is_being_made(path),
         is_gone=ownership.is_gone(repository, git_dir, path),
         is_locked_by_gitckpt=ownership.is_locked_by_gitckpt(git_dir),

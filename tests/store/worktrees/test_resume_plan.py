@@ -40,7 +40,7 @@ def state(path: str, **more: Any) -> PathState:
 
 
 def registration(path: str = HERE, **more: Any) -> Registration:
-    return Registration(GIT_DIR, path, path, of_run=True, **more)
+    return Registration(GIT_DIR, path, path, is_owned=True, **more)
 
 
 def situation(*states: PathState, **more: Any) -> Situation:
@@ -144,7 +144,7 @@ PLANS = {
     "of one checkpoint, moved by hand": (
         situation(
             target=Owner(ID, None),
-            registrations=(Registration("/g", HERE, HERE, of_run=False, moved_to=OTHER),),
+            registrations=(Registration("/g", HERE, HERE, is_owned=False, moved_to=OTHER),),
         ),
         ResumePlan(
             (),
@@ -270,7 +270,7 @@ REFUSALS = {
     "it does not say what it was made for": (
         situation(
             state(HERE, removal="git worktree remove"),
-            registrations=(Registration(GIT_DIR, HERE, HERE, of_run=False),),
+            registrations=(Registration(GIT_DIR, HERE, HERE, is_owned=False),),
         ),
         f"{HERE} is a worktree of gitckpt that names no run or checkpoint",
         "copy the files that you need, then remove it: git worktree remove",
