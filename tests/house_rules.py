@@ -73,16 +73,9 @@ RANK = {room: rank for rank, layer in enumerate(LAYERS) for room in layer}
 FOLDER_RANK = {folder: rank for rank, layer in enumerate(FOLDERS) for folder in layer}
 
 
-_DOORS = r"\n(?:Doors|Public modules):"
-
-
 def _doors(package: str) -> frozenset[str] | None:
     """Return the public modules that a package's docstring lists; None for all."""
-    text = (
-        SOURCES[f"{package}/__init__.py"]
-        .replace("\nDoors:", "\nPublic modules:")
-        .partition("\nPublic modules:")[2]
-    )
+    text = SOURCES[f"{package}/__init__.py"].partition("\nPublic modules:")[2]
     return (
         None
         if text.startswith(" all")
@@ -592,7 +585,7 @@ def _shape(path: str, source: str, tree: ast.Module) -> Iterator[str]:
     elif (
         is_room
         and path.removesuffix("/__init__.py") not in FLOORS
-        and not re.search("\n(Doors|Public modules):", source)
+        and "\nPublic modules:" not in source
     ):
         yield f"{path}: names no doors; where nobody is told what may be used from outside, everything is, and nothing can change by itself"
 

@@ -1,4 +1,4 @@
 """The checkpoint model: pure values and functions, no input or output.
 
-Doors: all.
+Public modules: all.
 """

@@ -28,7 +28,7 @@ def is_full(lines: Iterable[str]) -> bool:
 
 
 def changed(lines: Iterable[str], new: Iterable[str], removed: Collection[str]) -> list[str]:
-    """Add `new` lines to a note, delete those of `removed` ids; keep people's lines."""
+    """Add `new` lines, delete lines of `removed` ids, and keep lines that users wrote."""
     lines = list(lines)
     # git's merge of notes may leave a line twice.
     links = {link_id(line): line for line in lines if ids.is_id(link_id(line))}

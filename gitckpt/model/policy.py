@@ -86,7 +86,7 @@ class Decision:
 
 @dataclass(frozen=True, slots=True)
 class Newest:
-    """For each kind, the oldest checkpoint that `keep_last` keeps; None if none."""
+    """For each kind, the oldest checkpoint that `keep_last` keeps; None without one."""
 
     # Made by hooks; with `Policy.everything`, any but a safety checkpoint.
     hooks: Place | None

@@ -172,7 +172,7 @@ def append(
     flushed: bool = False,
     kind: str = "",
 ) -> None:
-    """Append lines for pairs (id, oid); `is_apart`: of files not captured here."""
+    """Append lines for pairs (id, oid); `is_apart`: of another worktree's files."""
     end = f"{kind or (_FROM if is_apart else _IN)} {worktree_key(repository)}\n"
     text = "".join(f"{name} {oid} {end}" for name, oid in documents)
     if text:
@@ -269,7 +269,7 @@ class LocalCheckpoints:
 
 
 def forget_removed(repository: Repository, existing: Callable[[], Collection[str]]) -> None:
-    """Drop lines of removed checkpoints; the caller holds `ref_names.turn`."""
+    """Drop lines of removed checkpoints; the caller holds `ref_names.write_lock`."""
     lines = private_dirs.read(_path(repository)).split(b"\n")
     if len(lines) <= 2 * _FEW:
         return

@@ -86,7 +86,7 @@ def write(
 ) -> bool:
     """Write queue, `links` and `removed_ids` to the notes; return if notes changed.
 
-    The caller holds `ref_names.turn`. `prepared` gets the objects before they are written.
+    The caller holds `ref_names.write_lock`. `prepared` gets the objects before they are written.
     """
     data = private_dirs.read(_path(repository))
     lines_by_commit, removed = _parse(data)

@@ -356,7 +356,7 @@ class Store:
         return restorer.undo(self._checkpoints, dry_run=dry_run, announce=announce)
 
     def redo(self, *, dry_run: bool = False, announce: _Announce = lambda _: None) -> RestoreResult:
-        """Redo the newest `undo` of this worktree since its last `restore`; NotFoundError."""
+        """Redo the newest `undo` since the last `restore`, or raise NotFoundError."""
         from gitckpt.store.restore import restorer
 
         require_callable("announce", announce)

@@ -84,7 +84,7 @@ def _walk(
     revs: Collection[str],
     take: Callable[[Iterator[str]], object],
 ) -> bool:
-    """Pass the oids of `git rev-list` to `take`, in batches; return if git succeeded."""
+    """Pass the oids of `git rev-list` to `take`; return whether git succeeded."""
 
     def decode(lines: list[bytes]) -> None:
         take(line.decode("ascii") for line in lines)
@@ -275,7 +275,7 @@ def _measure_refs(repository: Repository, refs: Mapping[str, str]) -> Amount:
 
 
 def _list_worktrees(repository: Repository, root: str) -> list[_Worktree]:
-    """Return path, git directory and owner of worktrees; only the path if forgotten."""
+    """Return path, git directory and owner of worktrees; only paths if git lists none."""
     worktrees: list[_Worktree] = []
     registered = set()
     for git_dir, path in administration.registered(repository):

@@ -1,6 +1,6 @@
 """Parse a command line, and call the function of its command.
 
-Doors:
+Public modules:
     quick: parse plain command lines without Typer.
     app: parse all other command lines with Typer, and print help.
     commands: the commands, and the functions that load them.

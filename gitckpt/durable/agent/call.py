@@ -47,7 +47,7 @@ def report_reader(name: str) -> TextReader:
 
 
 class TextReader:
-    """Reads a client's output in chunks; `feed` returns the text to show for a chunk."""
+    """Reader of a client's output; `feed` takes a chunk and returns the text to show."""
 
     def __init__(self) -> None:
         self.rest = ""  # more text to show, set by `close`

@@ -52,7 +52,7 @@ def arguments(variables: Iterable[str]) -> list[str]:
 
 
 def main(words: list[str]) -> NoReturn:
-    """Supervise commands; `words` name the variables that mark their processes."""
+    """Run the supervisor; `words` name the variables that mark its processes."""
     for number in _IGNORED:
         signal.signal(number, signal.SIG_IGN)
     for fd in (REPORTS, DRIVER_END):

@@ -207,7 +207,7 @@ class Watchdog:
         return time.monotonic() - self._used_at
 
     def read_reports(self) -> list[str]:
-        """Return unread reports, `ended CODE` or `alone`; may raise SupervisorEnded."""
+        """Return new reports: `ended CODE`, or `alone` once the command has no process."""
         if _is_readable(self.reports):
             self._receive()
         *lines, self._unread = self._unread.split(b"\n")

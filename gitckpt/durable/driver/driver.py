@@ -287,7 +287,7 @@ def called_clients(
 def called_agents(
     definition: PipelineDefinition, completed: Collection[str], values: Texts
 ) -> list[str]:
-    """Return the agents of the remaining phases; of a phase without any, its step."""
+    """Return the agents of the remaining phases; for a phase without agents, its step."""
     called: dict[str, None] = {}
     for phase in definition.phases:
         if phase.name in completed or phase.use not in _STEPS:

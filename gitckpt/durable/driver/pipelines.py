@@ -181,7 +181,7 @@ class Pipelines:
     ) -> None:
         """Adopt runs that another repository recorded; raise Untrusted without `trust`.
 
-        `show` gets the id and a description of each run first. A fork passes `adopt=False`.
+        `show` first gets the id and a description of each run. With `adopt=False`, only check.
         """
         store = self._store
         for checkpoint in checkpoints:

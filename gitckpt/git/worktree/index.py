@@ -61,7 +61,7 @@ class PrivateIndex:
     """A private copy of the user's index, deleted at the end of the `with` block.
 
     `deadline` is on the clock of `time.monotonic`. `is_rebuilt`: the user's index was unreadable,
-    so this one has the files of a commit. A file with a ctime before `opened` (ns) is unchanged.
+    so this one has the files of a commit. `opened` is the time of the copy (ns).
     """
 
     def __init__(self, repository: Repository, deadline: float | None = None) -> None:
@@ -117,7 +117,7 @@ class PrivateIndex:
         self.unlock()
 
     def status(self, *options: str) -> Child:
-        """Return a running `git status` for `finish`; options start a new process."""
+        """Return the `git status` that `start_status` began; with options, start another."""
         if options:
             self._stop_status()
         child, self._status = self._status, None
@@ -209,7 +209,7 @@ class PrivateIndex:
         self.edit("update-index", "-q", "--refresh", ok=(0, 1))
 
     def refresh_young(self) -> None:
-        """Make git compare files as young as this index now, but not again later."""
+        """Make git compare files as young as this index now, once, not at each status."""
         self.edit("update-index", "-q", "--refresh", "--force-write-index", ok=(0, 1))
         later = time.time() + _GRAIN / 1e9
         os.utime(self.path, (later, later))
@@ -383,7 +383,7 @@ def intent_entries(index: PrivateIndex, paths: Collection[bytes]) -> dict[bytes,
 
 
 def forget_trees(index: PrivateIndex, paths: Collection[bytes]) -> None:
-    """Drop cached trees above intent-to-add entries: git writes them without these."""
+    """Drop the cached trees above intent-to-add paths, so that git builds them again."""
     # `git reset --hard` takes such an entry for an empty file of the commit, and keeps it in trees.
     # The option changes nothing else: they are not assumed unchanged.
     index.update("--no-assume-unchanged", paths)

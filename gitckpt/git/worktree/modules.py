@@ -152,7 +152,7 @@ def clone(
 
 
 def pairs(repository: Repository, git_dir: str) -> Iterator[Pair]:
-    """Yield all submodules of a worktree, each with the main worktree's repository."""
+    """Yield each submodule: name, repository, and the main worktree's, if any."""
     for name, submodule, main in _pairs(
         git_dir, repository.common_dir, "", repository.object_format
     ):
@@ -329,7 +329,7 @@ def _first_with(candidates: Iterable[Repository | None], ref: str) -> Repository
 
 
 def find_nested(repository: Repository, ref: str) -> Repository | None:
-    """Return a nested submodule's repository that has a ref, from another worktree."""
+    """Find, in other worktrees, a repository of the nested submodule that has `ref`."""
     # git clones a submodule again for each linked worktree, without the submodules nested in it.
     parts, object_format = repository.common_dir.split(os.sep), repository.object_format
     for start in (number for number, part in enumerate(parts) if part == "modules"):

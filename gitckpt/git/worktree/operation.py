@@ -87,7 +87,7 @@ def write_keep_commit(
 
 
 def bring_back(repository: Repository, files: Mapping[str, bytes]) -> None:
-    """Restore an operation; skip names and values that `collect` would never return."""
+    """Restore an operation in progress; ignore files that `collect` never returns."""
     require_objects(repository, files)
     for name, oid in _refs_in(files).items():
         repository.git.run("update-ref", "--no-deref", name, oid)

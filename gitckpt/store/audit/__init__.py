@@ -1,6 +1,6 @@
 """Find and repair defects, judging by the stored objects alone.
 
-Doors:
+Public modules:
     verification: `git ckpt verify`.
     doctor: `git ckpt doctor`.
 """

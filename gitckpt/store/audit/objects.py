@@ -156,7 +156,7 @@ def _find_problems(store: Checkpoints, roots: list[str]) -> Iterator[tuple[str, 
 
 
 def audit_refs(repository: Repository, evidence: Evidence) -> Iterator[Flaw]:
-    """Yield flaws of refs that protect objects, of replaced checkpoints, of branches."""
+    """Yield the flaws of object refs, of replaced checkpoints, and of branches."""
     for holder in evidence.rich:
         yield from _holder_flaws(holder, evidence)
     for space in ref_names.OBJECTS:

@@ -92,7 +92,7 @@ def verify(
 def _inspect_settled(
     store: Checkpoints, damaged: Collection[str], only: Collection[str] | None
 ) -> tuple[dict[str, int], list[Flaw]]:
-    """Inspect again while others write; keep the flaws found each time."""
+    """Inspect until no process writes meanwhile; keep flaws that persist."""
     digest, checked, flaws = _inspect(store, damaged, only)
     for _ in range(_INSPECTIONS - 1):
         if not flaws or inventory.list_refs(store.repository)[0] == digest:

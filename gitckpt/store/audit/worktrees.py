@@ -108,7 +108,7 @@ def _check(
 
 
 def can_forget(repository: Repository, git_dir: str, path: str, linked: Iterable[str]) -> bool:
-    """Return whether git can drop a deleted worktree; `linked` commits are safe."""
+    """Return whether dropping a deleted worktree loses only commits in `linked`."""
     if administration.main_worktree(repository) is None:
         return False
     # Only in the default directory beside the main worktree: elsewhere a disk may be unmounted.

@@ -104,7 +104,7 @@ class Table(table.TableReader):
         return default
 
     def name(self, reserved: Collection[str]) -> str:
-        """Return the value of `name`, of a phase or step: checkpoint labels begin with it."""
+        """Return the `name` of a phase or step, with which checkpoint labels begin."""
         name = self.values.get("name")
         if name is None:
             self.complain(f"{self.label} has no name")

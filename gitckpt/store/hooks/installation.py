@@ -574,7 +574,7 @@ def _outdated_call(where: str, event: str, text: str) -> Finding:
 
 
 def _active_file(directory: str, event: str) -> HookFile:
-    """Return the hook file of an event, or the `.legacy` file if that has the block."""
+    """Return an event's hook file; its `.legacy` file if that has gitckpt's lines."""
     file = files.read(os.path.join(directory, event))
     aside = files.read(file.path + _ASIDE[0])
     # pre-commit rewrites its hook file, so a block in that file would be lost.

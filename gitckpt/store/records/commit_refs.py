@@ -135,7 +135,7 @@ def value_of(repository: Repository, ref: str, *, is_retry: bool = False) -> str
 
 
 def settle(repository: Repository, apply: Apply, needed: Needed) -> None:
-    """Create refs to the newest commits that checkpoints need; delete all other refs.
+    """Create refs to the newest needed commits; delete others in `refs/keep/ckpt/`.
 
     `needed` returns the commits of all checkpoints; None if a document is unreadable.
     """

@@ -1,4 +1,4 @@
-"""Describe checkpoints in listings, query them, and convert both for SQLite."""
+"""Define entries of listings and queries, and their columns in SQLite."""
 
 from __future__ import annotations
 

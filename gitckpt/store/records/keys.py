@@ -70,7 +70,7 @@ class Claim:
         self._exists = exists
 
     def read(self) -> tuple[str, str] | None:
-        """Return the run in the key's document, even a removed one, and the oid, or None."""
+        """Return the key's run, which may be removed, and its document's oid; or None."""
         oid = self._refs.read(self._ref)
         return None if oid is None else (run_in(next(self._objects.read([oid])), self._ref), oid)
 

@@ -27,7 +27,7 @@ class Exactness:
 
     raw: dict[bytes, str] = field(default_factory=dict)  # oids of exact bytes in the snapshot
     # Files with different bytes now, though git stores the same blob: oids of the current bytes.
-    alike: dict[bytes, str] = field(default_factory=dict)
+    equal_blobs: dict[bytes, str] = field(default_factory=dict)
     unchanged: set[bytes] = field(default_factory=set)  # files that already have the captured bytes
     is_within: Callable[[bytes], bool] = lambda _: True
     # Paths that git writes or deletes; None unless one is `.gitattributes`, which affects others.
@@ -74,12 +74,12 @@ def plan(
         elif old_oids.get(path) == new_oids[path]:
             planned.unchanged.add(path)
         elif path in old_oids:  # else a missing file, marked skip-worktree
-            planned.raw[path], planned.alike[path] = new_oids[path], old_oids[path]
+            planned.raw[path], planned.equal_blobs[path] = new_oids[path], old_oids[path]
     if old_oids:
         planned.blobs = manifest.regular_files(repository, target.files)
         paths = (planned.blobs.keys() & old_oids.keys()) - new_oids.keys() - touched.keys()
-        alike = {path: old_oids[path] for path in filter(is_within, paths)}
-        planned.alike |= _find_changed(repository, planned, alike)
+        equal_blobs = {path: old_oids[path] for path in filter(is_within, paths)}
+        planned.equal_blobs |= _find_changed(repository, planned, equal_blobs)
     return planned
 
 
@@ -93,21 +93,21 @@ def _hash(repository: Repository, files: Iterable[tuple[bytes, bytes | None]]) -
 
 
 def _find_changed(
-    repository: Repository, planned: Exactness, alike: dict[bytes, str]
+    repository: Repository, planned: Exactness, equal_blobs: dict[bytes, str]
 ) -> dict[bytes, str]:
-    """Return files of `alike` whose bytes differ; add others to `planned.unchanged`."""
+    """Return the files whose bytes differ; add the others to `planned.unchanged`."""
     if planned.touched is not None and (planned.line_ends or planned.is_unsure):
         return {}  # `write_captured` decides when the captured attributes are in place
     if planned.is_unsure:
-        planned.unchanged.update(alike)
+        planned.unchanged.update(equal_blobs)
         return {}
-    if not planned.line_ends or not alike:
-        return alike
+    if not planned.line_ends or not equal_blobs:
+        return equal_blobs
     with PrivateIndex(repository) as index:
-        contents = _convert(index, planned, alike, planned.line_ends)
+        contents = _convert(index, planned, equal_blobs, planned.line_ends)
     captured = _hash(repository, contents.items())
-    planned.unchanged.update(path for path, oid in alike.items() if captured.get(path) == oid)
-    return {path: oid for path, oid in alike.items() if path not in planned.unchanged}
+    planned.unchanged.update(path for path, oid in equal_blobs.items() if captured.get(path) == oid)
+    return {path: oid for path, oid in equal_blobs.items() if path not in planned.unchanged}
 
 
 def changed_error(names: str) -> BusyError:
@@ -118,13 +118,13 @@ def changed_error(names: str) -> BusyError:
 def prepare(
     index: PrivateIndex, planned: Exactness, configured: Configured, expected: str
 ) -> Mapping[bytes, str]:
-    """Raise `BusyError` if a file of `planned.alike` changed; return all blob oids."""
+    """Raise `BusyError` if a planned file changed meanwhile; return all blob oids."""
     repository = index.repository
-    has_any = planned.alike or planned.raw or planned.to_write or planned.touched is not None
+    has_any = planned.equal_blobs or planned.raw or planned.to_write or planned.touched is not None
     planned.blobs = manifest.regular_files(repository, expected) if has_any else {}
     planned.configured = configured
-    current = _hash_files(repository, planned.alike)
-    if paths := [path for path, oid in planned.alike.items() if current.get(path) != oid]:
+    current = _hash_files(repository, planned.equal_blobs)
+    if paths := [path for path, oid in planned.equal_blobs.items() if current.get(path) != oid]:
         raise changed_error(first_of([*map(os.fsdecode, paths)]))
     if planned.touched is not None:
         planned.converted = _find_converted(index, planned)
@@ -133,7 +133,7 @@ def prepare(
 
 def write_captured(index: PrivateIndex, planned: Exactness) -> None:
     """Write the captured bytes where git wrote others; `index` describes git's files."""
-    plain = planned.alike.keys() - planned.raw.keys()
+    plain = planned.equal_blobs.keys() - planned.raw.keys()
     if planned.touched is not None:
         planned.converted |= _find_converted(index, planned)
     paths = sorted(plain | planned.converted | set(planned.to_write))

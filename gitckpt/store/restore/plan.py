@@ -209,10 +209,10 @@ class Planner:
             self._plan_index(fileless)
         sides = self._current, self._target
         plan.exactness = byte_exact.plan(self._repository, *sides, plan.files, self._may_change)
-        alike = plan.exactness.alike
-        staged = self._restaged - paths_in(plan.files) - alike.keys()
+        equal_blobs = plan.exactness.equal_blobs
+        staged = self._restaged - paths_in(plan.files) - equal_blobs.keys()
         plan.changes = [PathChange(_KINDS[change.status], change.path) for change in plan.files]
-        plan.changes += [PathChange(CHANGE, path) for path in alike]
+        plan.changes += [PathChange(CHANGE, path) for path in equal_blobs]
         plan.changes += [PathChange(STAGE, path) for path in staged]
         return plan
 

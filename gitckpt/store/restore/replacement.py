@@ -41,7 +41,7 @@ def is_out_of_date(error: GitError) -> bool:
 
 
 def list_files(index: PrivateIndex, captured: Captured) -> None:
-    """Add captured files to `index` that the capture did not add."""
+    """Add to `index` the captured files that it lacks."""
     if not captured.unlisted:
         return
     index.git(*_ADD, data=nul_ended(_remove_absent(index, captured.unlisted)))

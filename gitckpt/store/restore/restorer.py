@@ -598,7 +598,7 @@ def _require_source(repository: Repository, checkpoint: Checkpoint) -> None:
 def _list_omitted(
     repository: Repository, checkpoint: Checkpoint, paths: Sequence[bytes]
 ) -> list[str]:
-    """Return a remark on paths that both checkpoint and worktree lack, or []."""
+    """Return a remark on omitted paths that the worktree lacks, too; [] for none."""
     top, names = os.fsencode(repository.worktree or ""), []
     for entry in checkpoint.worktree.omitted if checkpoint.worktree is not None else ():
         path = modules.unquote(entry.path).rstrip(b"/")

@@ -102,7 +102,7 @@ def no_step_error(stack: Stack, kind: str, missing: Sequence[str]) -> NotFoundEr
 
 
 def written_by_newest(store: Checkpoints, stack: Stack, target: Checkpoint) -> list[bytes]:
-    """Return the files that the newest step created, as `target` lacks them."""
+    """Return the files that the newest step created and `target` lacks."""
     newest, names = stack.position, []
     if newest is None:
         newest, names = target.state.get("before"), target.state.get("paths", [])

@@ -117,7 +117,7 @@ def list_tips(store: Checkpoints) -> set[str]:
 
 
 class _Contents:
-    """Check whether later checkpoints have all contents of those due for thinning."""
+    """Check whether later checkpoints have all contents of a thinned checkpoint."""
 
     def __init__(self, store: Checkpoints, due: Infos, newest: Infos) -> None:
         self._repository = store.repository

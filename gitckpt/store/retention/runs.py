@@ -254,7 +254,7 @@ def _remove_files(
 
 
 def _ending(chain: Sequence[CheckpointInfo]) -> tuple[CheckpointInfo, ...]:
-    """Return the checkpoints that show how a run ended: the newest, and of a phase."""
+    """Return a run's newest checkpoint, and its newest checkpoint by a driver."""
     driven = [entry for entry in chain if entry.trigger == PHASE]
     return (chain[-1], *driven[-1:])
 
@@ -274,7 +274,7 @@ def _delete_leases(store: Checkpoints, holds: Mapping[str, Hold]) -> None:
 
 
 def chains_of(store: Checkpoints, runs: Collection[str]) -> dict[str, list[CheckpointInfo]]:
-    """Return the checkpoints of runs, by sequence; fetched checkpoints come first."""
+    """Map runs to their checkpoints, by sequence; fetched ones come first."""
     chains = heads.chains_of(store.index, runs)
     for run, chain in chains.items():
         oids = local_oids(store.repository, run)

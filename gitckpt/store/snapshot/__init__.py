@@ -1,6 +1,6 @@
 """Capture the files of a worktree as a tree, and compare them with a snapshot.
 
-Doors:
+Public modules:
     limits: which files a snapshot omits.
     capture: writes the files of a worktree as a tree; checks and repairs snapshots.
     manifest: reads and writes the tree of a snapshot.

@@ -164,7 +164,7 @@ class Limits:
         return Configured.of(config.read(repository, f"^({attributes.SETTINGS})"))
 
     def terms(self, included: Collection[bytes], regardless: Collection[bytes]) -> Terms:
-        """Return rules for raw copies: always of `regardless`, of secrets if `included`."""
+        """Return which files to store raw: `regardless` always, secrets if `included`."""
         from gitckpt.git.contents.conversion import Terms  # needed only if git converts files
 
         return Terms(
