@@ -1,4 +1,4 @@
-"""A ref transaction by a process of its own, which ends with it."""
+"""Apply ref updates in a process of its own that ends afterwards."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from gitckpt.git.repository import Repository
 
 
 def apply_once(repository: Repository, updates: Sequence[Update]) -> None:
-    """Applies updates as `Refs.update` does, and ends the process."""
+    """Apply updates as `Refs.update` does, then end the git process."""
     refs = Refs(repository)
     refs.update(updates)
-    refs._standby.take().communicate()  # to its own end, where git writes down how often it flushed
+    refs._standby.take().communicate()  # git logs its flushes when it exits

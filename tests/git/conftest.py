@@ -1,4 +1,4 @@
-"""What the tests of the git floor share."""
+"""Fixtures for the tests of `gitckpt.git`."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def opened() -> Iterator[Callable[..., Repository]]:
-    """Opens repositories, and closes them after the test."""
+    """Open repositories and close them after the test."""
     repositories: list[Repository] = []
 
     def open_one(checkout: Checkout | Path) -> Repository:
@@ -44,14 +44,14 @@ def repository(main_checkout: Checkout) -> Iterator[Repository]:
 
 @pytest.fixture(params=["libgit2", "plumbing"])
 def adapter(request: pytest.FixtureRequest) -> str:
-    """The name of an adapter; every test that uses it runs with both."""
+    """The name of an object adapter; each test runs with both."""
     name: str = request.param
     return name
 
 
 @pytest.fixture
 def objects(repository: Repository, adapter: str) -> Iterator[Objects]:
-    """The objects of `main_checkout`, through either adapter."""
+    """The object store of `main_checkout`, through either adapter."""
     made = open_objects(repository, adapter)
     yield made
     made.close()
@@ -67,7 +67,7 @@ def refs(repository: Repository) -> Iterator[Refs]:
 
 @pytest.fixture
 def flushes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[], int]:
-    """Makes every git that is started from here on keep a log; returns how many files they flushed to the disk, once they have ended."""
+    """Count the files that git flushes; the git processes must have ended."""
     log = tmp_path / "trace"
     log.touch()
     monkeypatch.setenv("GIT_TRACE2_EVENT", str(log))

@@ -1,4 +1,4 @@
-"""Files that are written whole or not at all, and what a kill leaves beside them."""
+"""`atomic` writes a file completely or not at all, even if a kill interrupts it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ LEFT = ".file.123.0a1b2c3d"
 
 
 def age(path: Path) -> None:
-    """Makes a file that is older than any that somebody writes."""
+    """Make a file older than any write that is still running."""
     path.write_text("half")
     os.utime(path, (1_000_000_000, 1_000_000_000))
 

@@ -1,4 +1,4 @@
-"""The long-lived reader."""
+"""`CatFile` keeps a `git cat-file` process running and reads objects from it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.conftest import Checkout, repository_of
 
 @pytest.fixture
 def cat_file(repository: Repository) -> Iterator[CatFile]:
-    """A reader of `main_checkout`."""
+    """A `CatFile` for `main_checkout`."""
     made = CatFile(repository.git)
     yield made
     made.close()
@@ -140,7 +140,7 @@ class TestContents:
         wrapper = tmp_path / "git"
         wrapper.write_text(
             '#!/bin/sh\ngit "$@"\nexit $?\n'
-        )  # and not `exec git`: it is this shell that is told to end
+        )  # without `exec`, the shell receives the signal
         wrapper.chmod(0o755)
         monkeypatch.setenv("GITCKPT_GIT", str(wrapper))
         answers = CatFile(repository_of(main_checkout).git).contents([blob] * 20_000)
@@ -180,7 +180,7 @@ class TestItsEnd:
     def test_a_reader_that_died_is_reported_once(
         self, main_checkout: Checkout, cat_file: CatFile, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """It dies once it was taken: one that is dead before is put aside, and nobody is told."""
+        """The error appears only where the process dies after `take` returned it."""
         alive = cat_file.info("HEAD")
         really = cat_file._standby.take
 

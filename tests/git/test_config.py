@@ -1,4 +1,4 @@
-"""Git's own configuration."""
+"""gitckpt reads settings from git's configuration."""
 
 from __future__ import annotations
 
@@ -48,7 +48,8 @@ class TestRead:
     ) -> None:
         with (main_checkout.path / ".git" / "config").open("ab") as file:
             file.write(
-                b'[ckpt]\n\tflag\n\tempty =\n\tlines = "a\\nb\\n"\n\tspaces = "  x  "\n\traw = \xff\n\tequals = a=b\n'
+                b'[ckpt]\n\tflag\n\tempty =\n\tlines = "a\\nb\\n"\n\tspaces = "  x  "\n'
+                b"\traw = \xff\n\tequals = a=b\n"
             )
         assert config.read(repository, r"^ckpt\.") == {
             "ckpt.flag": ["true"],
@@ -76,7 +77,7 @@ class TestRead:
 
 
 class Changes:
-    """What may change a configuration, and `git config --list` after it.
+    """Changes to a configuration, and `git config --list` after them.
 
     Args:
         checkout: whose.

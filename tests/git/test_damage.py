@@ -1,4 +1,4 @@
-"""Which objects are damaged, loose and packed, in either format; and that nothing else is called so."""
+"""`graph` finds every damaged object, loose or packed, and no intact one."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from tests.damaging import KINDS, place_of, spoil
 
 
 def filled(checkout: Checkout, count: int = 300) -> list[str]:
-    """Makes blobs in a commit, of all sizes about the pipe's, and returns their oids."""
-    # Not of one letter: what a bit flipped in such a stream gives may well be the same again.
+    """Commit blobs smaller and larger than a pipe's buffer; return their oids."""
+    # Repeated letters will not do: a flipped bit in their stream can decode to the same text.
     files = {
         f"d/{number}": "".join(map(str, range(number * 199))) + f"{number}\n"
         for number in range(count)
@@ -83,7 +83,7 @@ def test_loose_ones(
 
 
 def test_one_with_the_content_of_another(main_checkout: Checkout, repository: Repository) -> None:
-    """Each of its checksums is right; only its name says that it is wrong."""
+    """The file's checksums match its content, but its name belongs to another object."""
     one, two = filled(main_checkout, 2)
     place_of(main_checkout, one).chmod(0o644)
     place_of(main_checkout, one).write_bytes(place_of(main_checkout, two).read_bytes())
@@ -153,7 +153,7 @@ def test_what_is_moved_aside_is_kept(main_checkout: Checkout, repository: Reposi
 
 
 def test_a_file_that_cannot_be_read_is_not_one_that_cannot_be_stored() -> None:
-    """Of that, git says the same, and one thing more."""
+    """Git prints the same line for both, and another line before it."""
     short = GitError(
         ["update-index"],
         128,

@@ -1,4 +1,4 @@
-"""What differs between two trees: read in process where that is little, and then the same as git says."""
+"""Small tree diffs are computed in process and equal those of `git diff-tree`."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def oids(main_checkout: Checkout) -> list[str]:
 
 
 def made(here: Checkout, entries: Mapping[str, str], oids: list[str]) -> str:
-    """Returns a tree with some entries; of two that cannot be side by side, the first."""
+    """Return a tree of the entries; the first one wins where two conflict."""
     kept: dict[str, str] = {}
     for path, entry in entries.items():
         if not any(path.startswith(f"{other}/") or other.startswith(f"{path}/") for other in kept):
@@ -71,7 +71,7 @@ def made(here: Checkout, entries: Mapping[str, str], oids: list[str]) -> str:
 def by_git(
     here: Checkout, old: str, new: str, *, with_trees: bool
 ) -> list[tuple[str, bytes, bytes, bytes, str, str]]:
-    """Returns what `git diff-tree` prints."""
+    """Return the output of `git diff-tree`."""
     said = here.git(
         "diff-tree",
         "-r",
@@ -120,7 +120,7 @@ def test_the_same_as_git_says(
 
 @pytest.fixture
 def asked(main_checkout: Checkout, monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Notes the commands of git that are run."""
+    """Record the git commands that run."""
     asked: list[str] = []
     run = Git.run
 
@@ -160,7 +160,7 @@ def test_of_many_git_says_it(
 def test_many_pairs_are_counted_by_one_process(
     repository: Repository, main_checkout: Checkout, oids: list[str], asked: list[str]
 ) -> None:
-    """Whatever their paths look like, and where the user's settings let a submodule count for nothing."""
+    """One process counts many pairs, whatever their paths and `diff.ignoreSubmodules`."""
     main_checkout.git("config", "core.quotePath", "false")
     main_checkout.write(".gitmodules", '[submodule "a"]\npath = a\nurl = /nowhere\nignore = all\n')
     other = f"160000 commit {'1' * 40}"
@@ -189,7 +189,7 @@ def test_many_pairs_are_counted_by_one_process(
 def test_what_git_would_not_write_is_for_git_to_judge(
     repository: Repository, main_checkout: Checkout, oids: list[str], asked: list[str]
 ) -> None:
-    """Modes of old gits, which it takes for the usual ones; and a name that stands twice."""
+    """Trees with modes of old versions of git, or a duplicate name, are left to git."""
     raw = bytes.fromhex(oids[0])
     for data in (
         b"100664 a\0" + raw,

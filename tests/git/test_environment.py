@@ -1,4 +1,7 @@
-"""Variables of a repository: respected where we look for it, and not passed on to another one; and what git is told besides."""
+"""Variables such as `GIT_DIR` are used to find a repository, and not passed on.
+
+Other variables are set for every git process.
+"""
 
 from __future__ import annotations
 

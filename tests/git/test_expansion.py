@@ -1,4 +1,4 @@
-"""How many paths trees differ at, counted without listing them."""
+"""`Expansion` counts the paths at which two trees differ without listing them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.conftest import Checkout
 
 
 def tree(here: Checkout, chance: random.Random) -> str:
-    """Returns a tree of a few paths, some of which are those of other such trees."""
+    """Return a tree of a few paths; other trees share some of them."""
     here.git("read-tree", "--empty")
     blobs = [here.git("hash-object", "-w", "--stdin", data=text) for text in "ab"]
     paths = [

@@ -1,4 +1,4 @@
-"""A directory is listed that may be there, or not, or no more."""
+"""`names_in` lists a directory, and returns no names if it does not exist."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def test_one_that_may_not_be_read_is_not_called_empty(tmp_path: Path) -> None:
 def test_one_that_goes_while_it_is_looked_at(
     repository: Repository, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The private directory may go at any time; who sweeps it looked whether it was there, and listed it then."""
+    """The sweep of the private directory succeeds if it vanishes after the check."""
     private = repository.make_private_dir()
     is_directory = os.path.isdir
 

@@ -1,4 +1,4 @@
-"""What is flushed is on the disk, and what the disk says of it is heard."""
+"""`fsync` flushes files to the disk and reports the errors of the disk."""
 
 from __future__ import annotations
 
@@ -66,7 +66,11 @@ def test_a_file_system_that_flushes_no_directory_is_put_up_with(
 def test_a_linked_worktree_has_reftables_of_its_own(
     newer_git: str, make_checkout: Callable[..., Checkout], tmp_path: Path, flushed: list[str]
 ) -> None:
-    """Its HEAD is in them, and each commit writes the log of that: where one is broken, git takes it to be at no commit."""
+    """The reftables of a linked worktree are flushed, as they hold its HEAD.
+
+    Each commit in the worktree writes HEAD's log. If git cannot read a table, the worktree has no
+    commit.
+    """
     checkout = make_checkout("tabled", "--ref-format=reftable")
     checkout.commit("first")
     checkout.git("worktree", "add", "--quiet", "--detach", str(tmp_path / "linked"))
@@ -81,7 +85,7 @@ def test_a_linked_worktree_has_reftables_of_its_own(
 def test_what_is_kept_of_an_operation_is_flushed(
     main_checkout: Checkout, tmp_path: Path, flushed: list[str]
 ) -> None:
-    """A worktree that is made for a checkpoint of a rebase has a directory of files that say how far it is."""
+    """The files of a rebase are flushed with the worktree made for its checkpoint."""
     main_checkout.git("worktree", "add", "--quiet", "--detach", str(tmp_path / "linked"))
     place = main_checkout.path / ".git/worktrees/linked"
     for name in ("rebase-merge", "modules"):
@@ -97,7 +101,7 @@ def test_what_is_kept_of_an_operation_is_flushed(
 def test_what_is_no_file_of_a_worktree_is_not_flushed(
     main_checkout: Checkout, tmp_path: Path, flushed: list[str]
 ) -> None:
-    """Git's file system monitor listens at a socket there; of a pipe, the flush waited for ever."""
+    """The flush skips sockets and pipes, as it would wait at a pipe forever."""
     main_checkout.git("worktree", "add", "--quiet", "--detach", str(tmp_path / "linked"))
     place = main_checkout.path / ".git/worktrees/linked"
     os.mkfifo(place / "pipe")

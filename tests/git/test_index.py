@@ -1,4 +1,4 @@
-"""A private copy of an index: what it lists."""
+"""A private copy of an index lists its entries."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_its_entries_with_modes_stages_and_flags(
 
 
 def test_those_of_one_mode(repository: Repository, main_checkout: Checkout) -> None:
-    """A look at the submodules of a large worktree is part of each save."""
+    """Each save lists the submodules of the worktree this way."""
     blob, head = main_checkout.git("hash-object", "-w", "--stdin", data="a"), main_checkout.head()
     odd = f"H 160000 {blob} 0\tf"
     lines = [

@@ -1,4 +1,4 @@
-"""A call that is interrupted leaves no process and no pipe behind, and no lock: a program may go on after it."""
+"""An interrupted call leaves no process, no pipe and no lock behind."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def test_of_one_that_cannot_be_started(git: Git, argument: str) -> None:
 
 
 def test_a_descriptor_is_closed_once(git: Git, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The next file that is opened may have the number of one that was closed."""
+    """A second close could hit a new file with the same descriptor."""
     child = git.start("cat-file", "--batch")
     real = os.close
 

@@ -1,4 +1,4 @@
-"""A git that is killed alone at a ref transaction, or not heard: what it has left undone is done by another one, and nothing twice."""
+"""A ref transaction finishes, once, if its git process is killed or not heard."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ case " $* " in
 esac
 exec {git} "$@"
 """
-"""A git whose answers are lost once: it goes on, as git does where it cannot write them, and waits for what comes next."""
+"""Git that loses its answers once and waits for more input, as git itself does."""
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")

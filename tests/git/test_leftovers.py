@@ -1,4 +1,4 @@
-"""What a killed git leaves, told from what a living one is at."""
+"""`leftovers` tells files of killed git processes from those of running ones."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ Prepare = Callable[..., tuple["subprocess.Popen[bytes]", Path]]
 
 @pytest.fixture
 def prepare(main_checkout: Checkout) -> Iterator[Prepare]:
-    """Starts a git that holds the lock of `REF`, and returns it with the lock: `prepare(cwd=…)`."""
+    """Start a git that holds the lock of `REF`; return both: `prepare(cwd=…)`."""
     started: list[subprocess.Popen[bytes]] = []
 
     def start(
@@ -93,7 +93,7 @@ class TestLocks:
         holder, lock = prepare(*options, cwd=place, env=env)
         os.utime(
             lock, (time.time() + 60, time.time() + 60)
-        )  # as if it had been made after that git began, however long it has held it
+        )  # as if the lock were younger than the git process
         assert left(repository, lock) == []
         holder.send_signal(signal.SIGKILL)
         holder.wait()
@@ -218,7 +218,7 @@ class TestObjects:
     def test_packs_of_a_repack_are_left_after_a_day(
         self, main_checkout: Checkout, repository: Repository, ending: str
     ) -> None:
-        """A repack that takes long leaves those alone that it has finished first."""
+        """A repack in progress keeps the packs that it has already written."""
         pack = main_checkout.write(f".git/objects/pack/.tmp-12-pack-{'1' * 40}.{ending}", "x")
         age(pack, 7200)
         assert (

@@ -1,4 +1,4 @@
-"""Advisory locks between processes."""
+"""Processes exclude each other with advisory locks."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ for _ in range(100):
 
 
 def hold(path: Path) -> subprocess.Popen[str]:
-    """Starts a process that holds the lock until it is given a line."""
+    """Start a process that holds the lock until it reads a line."""
     holder = subprocess.Popen(
         [sys.executable, "-c", HOLD, str(path)],
         stdin=subprocess.PIPE,

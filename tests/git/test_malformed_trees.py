@@ -1,4 +1,4 @@
-"""Trees that are none: git takes them where it is told not to look, and some servers send them."""
+"""Trees that git would reject are reported; some servers send them."""
 
 from __future__ import annotations
 

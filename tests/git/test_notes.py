@@ -1,4 +1,4 @@
-"""Notes edited as trees: what git shows of them, in every shape a notes tree can have."""
+"""Notes are edited as trees, in every shape that git reads."""
 
 from __future__ import annotations
 
@@ -27,16 +27,16 @@ EMPTY_TREE = "4b825dc642cb6eb9a060e54bf8d69288fbee4904"
 
 
 def commit_name(number: int, object_format: str = "sha1") -> str:
-    """A name that a commit could have; notes may be on objects that are gone."""
+    """Return an oid for a commit; notes may exist without their object."""
     return hashlib.new(object_format, b"%d" % number).hexdigest()
 
 
 class Book:
-    """The notes of one repository, and what git reads in them.
+    """The notes of one repository, and how git reads them.
 
     Attributes:
         checkout: a worktree of the repository.
-        notes: what is tested.
+        notes: the notes under test.
     """
 
     def __init__(self, checkout: Checkout, repository: Repository, objects: Objects) -> None:
@@ -46,7 +46,7 @@ class Book:
         self.notes = Notes(repository, objects, REF)
 
     def change(self, wanted: dict[str, list[str]]) -> str:
-        """Sets the lines of some commits, writes it all, and returns the notes commit."""
+        """Set the lines of commits, write them, and return the notes commit."""
         tip = self.notes.tip()
         commit, items = self.notes.edit(tip, list(wanted), lambda name, _: wanted[name], INSTANT)
         self.objects.write(items)
@@ -55,7 +55,7 @@ class Book:
         return commit
 
     def as_git_reads_it(self) -> dict[str, list[str]]:
-        """Returns the lines of each commit by `git notes list`."""
+        """Return the lines of each commit that `git notes list` names."""
         listed = [
             line.split()
             for line in self.checkout.git("notes", "--ref=checkpoints", "list").splitlines()
@@ -81,7 +81,7 @@ class Book:
         return self.checkout.git("notes", "--ref=checkpoints", "show", commit)
 
     def tree(self) -> list[str]:
-        """Returns the entries at the top of the notes tree: mode and name."""
+        """Return mode and name of each entry at the top of the notes tree."""
         lines = self.checkout.git("ls-tree", REF).splitlines()
         return [f"{line.split()[0]} {line.partition(chr(9))[2]}" for line in lines]
 
@@ -97,7 +97,7 @@ def many(count: int, object_format: str = "sha1") -> dict[str, list[str]]:
 
 
 def add_by_git(checkout: Checkout, notes: dict[str, list[str]]) -> None:
-    """Has git itself write notes, in the tree shape it chooses."""
+    """Write notes with git itself, which chooses the shape of the tree."""
     blob = [
         f"blob\nmark :{mark}\ndata {len(chr(10).join(lines)) + 1}\n{chr(10).join(lines)}\n\n"
         for mark, lines in enumerate(notes.values(), 1)
@@ -108,9 +108,10 @@ def add_by_git(checkout: Checkout, notes: dict[str, list[str]]) -> None:
 
 
 def real_commits(checkout: Checkout, count: int) -> list[str]:
-    """Makes commits that exist, which `git fast-import` and `git log` ask for."""
+    """Create real commits, as `git fast-import` and `git log` need them."""
     stream = "".join(
-        f"commit refs/heads/many\ncommitter a <a@b> {1700000000 + number} +0000\ndata {len(str(number))}\n{number}\n"
+        f"commit refs/heads/many\ncommitter a <a@b> {1700000000 + number} +0000\n"
+        f"data {len(str(number))}\n{number}\n"
         for number in range(count)
     )
     checkout.git("fast-import", "--quiet", data=stream)
@@ -123,7 +124,8 @@ class TestEdited:
         head = book.checkout.git("rev-parse", "HEAD")
         commit = book.change({head: ["one", "two"]})
         assert book.checkout.git("cat-file", "commit", commit).split("\n", 1)[1] == (
-            "author gitckpt <gitckpt> 1800000000 +0000\ncommitter gitckpt <gitckpt> 1800000000 +0000\n\nCheckpoints of commits (derived)"
+            "author gitckpt <gitckpt> 1800000000 +0000\n"
+            "committer gitckpt <gitckpt> 1800000000 +0000\n\nCheckpoints of commits (derived)"
         )
         assert [book.show(head), book.tree()] == ["one\ntwo", [f"100644 {head}"]]
         shown = book.checkout.git("log", "--notes=checkpoints", "--format=%N", "-1")
@@ -346,7 +348,7 @@ class TestLines:
         book.checkout.git("update-ref", REF, book.checkout.git("commit-tree", tree, "-m", "notes"))
         assert list(book.notes.read_all()) == []
         wanted = {name: lines for name, lines in many(900).items() if name[:2] >= "10"}
-        assert len(wanted) > 500  # of so many, the whole is made anew where all of it is known
+        assert len(wanted) > 500  # with so many, the tree is rebuilt if it is known completely
         book.change(wanted)
         before = {
             f"{first:02x}{second:02x}{'7' * 36}": ["a line"]
@@ -356,7 +358,7 @@ class TestLines:
         assert book.as_git_reads_it() == before | wanted
 
     def test_trees_that_go_deeper_than_any_name_are_looked_at_no_further(self, book: Book) -> None:
-        """As somebody may have made them whose notes were fetched."""
+        """A fetched notes tree may have any depth."""
         blob = book.checkout.git("hash-object", "-w", "--stdin", data="a line\n")
         tree = book.checkout.git("mktree", data=f"100644 blob {blob}\tfile\n")
         for _ in range(50):
@@ -443,12 +445,12 @@ def test_notes_are_a_map_from_commits_to_lines(
 
 @pytest.fixture
 def shared_book(main_checkout: Checkout, repository: Repository) -> Book:
-    """Notes for many examples in one repository."""
+    """Notes in one repository that many examples share."""
     return Book(main_checkout, repository, open_objects(repository, "libgit2"))
 
 
 def add_notes(path: str, adapter: str, number: int, count: int) -> None:
-    """Adds a line to a commit of its own and to one that all share, as often as asked, through the swap."""
+    """Add lines to a commit of its own and to a shared one, by compare and swap."""
     repository = discover(path)
     objects = open_objects(repository, adapter)
     refs = Refs(repository)
@@ -476,11 +478,11 @@ def add_notes(path: str, adapter: str, number: int, count: int) -> None:
 
 @pytest.mark.turns("adapter")
 class TestMany:
-    """What is read, and written, of many notes."""
+    """Many notes cost few reads and writes."""
 
     @pytest.fixture
     def reads(self, book: Book, monkeypatch: pytest.MonkeyPatch) -> list[int]:
-        """How many objects are read from here on, at each time."""
+        """Return a function that counts the objects read since the start."""
         read, found = book.objects.read, []
 
         def counted(oids: list[str], *most: int) -> Iterator[tuple[str, bytes] | None]:
@@ -517,7 +519,7 @@ class TestMany:
     def test_where_one_commit_has_two_notes_neither_goes_with_changes_of_others(
         self, book: Book, count: int
     ) -> None:
-        """Git itself shows both of them, one after the other."""
+        """Git shows both notes, one after the other."""
         names = [commit_name(number) for number in range(256)]
         first = names[0]
         above, below = (

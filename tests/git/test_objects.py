@@ -1,4 +1,4 @@
-"""The contract of the object port, run against both adapters; and which adapter opens what."""
+"""Both object adapters meet one contract, and each repository gets the right one."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def read_one(objects: Objects, oid: str) -> tuple[str, bytes] | None:
 
 
 def three_kinds(object_format: str = "sha1") -> dict[str, Item]:
-    """A blob, a tree that holds it and a commit of that, by oid."""
+    """The oids of a blob, a tree that holds it and a commit of that tree."""
     blob = ("blob", b"text\n")
     blob_oid = object_id(*blob, object_format)
     tree = ("tree", b"100644 file\0" + bytes.fromhex(blob_oid))
@@ -53,7 +53,7 @@ def three_kinds(object_format: str = "sha1") -> dict[str, Item]:
 
 @pytest.fixture
 def impatient() -> Iterator[None]:
-    """Ends this process where libgit2 does not come back, which no signal interrupts."""
+    """End this process if libgit2 hangs, as no signal interrupts it."""
     faulthandler.dump_traceback_later(120, exit=True)
     yield
     faulthandler.cancel_dump_traceback_later()
@@ -452,7 +452,7 @@ class TestWrite:
 
 
 class TestLooseFiles:
-    """Of the adapter that writes them itself: git could have done so."""
+    """The plumbing adapter writes loose files with the permissions git would use."""
 
     @pytest.mark.parametrize("sharing", ["umask", "group", "all", "0640", "0660", "0600"])
     @pytest.mark.parametrize("umask", [0o022, 0o002, 0o027, 0o077])

@@ -1,4 +1,4 @@
-"""The commits that an operation in progress needs, however many it names."""
+"""`operation` finds the commits that an operation in progress needs."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def repository(main_checkout: Checkout) -> Iterator[Repository]:
 
 
 def imported(checkout: Checkout, parents: list[list[int]]) -> list[str]:
-    """Makes commits, each with those of the ones before that are its parents, and returns their oids."""
+    """Create commits with earlier ones as parents; return their oids."""
     lines = []
     for number, above in enumerate(parents):
         lines += [f"commit refs/heads/c{number if not above else above[0]}\nmark :{number + 1}"]
@@ -51,7 +51,7 @@ def test_a_rebase_of_more_commits_than_a_command_takes(
     before = resource.getrlimit(resource.RLIMIT_STACK)
     resource.setrlimit(
         resource.RLIMIT_STACK, (1 << 20, before[1])
-    )  # a quarter of it is what a command takes
+    )  # arguments may fill a quarter of the stack
     try:
         kept = operation.write_keep_commit(
             repository, Plumbing(repository), todo, main_checkout.head()
@@ -62,7 +62,7 @@ def test_a_rebase_of_more_commits_than_a_command_takes(
 
 
 def test_what_head_leads_to_is_not_walked(repository: Repository, main_checkout: Checkout) -> None:
-    """It may be a million commits, or lack one far below."""
+    """HEAD may have a million commits, or lack an old one."""
     commits = imported(main_checkout, [[number - 1] if number else [] for number in range(300)])
     place_of(main_checkout, commits[20]).unlink()
     todo = {operation.INSTRUCTIONS: "".join(f"pick {oid} x\n" for oid in commits[150:]).encode()}

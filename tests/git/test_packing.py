@@ -1,4 +1,7 @@
-"""Packing of our own refs: by git's own option since 2.42, by a scratch repository of links before."""
+"""Packing the refs of gitckpt leaves all other refs as they are.
+
+git has `pack-refs --include` since 2.42; older versions need a scratch repository of links.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +28,7 @@ Open = Callable[..., Repository]
 
 @pytest.fixture(params=[BY_LINKS, BY_OPTION], ids=["by-links", "by-option"])
 def version(request: pytest.FixtureRequest) -> tuple[int, ...]:
-    """Stands for either way; the links work with every git, the option with a newer one."""
+    """Select a way of packing: links work with every git, the option with a newer one."""
     chosen: tuple[int, ...] = request.param
     if chosen == BY_OPTION > require_git():
         request.getfixturevalue("newer_git")
@@ -34,7 +37,7 @@ def version(request: pytest.FixtureRequest) -> tuple[int, ...]:
 
 @pytest.fixture
 def filled(main_checkout: Checkout, make_once: MakeOnce) -> Checkout:
-    """A repository with loose and packed refs, ours and others."""
+    """A repository with loose and packed refs of gitckpt and of others."""
     checkout = main_checkout
 
     def fill() -> None:
@@ -78,7 +81,7 @@ LOOSE_OTHERS = [
 
 
 def leftovers(checkout: Checkout) -> list[str]:
-    """Returns what is in our private directory, and what lies beside the packed refs."""
+    """Return files in the private directory, and those beside the packed refs."""
     top = checkout.main / ".git"
     return sorted(
         str(path.relative_to(top))
@@ -88,7 +91,7 @@ def leftovers(checkout: Checkout) -> list[str]:
 
 
 def see(checkout: Checkout) -> str:
-    """Returns every ref with what it points to, and what a tag stands for."""
+    """Return the target of each ref, and the object that a tag points to."""
     return checkout.git(
         "for-each-ref", "--format=%(refname) %(objectname) %(*objectname)"
     ) + checkout.git("show-ref", "--dereference")
@@ -246,9 +249,7 @@ class TestPack:
         repository = opened(filled)
         before = flushes()
         pack(repository, OURS, version)
-        assert (
-            flushes() - before == 2
-        )  # once while all loose refs are there, and once for those that go
+        assert flushes() - before == 2  # once with all loose refs, and once for the deleted refs
 
     def test_the_name_of_the_packed_refs_is_on_the_disk_before_loose_refs_go(
         self,

@@ -1,4 +1,4 @@
-"""The one place that starts processes."""
+"""`process` is the only module that starts processes."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ SCREAM = "import sys; sys.stderr.buffer.write(b'e' * 3_000_000); sys.stderr.flus
 
 
 def alive(pid: int) -> bool:
-    """Tells whether a process of this machine exists."""
+    """Return whether a process exists on this machine."""
     try:
         os.kill(pid, 0)
     except ProcessLookupError:
@@ -45,7 +45,7 @@ def open_files() -> set[str]:
 
 
 def children_of_ours() -> set[str]:
-    """Returns the processes that we started and have not waited for, zombies among them."""
+    """Return the child processes not waited for yet, zombies included."""
     found = set()
     for pid in filter(str.isdigit, os.listdir("/proc")):
         try:
@@ -100,8 +100,13 @@ class TestRun:
 
     def test_much_on_all_three_streams_at_once(self) -> None:
         data = b"x" * 3_000_000
-        done = run(python("import sys\nfor line in iter(lambda: sys.stdin.buffer.read(9999), b''):\n"
-                          " sys.stdout.buffer.write(line); sys.stderr.buffer.write(line)"), data=data)  # fmt: skip
+        done = run(
+            python(
+                "import sys\nfor line in iter(lambda: sys.stdin.buffer.read(9999), b''):\n"
+                " sys.stdout.buffer.write(line); sys.stderr.buffer.write(line)"
+            ),
+            data=data,
+        )
         assert (done.code, done.out, done.err) == (0, data, data)
 
     def test_a_program_that_does_not_read_its_input(self) -> None:
@@ -190,7 +195,8 @@ class TestChild:
 
     def test_complaints_from_before_are_kept(self) -> None:
         child = start(
-            "import sys; print('first', file=sys.stderr, flush=True); print('line', flush=True); input(); sys.exit('last')"
+            "import sys; print('first', file=sys.stderr, flush=True); "
+            "print('line', flush=True); input(); sys.exit('last')"
         )
         line = child.read_line()
         done = child.communicate(b"go\n")
@@ -303,7 +309,8 @@ class TestDetach:
         script = (
             "import os, sys\n"
             "from gitckpt.git.process import detach\n"
-            "detach(['sh', '-c', 'read line <\"$1\"; echo \"$line\" >\"$2\"', 'sh', *sys.argv[1:]], dict(os.environ))\n"
+            "detach(['sh', '-c', 'read line <\"$1\"; echo \"$line\" >\"$2\"', "
+            "'sh', *sys.argv[1:]], dict(os.environ))\n"
             "print('back')\n"
         )
         caller = subprocess.run(
@@ -328,7 +335,8 @@ class TestDetach:
         script = (
             "import os, sys\n"
             "streams = [os.readlink(f'/proc/self/fd/{fd}') for fd in (0, 1, 2)]\n"
-            "print(streams, os.getsid(0) == os.getpid(), os.environ.get('ONLY'), file=open(sys.argv[1], 'w'))\n"
+            "print(streams, os.getsid(0) == os.getpid(), os.environ.get('ONLY'), "
+            "file=open(sys.argv[1], 'w'))\n"
         )
         detach([*python(script), str(answer)], {"ONLY": "this", "PATH": os.environ["PATH"]})
         assert answer.read_text() == "['/dev/null', '/dev/null', '/dev/null'] True this\n"
@@ -366,7 +374,7 @@ class TestGitError:
 
     @pytest.mark.parametrize("line", ["garbage\n", "1" * 40 + " refs/heads/cut-off"])
     def test_a_line_of_packed_refs_that_is_broken(self, main_checkout: Checkout, line: str) -> None:
-        """Each command that asks for refs fails of it, `doctor` as well."""
+        """Each command that reads refs fails then, `doctor` included."""
         main_checkout.git("pack-refs", "--all")
         with open(main_checkout.path / ".git/packed-refs", "a") as file:
             file.write(line)
@@ -421,12 +429,15 @@ HEAVY = {
 
 @pytest.mark.parametrize("module", MODULES)
 def test_importing_is_light(module: str) -> None:
-    script = f"import sys; sys.path.insert(0, {str(ROOT)!r}); import gitckpt.git.{module}; print(*sys.modules)"
+    script = (
+        f"import sys; sys.path.insert(0, {str(ROOT)!r}); import gitckpt.git.{module}; "
+        "print(*sys.modules)"
+    )
     loaded = run(python(script)).out.decode().split()
     assert f"gitckpt.git.{module}" in loaded
     assert HEAVY.intersection(loaded) == set()
 
 
 def test_polling_is_there() -> None:
-    """The module is built on it, and some platforms lack it."""
+    """The module needs `poll`, which some platforms lack."""
     assert hasattr(select, "poll")

@@ -1,4 +1,4 @@
-"""The long-lived processes behind the refs: forks, threads, signals, and writers in parallel."""
+"""Long-lived ref processes survive forks, threads, signals and other writers."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ A, B, C = (f"refs/checkpoints/{name}" for name in "abc")
 
 
 def in_a_fork(task: Callable[[], object]) -> int:
-    """Runs a task in a process forked from this one, and returns its exit code."""
+    """Run a task in a fork of this process; return its exit code."""
     pid = os.fork()
     if pid == 0:
         code = 1
@@ -163,13 +163,13 @@ class TestProcesses:
         assert main_checkout.refs("refs/checkpoints") == {
             f"refs/checkpoints/{number}-{count}": one for number in range(3) for count in range(50)
         }
-        # Each of 150 swaps has turned it over exactly once.
+        # Each of the 150 swaps has inverted the value exactly once.
         assert main_checkout.refs("refs/ckpt") == {"refs/ckpt/runs/shared": one}
         assert main_checkout.git("fsck", "--strict", "--no-dangling") == ""
 
 
 def create_and_swap(path: str, number: int, count: int, one: str, two: str) -> None:
-    """Creates refs, each in one transaction with a swap of a ref that other processes swap as well."""
+    """Create refs, each in one transaction that also swaps a contended ref."""
     repository = discover(path)
     refs = Refs(repository)
     for serial in range(count):

@@ -1,4 +1,4 @@
-"""Refs as they are now: one by one, and listed."""
+"""Refs are read one by one or listed, always as they are now."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ A, B, C = (f"refs/checkpoints/{name}" for name in "abc")
 
 
 class TestAPipeInThePlaceOfARef:
-    """Git 2.39 waits for whoever writes to it, and so did we; 2.55 passes it over."""
+    """gitckpt reports a pipe as a ref; git 2.39 blocks on it, git 2.55 skips it."""
 
     def test_is_named(self, main_checkout: Checkout) -> None:
         path = main_checkout.path / ".git" / A

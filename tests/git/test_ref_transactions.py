@@ -1,4 +1,7 @@
-"""Ref transactions: all or nothing, with expected old values, by a long-lived process or one of their own."""
+"""A ref transaction applies all updates or none, and checks the old values.
+
+It runs in a long-lived git process or in one of its own.
+"""
 
 from __future__ import annotations
 
@@ -43,7 +46,7 @@ class World:
         )
 
     def refused(self, *updates: Update) -> CkptError:
-        """Returns the error of a transaction, after a look that it changed nothing and that the next one works."""
+        """Return the error; assert that no ref changed and the next update works."""
         before = self.checkout.refs()
         with pytest.raises(CkptError) as caught:
             self.apply(list(updates))
@@ -242,7 +245,10 @@ class TestLockHeld:
         assert (type(error), error.message, error.hint) == (
             LockHeld,
             f"another process holds {lock}",
-            f"wait and try again; if nothing is running, the lock is left from a crash; remove it with {cure}",
+            (
+                "wait and try again; if nothing is running, the lock is left from a crash; "
+                f"remove it with {cure}"
+            ),
         )
         assert isinstance(error, LockHeld)
         assert (error.path, lock.exists()) == (str(lock), True)
@@ -438,7 +444,7 @@ class TestReftable:
 
 
 class TestMeanwhile:
-    """What refs point to is flushed while git flushes its locks, and before anything is done."""
+    """Objects are flushed while git locks the refs, before any ref changes."""
 
     def test_nothing_is_done_and_all_is_locked(
         self, main_checkout: Checkout, repository: Repository

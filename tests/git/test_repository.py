@@ -1,4 +1,4 @@
-"""Which repository and worktree we are in: found as git finds it, whatever its paths and settings."""
+"""`discover` finds the same repository and worktree as git does."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.git.whereabouts import Open, main_of, whereabouts
 
 
 def check_usable(checkout: Checkout, repository: Repository) -> None:
-    """Looks, writes a ref and an object, and has git see both."""
+    """Discover the repository, write a ref and an object, and read both with git."""
     objects = open_objects(repository)
     objects.write([("blob", b"usable")])
     commit, branch = objects.head()
@@ -119,7 +119,7 @@ class TestDiscover:
     def test_a_directory_that_is_gone_is_in_none(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """As after `git worktree remove` of the worktree that one is in."""
+        """As after `git worktree remove` of the current worktree."""
         gone = tmp_path / "gone"
         gone.mkdir()
         monkeypatch.chdir(gone)

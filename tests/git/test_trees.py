@@ -1,4 +1,4 @@
-"""What is at which path of a tree: the same as git says, whatever the paths are called, and however many are asked for."""
+"""Entries are looked up in a tree by path, with the same result as git's."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def repository(main_checkout: Checkout) -> Iterator[Repository]:
 
 @pytest.fixture
 def tree(main_checkout: Checkout) -> str:
-    """Something of each kind; and a file as git wrote them once, for groups to write, which it prints like any other."""
+    """An entry of each kind, and a group-writable file as old versions of git wrote."""
     blob, commit = (
         main_checkout.git("hash-object", "-w", "--stdin", data="x"),
         main_checkout.git("rev-parse", "HEAD"),
@@ -78,7 +78,7 @@ def test_what_is_at_a_path(
 
 @pytest.mark.parametrize("more", [0, 30_000], ids=["few", "more than a command takes"])
 def test_which_paths_are_there(repository: Repository, tree: str, more: int) -> None:
-    """They may be those of all files that a sparse checkout leaves away."""
+    """A sparse checkout may leave all of these files out."""
     others = [
         b"somewhere/in/a/directory/with/a/rather/long/name/as/there/are/many/in/projects/of/some/age/%d"
         % n

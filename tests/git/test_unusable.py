@@ -1,4 +1,7 @@
-"""Repositories that git refuses, refused with git's own cure, and a git that is too old, something else or not there."""
+"""A repository that git refuses is refused with git's own remedy.
+
+So are a git that is too old, missing, or another program.
+"""
 
 from __future__ import annotations
 
@@ -61,7 +64,7 @@ class TestRefused:
     def test_a_variable_has_nothing_to_do_with_what_else_is_wrong(
         self, main_checkout: Checkout, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """Git sets it for its hooks."""
+        """Git sets `GIT_DIR` for its hooks."""
         main_checkout.git("config", "core.repositoryFormatVersion", "9")
         monkeypatch.setenv("GIT_DIR", str(main_checkout.path / ".git"))
         assert self.refused(main_checkout.path)[0].startswith(
@@ -97,7 +100,10 @@ class TestRefused:
         monkeypatch.setenv("GIT_TEST_ASSUME_DIFFERENT_OWNER", "1")
         path = main_checkout.path
         assert self.refused(path) == (
-            f"git refuses the repository at {path}: detected dubious ownership in repository at '{path}'",
+            (
+                f"git refuses the repository at {path}: "
+                f"detected dubious ownership in repository at '{path}'"
+            ),
             f"git config --global --add safe.directory {path}",
         )
 
@@ -115,7 +121,10 @@ class TestRefused:
         main_checkout.git("config", "extensions.somethingNew", "true")
         path = main_checkout.path
         assert self.refused(path) == (
-            f"git refuses the repository at {path}: unknown repository extension found: somethingnew",
+            (
+                f"git refuses the repository at {path}: unknown repository extension found: "
+                "somethingnew"
+            ),
             None,
         )
 
@@ -181,7 +190,10 @@ class TestGitItself:
     ) -> None:
         fake_git(
             tmp_path,
-            'if test "$1" = version; then echo git version 2.30.1; else echo "--path-format=absolute"; echo false; fi',
+            (
+                'if test "$1" = version; then echo git version 2.30.1; '
+                'else echo "--path-format=absolute"; echo false; fi'
+            ),
             monkeypatch,
         )
         with pytest.raises(RepositoryError, match=r"^git version 2\.30\.1 is too old$"):

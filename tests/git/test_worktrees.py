@@ -1,4 +1,4 @@
-"""Linked worktrees that several make and remove at the same time, for which git has no lock."""
+"""Processes make and remove linked worktrees at once, though git has no lock."""
 
 from __future__ import annotations
 
@@ -45,7 +45,10 @@ def paths_of(repository: Repository) -> list[str]:
 
 
 def half_make(checkout: Checkout) -> Path:
-    """Makes what git keeps of a worktree as far as git is at the moment at which a reader dies of it; returns the file to be written."""
+    """Leave a half-made worktree at which `git worktree list` dies.
+
+    Return the file that git has yet to write.
+    """
     checkout.git("worktree", "add", "--detach", str(checkout.path.parent / "theirs"))
     unwritten = checkout.path / ".git" / "worktrees" / "theirs" / "commondir"
     unwritten.write_text("")
@@ -129,7 +132,7 @@ def test_only_one_of_us_at_a_time(main_checkout: Checkout, repository: Repositor
 
 
 class TestFilesOfAWorktree:
-    """A kill while one is written leaves no part of it where the next capture takes it for somebody's work."""
+    """A kill during a write leaves no partial file for the next capture."""
 
     def test_one_of_ours(self, checkout: Checkout) -> None:
         checkout.commit("one", notes="old\n")

@@ -1,4 +1,4 @@
-"""Objects that are written without git: packs, and loose files beside a prune."""
+"""Packs and loose files are written without git, while a prune runs."""
 
 from __future__ import annotations
 
@@ -98,8 +98,11 @@ class TestLooseObjects:
     def test_one_that_takes_what_is_half_written(
         self, main_checkout: Checkout, objects: Objects, tmp_path: Path
     ) -> None:
-        """The directory of the object is deleted again and again, as git prunes it once it is empty."""
-        script = f"while [ ! -e {tmp_path}/over ]; do rmdir {main_checkout.path}/.git/objects/?? 2>/dev/null; done"
+        """Another process deletes the object's empty directory, as a prune does."""
+        script = (
+            f"while [ ! -e {tmp_path}/over ]; do "
+            f"rmdir {main_checkout.path}/.git/objects/?? 2>/dev/null; done"
+        )
         with subprocess.Popen(["sh", "-c", script]) as pruning:
             try:
                 data = [b"%d\n" % number for number in range(30)]

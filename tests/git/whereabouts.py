@@ -1,4 +1,4 @@
-"""Which repository and worktree we are in, to compare."""
+"""Return comparable facts about the current repository and worktree."""
 
 from __future__ import annotations
 
