@@ -1,4 +1,7 @@
-"""A filter as a process (gitattributes(5), "Long Running Filter Process"): turns letters by thirteen, and refuses what begins with "#!"."""
+"""A long-running git filter that turns letters by 13 and refuses shebang lines.
+
+See "Long Running Filter Process" in gitattributes(5).
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,7 @@ LARGEST = 65516
 
 
 def packets() -> Iterator[bytes]:
-    """Yields packets up to the next flush; git that is gone ends the process."""
+    """Yield packets up to the next flush; exit if git has closed the pipe."""
     while True:
         head = sys.stdin.buffer.read(4)
         if len(head) < 4:

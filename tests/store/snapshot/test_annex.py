@@ -1,4 +1,4 @@
-"""Repositories of git-annex: worktrees open, and nothing is stored twice."""
+"""Worktrees of git-annex can be resumed, and no content is stored twice."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def contents(top: str | Path) -> dict[str, bytes]:
 
 
 def sizes(here: Checkout) -> int:
-    """Returns how many bytes the largest object in git has."""
+    """Return the size in bytes of the largest object in git."""
     listed = here.git("cat-file", "--batch-all-objects", "--batch-check=%(objectsize)")
     return max(map(int, listed.split()))
 

@@ -1,4 +1,4 @@
-"""What a capture looks at and what it leaves alone: the user's index and its damage, flags, files that vanish, time that runs out."""
+"""A capture leaves the user's index alone and survives its damage and time limits."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.stores import LeftOut, left_out, private_dir
 
 
 def captured(checkout: Checkout, files: Worktree) -> dict[str, str]:
-    """Returns what a snapshot holds of the worktree's files."""
+    """Return the content of each file in a snapshot."""
     listing = checkout.git("ls-tree", "-r", "--name-only", "-z", f"{files.tree}:files").split("\0")[
         :-1
     ]
@@ -29,7 +29,10 @@ def captured(checkout: Checkout, files: Worktree) -> dict[str, str]:
 
 
 def kept(checkout: Checkout) -> dict[str, object]:
-    """Returns every file of the repository but objects and what we derive, the index with inode and time."""
+    """Return all files of the repository except objects and derived data.
+
+    The index comes with its inode and modification time.
+    """
     git_dir = Path(checkout.git("rev-parse", "--absolute-git-dir"))
     common = Path(checkout.git("rev-parse", "--path-format=absolute", "--git-common-dir"))
     found: dict[str, object] = {
@@ -46,7 +49,10 @@ def kept(checkout: Checkout) -> dict[str, object]:
 
 @pytest.fixture
 def adapter(checkout: Checkout) -> str:
-    """libgit2 in the main worktree, plumbing in the linked one: two of the four pairs will do."""
+    """Use libgit2 in the main worktree and plumbing in the linked one.
+
+    Two of the four combinations suffice.
+    """
     return "libgit2" if checkout.path == checkout.main else "plumbing"
 
 
@@ -201,7 +207,10 @@ def test_a_file_that_vanishes_meanwhile_is_not_there(
 class TestTime:
     @pytest.fixture
     def slow(self, main_checkout: Checkout, tmp_path: Path) -> int:
-        """A filter that takes half a minute for a file that changed; returns the end of a pipe that every process of it holds open."""
+        """A filter that needs 30 seconds for a changed file.
+
+        Return the reading end of a pipe that all processes of the filter hold open.
+        """
         pipe = tmp_path / "pipe"
         os.mkfifo(pipe)
         reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
@@ -248,9 +257,9 @@ class TestTime:
             14,
             f"checkpoint {made.id} has no files: {said}",
         )
-        assert (
-            caught.value.hint
-            == f"the files of its commit: git restore --source={made.git_sha[:10]} --staged --worktree ."
+        assert caught.value.hint == (
+            f"the files of its commit: git restore --source={made.git_sha[:10]} --staged "
+            "--worktree ."
         )
         assert main_checkout.fingerprint() == before
         opened = plain.resume(made)

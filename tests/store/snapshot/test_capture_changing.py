@@ -1,4 +1,4 @@
-"""Files that change, get shorter or go while they are captured."""
+"""Files may change, shrink or vanish while they are captured."""
 
 from __future__ import annotations
 
@@ -18,7 +18,10 @@ SHORT = "echo \"fatal: failed to read 12 bytes from 'new'\" >&2; exit 128"
 
 
 def failing(place: Path, command: str, how: str, times: int) -> None:
-    """Makes a git of which a command fails so often, with its lock on the index left, as where a file changed while it read that."""
+    """Make a git whose command fails several times and leaves its index lock.
+
+    git does so when a file changes while git reads it.
+    """
     tries = "\n".join(
         f'mkdir "{place}/{number}" 2>/dev/null && {{ : >"$GIT_INDEX_FILE.lock"; {how}; }}'
         for number in range(times)
@@ -26,7 +29,8 @@ def failing(place: Path, command: str, how: str, times: int) -> None:
     place.mkdir()
     script = place / "git"
     script.write_text(
-        f'#!/bin/sh\ncase " $* " in *" {command} "*)\n{tries}\nesac\nexec {shutil.which(git_program())} "$@"\n'
+        f'#!/bin/sh\ncase " $* " in *" {command} "*)\n{tries}\nesac\n'
+        f'exec {shutil.which(git_program())} "$@"\n'
     )
     script.chmod(0o755)
 
@@ -61,7 +65,7 @@ def test_of_many_that_change_all_the_while_a_few_are_read_at_a_time(
     monkeypatch: pytest.MonkeyPatch,
     how: str,
 ) -> None:
-    """Each of them is still for long enough now and then, but never all of them."""
+    """Each file is unchanged for long enough at some time, but never all at once."""
     names = [f"new{number}" for number in range(20)]
     for name in (*names, "staged"):
         main_checkout.write(name, "work")

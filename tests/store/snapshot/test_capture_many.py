@@ -1,4 +1,4 @@
-"""Very many new files, and very large ones: a pack instead of a file each, and as long as it takes."""
+"""Many or large new files go into one pack, without a time limit."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def few_are_many(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def write(checkout: Checkout, count: int = COUNT) -> dict[str, str]:
-    """Writes new files, and returns their contents by path."""
+    """Write new files, and return their contents by path."""
     files = {f"deep/{number % 7}/file {number}": f"line {number}\r\n" for number in range(count)}
     for path, text in files.items():
         checkout.write(path, text)
@@ -42,7 +42,7 @@ def write(checkout: Checkout, count: int = COUNT) -> dict[str, str]:
 
 
 def objects(checkout: Checkout) -> tuple[int, int]:
-    """Returns how many blobs are loose, and how many packs there are."""
+    """Return the number of loose blobs, and that of packs."""
     place = checkout.main / ".git/objects"
     loose = [path.parent.name + path.name for path in place.glob("??/*")]
     kinds = checkout.git(

@@ -1,4 +1,7 @@
-"""What a capture leaves out, and that it says so: by size, by name, as a repository of its own, unreadable, or no file at all."""
+"""A capture names each file that it omits, and the reason.
+
+The reasons: the size, the name, a nested repository, no permission to read, or not a regular file.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +24,7 @@ DENIED = "cannot be read: permission denied"
 
 
 def names(checkout: Checkout, files: Worktree) -> list[str]:
-    """Returns the paths of the files in a snapshot."""
+    """Return the paths of the files in a snapshot."""
     return checkout.git("ls-tree", "-r", "--name-only", "-z", f"{files.tree}:files").split("\0")[
         :-1
     ]
@@ -33,7 +36,10 @@ def omitted(files: Worktree) -> list[tuple[str, str]]:
 
 @pytest.fixture
 def adapter(checkout: Checkout) -> str:
-    """libgit2 in the main worktree, plumbing in the linked one: two of the four pairs will do."""
+    """Use libgit2 in the main worktree and plumbing in the linked one.
+
+    Two of the four combinations suffice.
+    """
     return "libgit2" if checkout.path == checkout.main else "plumbing"
 
 
@@ -71,7 +77,10 @@ class TestSize:
         for name, size in {"a": 400, "b": 500, "c": 300, "d": 400}.items():
             main_checkout.write(name, "x" * size)
         files = plain.capture(Limits(max_total_size=800))
-        reason = "an automatic checkpoint captures at most 800 bytes of untracked files, the smallest first"
+        reason = (
+            "an automatic checkpoint captures at most 800 bytes of untracked files, "
+            "the smallest first"
+        )
         assert left_out(files) == (LeftOut("a", reason, size=400), LeftOut("b", reason, size=500))
         assert names(main_checkout, files) == ["README", "c", "d", "tracked"]
         assert plain.capture(Limits(max_total_size=1600)).omitted == ()
@@ -196,7 +205,7 @@ class TestSecrets:
         "cookies.test.tsx",
         "config/auth.json",
     )
-    """Source code about secrets, what is made to be shown, and names that are secret in another directory."""
+    """Sources about secrets, public examples, and names secret in other directories."""
 
     def test_untracked_files_whose_names_look_like_secrets(
         self, store: Store, checkout: Checkout
@@ -299,7 +308,7 @@ class TestOtherRepositories:
 class TestSubmodules:
     @pytest.fixture
     def sub(self, main_checkout: Checkout, make_checkout: Callable[..., Checkout]) -> Checkout:
-        """A submodule of `main_checkout`, which has it in its commit, and leaves it alone."""
+        """A committed submodule of `main_checkout`, which captures no submodules."""
         main_checkout.git("config", "ckpt.submodules", "none")
         inner = make_checkout("inner")
         inner.commit("first", inside="x\n")

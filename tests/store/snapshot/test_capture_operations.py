@@ -1,4 +1,4 @@
-"""Operations in progress: captured as git keeps them, brought back so that git goes on with them, whatever became of their branches."""
+"""A restored operation in progress continues in git, even if its branches moved."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ EDITOR = "GIT_SEQUENCE_EDITOR"
 
 
 class Kind(NamedTuple):
-    """How a test gets into an operation, and out of it again.
+    """An operation in progress that a test starts and continues.
 
     Attributes:
-        name: what git calls it.
-        start: begins it; it stops at a conflict in `README`.
-        go_on: the words behind `git` that go on after that; None for a bisect.
+        name: the git command of the operation.
+        start: starts it; it stops at a conflict in `README`.
+        go_on: the arguments of `git` that continue it; None for a bisect.
     """
 
     name: str
@@ -36,7 +36,7 @@ class Kind(NamedTuple):
 
 
 def two_sides(here: Checkout) -> tuple[list[str], list[str]]:
-    """Makes a branch `theirs` with three commits beside the current one with two; the first of each are in conflict."""
+    """Create `theirs` with three commits beside two; both first ones conflict."""
     base = here.git("rev-parse", "HEAD")
     theirs = [
         here.commit(f"theirs {n}", **({"README": "theirs\n"} if n == 0 else {f"their-{n}": "x\n"}))
@@ -101,7 +101,7 @@ each_kind = pytest.mark.parametrize(
 
 
 def go_on(here: Checkout, kind: Kind) -> tuple[str, str, str]:
-    """Resolves the conflict, goes on, and returns what came of it: the commit, the status, and the names of the files."""
+    """Resolve the conflict and continue; return the commit, status and file names."""
     here.write("README", "resolved\n")
     here.git("add", "README")
     here.git(*kind.go_on, env={"GIT_EDITOR": "true"})
@@ -109,7 +109,10 @@ def go_on(here: Checkout, kind: Kind) -> tuple[str, str, str]:
 
 
 def forget(here: Checkout, refs: dict[str, str]) -> None:
-    """Lets every commit go that only an operation, its branches or reflogs lead to; the branch that was begun from is as it was."""
+    """Delete all commits that only an operation, its branches or reflogs reach.
+
+    The branch on which the operation began keeps its commits.
+    """
     home = "main" if here.main == here.path else "side"
     here.git("checkout", "--quiet", "--force", "--detach", refs[f"refs/heads/{home}"])
     here.git("update-ref", f"refs/heads/{home}", refs[f"refs/heads/{home}"])
@@ -177,7 +180,7 @@ def test_what_moved_head_since_leaves_no_difference(
 def test_an_am_is_given_up_where_it_began(
     checkout: Checkout, make_store: MakeStore, place: str
 ) -> None:
-    """It alone goes back to `ORIG_HEAD`."""
+    """`git am --abort`, unlike other commands, goes back to `ORIG_HEAD`."""
     am(checkout)
     began = checkout.git("rev-parse", "ORIG_HEAD")
     store = make_store(checkout)
@@ -197,7 +200,10 @@ REBASES = {
     "update-refs": rebase("--merge", "--update-refs"),
     "interactive": rebase("--interactive"),
 }
-MOVES = "the rebase in progress moves no branch; to move topic to its result: git branch --force topic HEAD"
+MOVES = (
+    "the rebase in progress moves no branch; to move topic to its result: "
+    "git branch --force topic HEAD"
+)
 
 
 @pytest.mark.sampled(12)
@@ -232,7 +238,7 @@ def test_a_rebase_in_another_worktree_moves_no_branch(
 def test_a_rebase_brought_back_in_place(
     checkout: Checkout, make_store: MakeStore, kind: str
 ) -> None:
-    """As it was while its branch is where it was, and detached once that has moved."""
+    """A restored rebase keeps its branch, or is detached if the branch has moved."""
     REBASES[kind](checkout)
     store = make_store(checkout)
     made, files = store.save("a-complete", {}), operation.collect(inside(store).repository)
@@ -325,7 +331,7 @@ REWINDING = [kind for kind in KINDS if kind.name != "merge"]
 
 
 class TestNoBranchIsMoved:
-    """What comes back in place, at the same commit, on a branch that it was not begun on."""
+    """A restored operation does not move a branch on which it was not begun."""
 
     @pytest.mark.sampled(6)
     @pytest.mark.parametrize(
@@ -343,11 +349,13 @@ class TestNoBranchIsMoved:
         refs = checkout.refs("refs/heads")
         found = store.restore(made, dry_run=True)
         assert found.apart[-1].startswith(
-            f"the {kind.name} of the checkpoint is not restored, as that would move another; to open a worktree with the {kind.name}: "
+            f"the {kind.name} of the checkpoint is not restored, as that would move another; "
+            f"to open a worktree with the {kind.name}: "
         )
         back = store.restore(made)
         assert back.apart[-1].startswith(
-            f"the {kind.name} of the checkpoint is not restored, as that would move another; to open a worktree with the {kind.name}: "
+            f"the {kind.name} of the checkpoint is not restored, as that would move another; "
+            f"to open a worktree with the {kind.name}: "
         )
         assert inside(store).repository.operation() is None
         checkout.git(kind.name, "--abort", ok=(128,))
@@ -364,7 +372,7 @@ class TestNoBranchIsMoved:
     def test_a_rebase_that_a_restore_leaves_alone_stays_as_it_is(
         self, checkout: Checkout, make_store: MakeStore
     ) -> None:
-        """Its branch has moved; to take the restore back does not take the branch from it, either."""
+        """Undoing the restore keeps the rebase's branch name, though the branch has moved."""
         store = make_store(checkout)
         made = store.save("a-complete", {})
         base = checkout.git("rev-parse", "HEAD")
@@ -438,7 +446,10 @@ def test_what_a_merge_has_stashed_comes_with_it(
 
 
 class TestCapturedElsewhere:
-    """What somebody else captured may have been made to harm: the private directory does not know it."""
+    """An operation captured in another clone is not restored, as it may be malicious.
+
+    The private directory does not list such checkpoints.
+    """
 
     @pytest.mark.sampled(6)
     @each_kind
@@ -584,12 +595,12 @@ class TestCapturedElsewhere:
 
 
 def forget_captures(here: Checkout) -> None:
-    """Lets the private directory not know any more what was captured here."""
+    """Delete the private directory's list of checkpoints captured here."""
     (here.main / ".git/ckpt/written").unlink()
 
 
 def planted(here: Checkout, tree: str, files: dict[str, str]) -> str:
-    """Returns a tree with files added."""
+    """Return a copy of a tree with added files."""
     index = {"GIT_INDEX_FILE": str(here.main / ".git/planted")}
     here.git("read-tree", tree, env=index)
     for path, text in files.items():

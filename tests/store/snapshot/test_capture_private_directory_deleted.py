@@ -1,6 +1,7 @@
-"""Somebody deletes the private directory while files are captured, as anybody may at any time: its private index goes with it.
+"""A capture is complete even if the private directory is deleted meanwhile.
 
-Git takes an index that is not there for an empty one, and says nothing: a tree of it would lack every file that was not read just then.
+The private index is in that directory. git treats a missing index as empty, without an error: its
+tree would lack every file that was not read at that time.
 """
 
 from __future__ import annotations
@@ -33,14 +34,14 @@ exec {git} "$@"
 
 
 class Robber:
-    """Deletes the private directory when git is called; by default once.
+    """Delete the private directory when git is called, by default once.
 
     Args:
-        checkout: whose.
-        directory: for the files it needs.
-        monkeypatch: makes it the git that is called.
-        word: the command of git at which it does.
-        again: whether somebody makes the directory again at once, as another process of ours does.
+        checkout: the worktree whose private directory is deleted.
+        directory: where this class keeps its files.
+        monkeypatch: replaces git by a script.
+        word: the git command at which the directory is deleted.
+        again: whether another gitckpt process creates the directory again at once.
     """
 
     def __init__(
@@ -75,7 +76,7 @@ class Robber:
 
 @pytest.fixture
 def changed(checkout: Checkout) -> Checkout:
-    """A worktree with files that are as committed, changed, staged and new, of which git has to convert one."""
+    """A worktree with unchanged, changed, staged and new files; git converts one."""
     checkout.commit(
         "more", **{".gitattributes": "*.t text\n", "as-committed": "1\n", "changed.t": "1\n"}
     )

@@ -1,4 +1,4 @@
-"""How many paths the files of a checkpoint changed against its commit: counted when somebody looks, and kept in the index."""
+"""A checkpoint's number of changed files is computed on demand and cached."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def entries(store: Store, *made: Checkpoint) -> list[CheckpointInfo]:
 
 @pytest.fixture
 def traced(sealed: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """What git is called with from here on."""
+    """Trace the git commands that run after this."""
     trace = sealed / "trace"
     monkeypatch.setenv("GIT_TRACE2_EVENT", str(trace))
     return trace

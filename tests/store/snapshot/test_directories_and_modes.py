@@ -1,4 +1,4 @@
-"""Directories without files, and modes that are narrower than usual: what git keeps of no worktree comes back as well."""
+"""Empty directories and restrictive modes are restored, which git does not store."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def usual_umask() -> Iterator[None]:
 
 
 def directories(top: Path | str) -> dict[str, str]:
-    """Returns all directories of a worktree with their modes."""
+    """Return the directories of a worktree with their modes."""
     found = {}
     for path in sorted(Path(top).rglob("*")):
         parts = path.relative_to(top).parts
@@ -43,7 +43,7 @@ def mode(path: Path) -> str:
 
 
 def prepared(here: Checkout) -> None:
-    """Empty directories of every kind, a secret in a private directory, and what does not count."""
+    """Create empty directories, a secret in a private directory, and ignored ones."""
     here.commit("more", **{"d/e": "1\n", "gone/in/it": "1\n", ".gitignore": "ignored/\n*.o\n"})
     for name in (
         "empty",
@@ -288,7 +288,7 @@ def forged(store: Store, here: Checkout, **more: object) -> Checkpoint:
 def test_a_directory_in_which_all_is_ignored_does_not_count(
     store: Store, checkout: Checkout
 ) -> None:
-    """As those of caches, which say of themselves that they are ignored: what is in them is not captured either."""
+    """Caches ignore themselves with a `.gitignore` of `*`; they are not captured."""
     before = store.save("a-complete", {}).worktree
     for name in (".cache/.gitignore", ".cache/v/some", ".cache/v/lastfailed/some"):
         checkout.write(name, "*\n")
@@ -301,7 +301,10 @@ def test_a_directory_in_which_all_is_ignored_does_not_count(
 def test_what_does_not_come_back_is_said(
     store: Store, checkout: Checkout, monkeypatch: pytest.MonkeyPatch, what: str, how: str
 ) -> None:
-    """As on a file system that takes every mode and keeps none, or where somebody else removes a directory."""
+    """A directory or mode that is lost during the restore is reported.
+
+    Some file systems accept every mode and keep none; other processes may remove a directory.
+    """
     (checkout.path / "d" / "empty").mkdir(parents=True)
     checkout.write("d/diary", "secret\n").chmod(0o600)
     made = store.save("a-complete")

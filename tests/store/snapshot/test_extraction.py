@@ -1,4 +1,4 @@
-"""What a checkpoint holds, read by a program: one file, the changes against the commit, what lies beside; and who listens."""
+"""Programs read a checkpoint's files, its changes and its attachments."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def test_a_file_of_any_name_is_read(
     os.symlink("target", "link")
     os.symlink("d", "linked")
     saved = plain.save("plan")
-    monkeypatch.chdir("d")  # paths count from the top, wherever one is
+    monkeypatch.chdir("d")  # paths are relative to the top of the worktree
     assert [plain.file(saved, name) for name in NAMES] == [b"of " + name for name in NAMES]
     assert (plain.file(saved.id, "README"), plain.file(saved, "link")) == (b"hello\n", b"target")
     for wrong in (
@@ -116,7 +116,10 @@ def test_what_a_run_keeps_beside_its_worktree(
 ) -> None:
     monkeypatch.chdir(main_checkout.path)
     main_checkout.write("task.md", "a task\n")
-    pipeline = '[pipelines.ci]\ninputs = { task = "" }\nfiles = ["task"]\nphases = [{ name = "one", run = "true" }]\n'
+    pipeline = (
+        '[pipelines.ci]\ninputs = { task = "" }\nfiles = ["task"]\nphases = [{ name = "one", '
+        'run = "true" }]\n'
+    )
     main_checkout.write("gitckpt.toml", pipeline)
     run = Pipelines(plain).run("ci", {"task": "task.md"}).run
     newest = plain.find(run)

@@ -1,4 +1,7 @@
-"""How often filters are run: one that is required may fetch a file from somewhere (LFS), and is asked for each that is written once."""
+"""A required filter runs once for each file that is written.
+
+Such a filter may download the file, as that of LFS does.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +22,7 @@ FILES = ["a.big", "b.big"]
 
 
 class Log:
-    """What a filter was asked for since it was looked at last."""
+    """The calls of a filter since the last look."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -32,7 +35,7 @@ class Log:
 
 @pytest.fixture
 def log(checkout: Checkout, tmp_path: Path) -> Log:
-    """A checkout with a filter, and with two files behind it that were committed."""
+    """A checkout with a filter and two committed files to which it applies."""
     path = tmp_path / "filter"
     path.write_text(FILTER.format(log=tmp_path / "log"))
     path.chmod(0o755)

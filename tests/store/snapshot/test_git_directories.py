@@ -1,4 +1,4 @@
-"""Git's own directory of any name, and bare repositories, are left alone."""
+"""Captures skip git's own directory, whatever its name, and bare repositories."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ NESTED = "an embedded repository: not captured"
 
 @pytest.fixture
 def moved(main_checkout: Checkout) -> Checkout:
-    """A worktree whose repository lies in `.cfg` within it."""
+    """A worktree whose repository is in its subdirectory `.cfg`."""
     main_checkout.git("init", "--quiet", f"--separate-git-dir={main_checkout.path / '.cfg'}")
     return main_checkout
 
@@ -155,7 +155,7 @@ def test_restore_writes_no_files_into_a_bare_repository(
 def test_a_bare_repository_that_is_tracked_is_captured(
     plain: Store, main_checkout: Checkout
 ) -> None:
-    """As those that tests of other programs work with."""
+    """Some projects keep bare repositories as test fixtures."""
     main_checkout.git("init", "--quiet", "--bare", "fixture.git")
     main_checkout.write("fixture.git/refs/heads/main", "0" * 40)
     main_checkout.git("add", "--all")

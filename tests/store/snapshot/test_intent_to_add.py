@@ -1,4 +1,4 @@
-"""Entries added in intent only whose file is gone, or something else by now: they come back as they were."""
+"""Intent-to-add entries come back as they were, even without their file."""
 
 from __future__ import annotations
 
@@ -83,7 +83,10 @@ def ignored(here: Checkout) -> None:
 
 
 def over_an_empty_file_of_the_commit(here: Checkout) -> None:
-    """`git reset --hard` takes such an entry for that of the commit, and keeps it among trees that it calls written."""
+    """Make `git reset --hard` treat intent-to-add entries as those of the commit.
+
+    git then keeps them in directories that its cache tree calls valid.
+    """
     here.commit("empty", empty="", other="")
     here.git("rm", "--quiet", "--cached", "empty", "other")
     intend(here, "empty", "other")
@@ -119,10 +122,13 @@ STATES: list[Prepare] = [
 
 
 def flags(path: Path | str) -> list[tuple[str, ...]]:
-    """Returns mode, path and lasting flags of each entry of an index."""
+    """Return mode, path and lasting flags of each entry of an index."""
     listing = Checkout(Path(path)).git("ls-files", "--stage", "--debug", "-z")
     found = re.findall(
-        r"(\d+) [0-9a-f]+ \d\t([^\0]*)\0(?:  [a-z]+: .*\n){4}  size: \d+\tflags: ([0-9a-f]+)(?:\n|$)",
+        (
+            r"(\d+) [0-9a-f]+ \d\t([^\0]*)\0(?:  [a-z]+: .*\n){4}  size: \d+\tflags: "
+            r"([0-9a-f]+)(?:\n|$)"
+        ),
         listing,
     )
     return [(mode, name, f"{int(each, 16) & 0x60008000:x}") for mode, name, each in found]
@@ -155,7 +161,7 @@ def test_there_and_back(store: Store, checkout: Checkout, prepare: Prepare) -> N
 @pytest.mark.long
 @pytest.mark.parametrize("has_file", [True, False])
 def test_what_git_itself_overlooks(store: Store, checkout: Checkout, has_file: bool) -> None:
-    """In a directory that it calls written, git compares no entry with the commit, so that its status says less than there is."""
+    """Entries below a valid cache tree come back, though `git status` misses them."""
     checkout.commit("empty", **{"d/empty": ""})
     checkout.git("rm", "--quiet", "--cached", "d/empty")
     intend(checkout, "d/empty")
@@ -204,7 +210,7 @@ def test_repository_added_in_intent_keeps_its_mode(
     object_format: str,
     is_gone: bool,
 ) -> None:
-    """Git gives it the mode 160000, and the oid of an empty blob."""
+    """Git gives such an entry mode 160000 and the oid of an empty blob."""
     here = make_checkout("project", f"--object-format={object_format}")
     here.commit("first", README="hello\n")
     store = make_store(here)
@@ -230,7 +236,7 @@ def test_repository_added_in_intent_keeps_its_mode(
 
 
 def test_it_is_no_empty_file_that_was_staged(store: Store, checkout: Checkout) -> None:
-    """`git status` says the same of both."""
+    """`git status` shows the same for a staged empty file whose file is gone."""
     checkout.write("staged", "")
     checkout.git("add", "staged")
     checkout.commit("empty", kept="")

@@ -1,4 +1,4 @@
-"""Partial clones: nothing is fetched that is not needed, what is needed comes in one go, and offline the error names what is missing."""
+"""Partial clones fetch only the objects needed, at once, and name missing ones."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ HINT = "this is a partial clone: run the command again when its remote can be re
 
 
 def content(name: str, version: int) -> str:
-    """Returns what a file holds in a version; `b` and `y` are the same in each."""
+    """Return the content of a file in a version; `b` and `y` never change."""
     return f"{name} {0 if name[-1] in 'by' else version}\n"
 
 
@@ -28,7 +28,7 @@ class Clone(Checkout):
     """A partial clone, or a linked worktree of one."""
 
     def missing(self) -> set[str]:
-        """Returns the objects of its history that are not there. Asking fetches none."""
+        """Return the missing objects of the history, without fetching them."""
         lines = self.git(
             "rev-list", "--objects", "--missing=print", "refs/remotes/origin/main"
         ).splitlines()
@@ -40,14 +40,14 @@ class Clone(Checkout):
         )
 
     def oids(self, version: int, *names: str) -> set[str]:
-        """Returns the blobs of files in a version. Asking fetches none."""
+        """Return the oids of files in a version, without fetching them."""
         return {
             self.git("rev-parse", f"refs/remotes/origin/main~{VERSIONS - 1 - version}:{name}")
             for name in names
         }
 
     def record(self, store: Store, version: int) -> Checkpoint:
-        """Records a checkpoint of a clean worktree at a version; none of its files is fetched for it."""
+        """Record a checkpoint of a clean worktree at a version, without fetching files."""
         head = self.git("rev-parse", "HEAD")
         self.git("reset", "--quiet", "--soft", f"refs/remotes/origin/main~{VERSIONS - 1 - version}")
         made = store.record("old-complete", {}, worktree=Worktree(dirty=False))
@@ -57,7 +57,7 @@ class Clone(Checkout):
 
 @pytest.fixture(params=["main", "linked"])
 def clone(request: pytest.FixtureRequest, tmp_path: Path) -> Clone:
-    """A clone without blobs, but for the files at its top and in `in`, as a sparse checkout has it."""
+    """A sparse clone with blobs only for the files at its top and in `in`."""
     origin = Checkout(tmp_path / "origin")
     subprocess.run([git_program(), "init", "--quiet", str(origin.path)], check=True)
     origin.git("config", "uploadpack.allowFilter", "true")
@@ -86,7 +86,7 @@ def clone(request: pytest.FixtureRequest, tmp_path: Path) -> Clone:
 
 @pytest.fixture
 def offline(clone: Clone, tmp_path: Path) -> None:
-    """The remote of the clone cannot be reached."""
+    """Make the remote of the clone unreachable."""
     (tmp_path / "origin").rename(tmp_path / "elsewhere")
 
 
@@ -144,7 +144,7 @@ def test_restore_fetches_what_it_needs_in_one_go(clone: Clone, make_store: MakeS
 
 
 def test_resume_fetches_what_it_needs_in_one_go(clone: Clone, make_store: MakeStore) -> None:
-    """A checkpoint of a clean worktree, without sparse settings, has all files of its commit."""
+    """The checkpoint of a clean worktree has all files of its commit."""
     store = make_store(clone, "auto")
     made = clone.record(store, 1)
     missing, packs = clone.missing(), clone.packs()
@@ -197,7 +197,7 @@ def test_offline_resume_names_what_is_missing_and_leaves_nothing(
 
 @pytest.fixture
 def treeless(clone: Clone, tmp_path: Path) -> Clone:
-    """A clone that lacks directories as well."""
+    """A clone that lacks trees as well as blobs."""
     place = tmp_path / "treeless"
     clone.git("clone", "--quiet", "--filter=tree:0", f"file://{tmp_path / 'origin'}", str(place))
     return Clone(place)
@@ -218,7 +218,7 @@ def test_restore_and_resume_fetch_missing_directories(
 
 
 def test_offline_without_trees(make_store: MakeStore, treeless: Clone, tmp_path: Path) -> None:
-    """What is not known is not taken to be empty."""
+    """A missing tree is reported, not treated as empty."""
     here = treeless
     store = make_store(here, "auto")
     made = here.record(store, 1)

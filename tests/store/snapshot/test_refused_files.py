@@ -1,4 +1,4 @@
-"""Files that git cannot store are kept or named, never taken for unchanged."""
+"""Files that git cannot store are kept or named, not taken for unchanged."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def encoded(here: Checkout) -> None:
 
 
 def filtered(here: Checkout, name: str = "a.dat") -> Path:
-    """Commit a file behind a required filter that takes only what begins with OK."""
+    """Commit a file whose required filter accepts only content that begins with OK."""
     for key, value in {"clean": STRICT, "smudge": "cat", "required": "true"}.items():
         here.git("config", f"filter.strict.{key}", value)
     here.commit(
@@ -37,7 +37,7 @@ def filtered(here: Checkout, name: str = "a.dat") -> Path:
 
 
 def without_lfs(here: Checkout, required: str = "true") -> Path:
-    """Has a file stand behind a filter process that does not start."""
+    """Commit files whose filter process does not start."""
     here.commit(
         "pointers",
         **{
@@ -159,7 +159,7 @@ def test_what_a_required_filter_refuses_is_listed_by_save_and_kept_by_restore(
 def test_undo_brings_back_what_a_required_filter_refuses_both_ways(
     plain: Store, main_checkout: Checkout
 ) -> None:
-    """As with sops: what is no ciphertext is not decrypted either."""
+    """Sops refuses to decrypt a file that it did not encrypt, too."""
     path = filtered(main_checkout)
     good = plain.save("a-complete", {})
     main_checkout.git("config", "filter.strict.smudge", STRICT)
@@ -194,7 +194,7 @@ def test_a_refused_file_whose_name_looks_like_a_secret_stays(
 def test_a_filter_process_that_does_not_start_fails_no_save(
     plain: Store, main_checkout: Checkout, required: str
 ) -> None:
-    """The pipe breaks by chance, and git names a file or none."""
+    """The pipe breaks at random, so git may or may not name a file."""
     path = without_lfs(main_checkout, required)
     path.write_bytes(b"changed\n")
     main_checkout.write("new.bin", "new\n")

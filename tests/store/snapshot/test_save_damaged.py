@@ -1,4 +1,7 @@
-"""`save` where objects that its snapshot needs are damaged, while the files are there: git itself never writes them again."""
+"""`save` rewrites damaged objects if the worktree has their files.
+
+git itself never rewrites an object whose file exists.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +40,7 @@ def fill(checkout: Checkout) -> None:
 
 
 def told(store: Store) -> list[str]:
-    """Returns what a store has said in the log of objects that were written anew."""
+    """Return the lines in the store's log about rewritten objects."""
     path = Path(private_dir(store), "log")
     lines = path.read_text("utf-8").splitlines() if path.exists() else []
     return [line.partition(" ")[2] for line in lines if "rewritten" in line]
@@ -53,7 +56,7 @@ def test_it_is_written_again(
     with make_store(main_checkout) as store:
         store.save("one-complete")
         oid = main_checkout.git("rev-parse", f"refs/ckpt/trees/{ONE}:{path}")
-        # An index that knows its files by their time stamps, so that nothing is read which need not be.
+        # With time stamps in the index, save reads only the files that it has to.
         main_checkout.git("update-index", "-q", "--refresh", ok=(0, 1))
         before = view(main_checkout.path)
         if how == "missing":
@@ -63,7 +66,7 @@ def test_it_is_written_again(
         made = store.save("two-complete")
         said = list(told(store))
         if how == "empty" and path in ("index", ""):
-            assert said == []  # an object that we write ourselves takes the place of an empty file
+            assert said == []  # gitckpt's own write replaces the empty file
         elif how != "missing":
             assert [oid in sentence and "rewritten" in sentence for sentence in said] == [True]
         assert set(require_whole(main_checkout)) == {ONE, made.id}
@@ -110,7 +113,7 @@ def test_a_packed_one(main_checkout: Checkout, make_store: MakeStore) -> None:
 
 @pytest.mark.parametrize("place", ["files/deep", "files"])
 def test_a_packed_tree_is_named(main_checkout: Checkout, make_store: MakeStore, place: str) -> None:
-    """Git takes it to be there, and no file can be moved out of its way."""
+    """Git finds the damaged tree in its pack, and there is no file to move away."""
     main_checkout.commit("rules", **{".gitattributes": "* text=auto\n"})
     for number in range(5):
         main_checkout.write(f"deep/{number}", f"content {number}\n" * 40)
@@ -128,7 +131,7 @@ def test_a_packed_tree_is_named(main_checkout: Checkout, make_store: MakeStore, 
 def test_a_tree_of_the_commit_that_is_nowhere_stays_where_it_is(
     main_checkout: Checkout, make_store: MakeStore
 ) -> None:
-    """What is left of it may be all there is, and nobody would write it again."""
+    """The damaged file may hold all that remains, and `save` could not rewrite it."""
     main_checkout.commit("more", **{"c/x": "x\n", "c/y": "y\n"})
     oid = main_checkout.git("rev-parse", "HEAD:c")
     main_checkout.write("c/y", "another\n")
@@ -158,13 +161,12 @@ def test_what_was_staged_and_is_nowhere_is_named(
     with make_store(main_checkout) as store:
         with pytest.raises(WorktreeError) as caught:
             store.save("one-complete")
-        assert (
-            caught.value.message
-            == f"the object {oid} of deep/staged is missing or damaged, and no file has that content"
+        assert caught.value.message == (
+            f"the object {oid} of deep/staged is missing or damaged, and no file has that content"
         )
-        assert (
-            caught.value.hint
-            == "stage the file again: git add; or see how to fetch the object: git ckpt verify --contents"
+        assert caught.value.hint == (
+            "stage the file again: git add; or see how to fetch the object: "
+            "git ckpt verify --contents"
         )
         assert {
             ref: oid
@@ -176,7 +178,7 @@ def test_what_was_staged_and_is_nowhere_is_named(
 
 
 def test_a_file_of_many(main_checkout: Checkout, make_store: MakeStore) -> None:
-    """So many that they are read by a process of their own."""
+    """A separate process reads this many files."""
     for number in range(250):
         main_checkout.write(f"many/{number}", f"the number {number} in words\n" * 5)
     with make_store(main_checkout) as store:
@@ -209,7 +211,7 @@ def test_the_safety_checkpoint_of_a_restore(main_checkout: Checkout, make_store:
 def test_what_may_be_deleted_at_any_time_may_be_anything(
     main_checkout: Checkout, make_store: MakeStore, name: str, how: str
 ) -> None:
-    """A cut, or a disk, leaves what it likes of files that nobody flushes; a save said that this was a bug, and nothing was saved again."""
+    """`save` works with anything at the path of a file that it never flushes."""
     with make_store(main_checkout) as store:
         store.save("one-complete")
         place = Path(private_dir(store), name)
@@ -238,7 +240,7 @@ def test_what_may_be_deleted_at_any_time_may_be_anything(
 def test_a_commit_that_is_lost_is_no_unborn_branch(
     main_checkout: Checkout, make_store: MakeStore, adapter: str, how: str
 ) -> None:
-    """What a cut takes of a commit, `git commit` has said to be there: nothing is recorded as if there had never been one."""
+    """A lost commit is an error: the branch must not look like an unborn one."""
     commit = main_checkout.commit("more", a="a\n")
     place = place_of(main_checkout, commit)
     place.chmod(0o644)

@@ -1,4 +1,4 @@
-"""Snapshots: whatever state a worktree is in, capturing it touches nothing, and resuming brings back the same state, byte for byte."""
+"""Capturing a worktree changes nothing in it, and resuming restores every byte."""
 
 from __future__ import annotations
 
@@ -283,7 +283,7 @@ def test_an_empty_repository(
         there.git("rev-parse", "--verify", "--quiet", "HEAD", ok=(1,)),
         here.git("branch", "--show-current"),
     ) == ("", "main")
-    # two worktrees must not start one branch: the first commit in one would put the other's index out of step
+    # A first commit on a branch shared by two worktrees would make the other's index stale.
     assert there.git("branch", "--show-current") == f"ckpt/{made.id[:8]}"
     there.git("commit", "--quiet", "--message", "first")
     assert view(checkout.path) == expected

@@ -1,4 +1,4 @@
-"""Filters as git has them: what is stored is what git would store, and what comes back is what the filters make of it."""
+"""Snapshots store and restore files through the same filters as git."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ while read_all():
     write(b"status=success\n")
     write(*([codecs.encode(content.decode(), "rot13").encode()] if content else []))
     write()
-"""
+"""  # noqa: E501, RUF100
 EVERYTHING = """
 import os, sys
 from gitckpt import Store
@@ -57,19 +57,19 @@ with Store.open(sys.argv[1]) as store:
 
 
 def stored(here: Checkout) -> bytes:
-    """Returns the content of every object of the repository, whether a ref leads to it or not."""
+    """Return the content of all objects in the repository, reachable or not."""
     command = [git_program(), "cat-file", "--batch-all-objects", "--batch", "--unordered"]
     return subprocess.run(command, cwd=here.path, capture_output=True, check=True).stdout
 
 
 def saved(store: Store, here: Checkout, name: str) -> tuple[Checkpoint, bytes]:
-    """Saves, and returns the checkpoint with what it holds of a file."""
+    """Save; return the checkpoint and the stored content of a file."""
     made = store.save("a-complete", {})
     return made, blob(here, f"refs/ckpt/trees/{made.id}:files/{name}")
 
 
 def there_and_back(store: Store, here: Checkout, made: Checkpoint, name: str) -> list[bytes]:
-    """Returns a file's content after a restore over something else, an undo with another restore, and a resume."""
+    """Return a file's content after a restore, another one after undo, and a resume."""
     path = here.path / name
     path.write_bytes(b"something else")
     store.restore(made)
@@ -181,7 +181,7 @@ def test_filters_of_ones_own(store: Store, checkout: Checkout, tmp_path: Path, w
 
 
 def test_a_filter_that_fails_and_is_not_required(plain: Store, main_checkout: Checkout) -> None:
-    """Then git takes the content as it is, and so do we."""
+    """Git stores the content unfiltered then, and so does a capture."""
     main_checkout.git("config", "filter.broken.clean", "false")
     main_checkout.commit("rules", **{".gitattributes": "*.dat filter=broken\n"})
     main_checkout.write("a.dat", "as it is\n")
@@ -217,7 +217,7 @@ def test_files_of_lfs(store: Store, checkout: Checkout, tmp_path: Path) -> None:
 
 
 def crypt(main: Checkout) -> None:
-    """Makes git-crypt encrypt a tracked file, and commits it."""
+    """Encrypt a tracked file with git-crypt, and commit it."""
     if shutil.which("git-crypt") is None:
         pytest.skip("git-crypt is not installed")
     subprocess.run(["git-crypt", "init"], cwd=main.path, capture_output=True, check=True)
@@ -253,7 +253,7 @@ class TestGitCrypt:
     def test_it_has_no_key_in_a_linked_worktree(
         self, make_store: MakeStore, main_checkout: Checkout, tmp_path: Path
     ) -> None:
-        """git-crypt 0.7 looks for its key in the worktree's own administrative directory; newer ones may find it."""
+        """git-crypt 0.7 looks for its key in the worktree's own git directory."""
         crypt(main_checkout)
         main_checkout.git(
             "worktree", "add", "--quiet", "--no-checkout", "-b", "side", str(tmp_path / "side")
@@ -270,7 +270,10 @@ class TestGitCrypt:
         side.write("new.hid", "PLAIN three\n")
         store = make_store(side)
         made = store.save("a-complete", {})
-        said = "git-crypt: Error: Unable to open key file - have you unlocked/initialized this repository yet?"
+        said = (
+            "git-crypt: Error: Unable to open key file - have you unlocked/initialized this "
+            "repository yet?"
+        )
         assert made.worktree is not None
         assert left_out(made.worktree) == (LeftOut("new.hid", f"git cannot store it: {said}"),)
         assert blob(side, f"refs/ckpt/trees/{made.id}:files/README") == b"changed\n"
@@ -287,7 +290,7 @@ class TestGitCrypt:
     def test_attributes_that_are_deleted_still_hold(
         self, plain: Store, main_checkout: Checkout
     ) -> None:
-        """`git add --all` would store plain text then."""
+        """`git add --all` would store plain text without the attributes."""
         crypt(main_checkout)
         (main_checkout.path / ".gitattributes").unlink()
         main_checkout.write("a.hid", "PLAIN three\n")

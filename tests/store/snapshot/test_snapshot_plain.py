@@ -1,4 +1,4 @@
-"""Files that nothing converts are written without git, and come out as git would have written them; what is not plain is left to git."""
+"""Files without conversion are stored in process, with the same result as git's."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ CONTENTS = ("", "one\n", "two\n", "three\r\n", "\0")
 
 
 def by_git(checkout: Checkout) -> str:
-    """Returns the tree that git makes of all files."""
+    """Return the tree that git makes of all files."""
     index = str(checkout.path / ".." / "by git")
     shutil.copy(checkout.git("rev-parse", "--path-format=absolute", "--git-path", "index"), index)
     env = {"GIT_INDEX_FILE": index}
@@ -54,7 +54,7 @@ def by_git(checkout: Checkout) -> str:
 
 
 def saved(store: Store, checkout: Checkout) -> str:
-    """Returns the tree of the files that a checkpoint has."""
+    """Return the tree of the files of a new checkpoint."""
     made = store.save("a-complete", {})
     files = checkout.git(
         "rev-parse", f"{made.tree}:files" if made.tree else f"{made.git_sha}^{{tree}}"
@@ -64,7 +64,10 @@ def saved(store: Store, checkout: Checkout) -> str:
 
 
 def require_parts(store: Store, checkout: Checkout, files: str) -> None:
-    """What the capture says that it has written is what differs, and what it had to write anew that the commit has as well."""
+    """Assert that the capture reports exactly the objects that it added.
+
+    These include objects of the commit that it had to write again.
+    """
     at = inside(store)
     head = checkout.head()
     parts = at._captured_parts(head, files)
@@ -82,7 +85,7 @@ def require_parts(store: Store, checkout: Checkout, files: str) -> None:
 
 @pytest.fixture
 def asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[], set[str]]:
-    """Returns what asks which commands of git that write have been started."""
+    """Return a function that names the writing git commands started so far."""
     trace = tmp_path / "trace"
     monkeypatch.setenv("GIT_TRACE2_EVENT", str(trace))
 
@@ -98,7 +101,7 @@ def asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[], set[s
 
 
 def replace(checkout: Checkout, name: str, target: str | None = None) -> None:
-    """Puts a link in the place of a file; without a target, a directory with a file in it."""
+    """Replace a file with a symlink, or with a directory if there is no target."""
     (checkout.path / name).unlink()
     if target is None:
         checkout.write(f"{name}/x", "x\n")
@@ -130,7 +133,7 @@ def test_git_is_not_asked_to_write(
     assert (inside(store)._captured_parts(checkout.head(), found) is None) == (
         "attributes" in change
     )
-    # git looks at a new `.gitattributes` as at any file whose name it may refuse.
+    # git checks the name of a new `.gitattributes` as that of any file it may refuse.
     assert asked() == ({"update-index", "write-tree"} if "attributes" in change else set())
     assert found == by_git(checkout)
 
@@ -241,7 +244,7 @@ def test_git_is_asked_about(
 def test_however_git_takes_an_attribute_to_be_written_the_filter_applies(
     plain: Store, main_checkout: Checkout, rules: str
 ) -> None:
-    """Git needs no space behind a pattern in quotes, and takes a carriage return for one."""
+    """Git needs no space after a quoted pattern, and reads a carriage return as one."""
     main_checkout.git("config", "filter.hide.clean", "tr a-z x")
     main_checkout.commit("rules", **{".gitattributes": rules})
     main_checkout.write("words", "password\n")
@@ -292,7 +295,7 @@ def test_what_attributes_of_another_tree_hide_stays_hidden(
 def test_what_lies_behind_a_link_is_not_read(
     plain: Store, main_checkout: Checkout, tmp_path: Path
 ) -> None:
-    """The directory became a link after git had looked at it."""
+    """The directory became a symlink after git had listed it."""
     main_checkout.commit("deep", **{"d/e/f": "1\n"})
     (tmp_path / "elsewhere/e").mkdir(parents=True)
     (tmp_path / "elsewhere/e/f").write_text("somebody else's\n")
@@ -308,7 +311,7 @@ def test_what_lies_behind_a_link_is_not_read(
 def test_the_time_is_over_though_git_had_ended_when_it_was_asked(
     plain: Store, main_checkout: Checkout, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """On a busy machine all that `git status` says may be there already, and then nothing waited for it."""
+    """The time limit holds even if the output of `git status` needs no waiting."""
     main_checkout.write("a", "a\n")
     finish = PrivateIndex.finish
 
@@ -406,7 +409,7 @@ def test_whatever_changes_comes_out_as_git_makes_it(
 
 
 def _consistent(files: dict[str, T]) -> dict[str, T]:
-    """Leaves out what would lie in a file."""
+    """Drop paths below a path that is itself a file."""
     return {
         name: content
         for name, content in files.items()

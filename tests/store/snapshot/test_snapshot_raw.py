@@ -1,4 +1,4 @@
-"""Files that git would write otherwise than they are: they come back byte for byte, and `git status` says what it said."""
+"""Files come back byte for byte even if git would check them out differently."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.stores import private_dir
 pytestmark = pytest.mark.long
 
 STRIP = "sed '/^out/d'"
-"""What a clean filter does that leaves the outputs out, as nbstripout does."""
+"""A clean filter that drops the outputs, as nbstripout does."""
 
 CRLF, MIXED, LF = b"1\r\n2\r\n", b"1\r\n2\n", b"1\n2\n"
 
@@ -32,14 +32,14 @@ def configured(here: Checkout, **settings: str) -> None:
 
 
 def strip(here: Checkout, attributes: str = "*.nb filter=strip\n") -> None:
-    """Commits a file from which a filter leaves the outputs out; it has some."""
+    """Commit a notebook whose outputs a filter removes."""
     configured(here, filter__strip__clean=STRIP, filter__strip__smudge="cat")
     here.write(".gitattributes", attributes)
     here.commit("notebooks", **{"a.nb": "source\nout 1\n"})
 
 
 def seen(top: Path | str) -> tuple[str, dict[bytes, bytes]]:
-    """Returns what `git status` says, without what it would write into the index, and the bytes of all files."""
+    """Return the output of `git status`, without refreshing the index, and all files."""
     status = Checkout(Path(top)).git(
         "status", "--porcelain=v2", "--untracked-files=all", "-z", env={"GIT_OPTIONAL_LOCKS": "0"}
     )
@@ -52,7 +52,7 @@ def seen(top: Path | str) -> tuple[str, dict[bytes, bytes]]:
 
 
 def kept(here: Checkout, checkpoint_id: str) -> dict[str, bytes]:
-    """Returns what a snapshot keeps byte for byte."""
+    """Return the files that a snapshot keeps byte for byte."""
     names = here.git(
         "ls-tree", "-r", "-z", "--name-only", f"refs/ckpt/trees/{checkpoint_id}:raw", ok=(0, 128)
     ).split("\0")[:-1]
@@ -66,7 +66,7 @@ def there_and_back(
     place: Path,
     other: bytes = b"something else\r\n",
 ) -> None:
-    """Asserts that files come back after a restore over others, after undo and undo again, and in a new worktree."""
+    """Assert that files come back after a restore, two undos and in a new worktree."""
     before = seen(here.path)
     made = store.save("a-complete", {})
     assert seen(here.path) == before
@@ -167,7 +167,7 @@ def test_a_filter_that_leaves_something_out(
 
 
 def test_only_what_the_filter_leaves_out_differs(store: Store, checkout: Checkout) -> None:
-    """Git stores the same of both; undo brings back what was there, and the plan says so."""
+    """Git stores both files as the same blob; undo and the plan tell them apart."""
     strip(checkout)
     made = store.save("a-complete", {})
     path = checkout.write("a.nb", "source\nout 1\nout 2\n")
@@ -294,7 +294,7 @@ def test_attributes_beyond_the_snapshot_that_came_later(
 def test_attributes_alone_differ_by_which_git_writes_a_file(
     plain: Store, main_checkout: Checkout
 ) -> None:
-    """Git stores the same of it, and neither snapshot keeps its bytes: they are what the attributes of each make of it."""
+    """Each snapshot's attributes restore its line ends, without raw copies."""
     here = main_checkout
     made = []
     here.commit("before", **{".gitattributes": "", "a.t": "1\n2\n"})
@@ -330,7 +330,7 @@ def test_some_paths_only(store: Store, checkout: Checkout) -> None:
 
 
 def test_line_ends_that_differ_by_size_alone(store: Store, checkout: Checkout) -> None:
-    """Git calls such a file changed though it would store the same again; once it has come back, git may call it unchanged."""
+    """Git may report such a file as changed before the restore and not after it."""
     checkout.commit(
         "rules", **{".gitattributes": "* text=auto\n", "known": "1\n2\n", "unknown": "1\n2\n"}
     )
@@ -419,7 +419,10 @@ Forge = Callable[[str, str, str], str]
 
 @pytest.fixture
 def forge(plain: Store, main_checkout: Checkout) -> Forge:
-    """Gives the newest snapshot another tree `raw`: `forge(mode, oid, path)`; returns the checkpoint's id."""
+    """Replace the newest snapshot's tree `raw`: `forge(mode, oid, path)`.
+
+    Return the checkpoint's id.
+    """
 
     def make(mode: str, oid: str, path: str) -> str:
         here = main_checkout
@@ -517,7 +520,7 @@ def test_a_way_out_of_the_worktree_is_refused(
 def test_a_link_on_the_way_is_not_followed(
     plain: Store, main_checkout: Checkout, tmp_path: Path
 ) -> None:
-    """Where a directory is, somebody puts a link while the files are brought back."""
+    """A directory may become a symlink while files are restored."""
     from gitckpt.git.contents import exact_files
 
     (tmp_path / "elsewhere").mkdir()

@@ -1,4 +1,4 @@
-"""Which bytes are kept beside what git stores, and which never; what that costs; and who else has to know of them."""
+"""Snapshots keep raw bytes of some files, at a bounded cost and size."""
 
 from __future__ import annotations
 
@@ -30,7 +30,10 @@ def converted(checkpoint: Checkpoint) -> tuple[str, ...]:
 def test_nothing_goes_around_a_filter_that_is_required(
     plain: Store, main_checkout: Checkout, ends: str
 ) -> None:
-    """Those of git-crypt and LFS are: what they keep out of the repository stays out. What git says of line ends is passed on."""
+    """git-crypt and LFS use required filters: raw bytes would bypass them.
+
+    git's warnings about line ends are passed on.
+    """
     here = main_checkout
     configured(
         here,
@@ -72,7 +75,7 @@ def test_what_looks_like_a_secret_is_not_kept_where_a_filter_leaves_it_out(
 
 
 def test_line_ends_of_what_looks_like_a_secret(plain: Store, main_checkout: Checkout) -> None:
-    """Nothing else is in them than in what git stores."""
+    """The raw bytes reveal no more than the blob that git stores."""
     main_checkout.commit("rules", **{".gitattributes": "* text=auto\n", "id_rsa.txt": "1\n"})
     main_checkout.write("id_rsa.txt", MIXED)
     made = plain.save("a-complete", {})
@@ -101,7 +104,7 @@ def test_what_is_too_large_is_not_kept(
 def test_what_is_not_kept_is_nevertheless_before_it_is_replaced(
     plain: Store, main_checkout: Checkout
 ) -> None:
-    """Whoever restores is about to lose it."""
+    """A restore would otherwise lose these bytes."""
     here = main_checkout
     strip(here, "* filter=strip\n")
     here.git("config", "ckpt.maxFileSize", "100")
@@ -145,12 +148,13 @@ def test_a_filter_that_fails_on_the_way_back_is_no_reason_to_keep_what_it_hides(
 def test_a_file_that_changes_while_it_is_captured(
     plain: Store, main_checkout: Checkout, tmp_path: Path
 ) -> None:
-    """What is kept belongs to what git stores: here, the filter changes the file once that is written."""
+    """Raw bytes match the blob: this filter changes the file after git read it."""
     here = main_checkout
     strip(here)
     script = tmp_path / "smudge"
     script.write_text(
-        f"#!/bin/sh\ncat\nmkdir '{tmp_path}/once' && printf 'another source\\nout 2\\n' > '{here.path}/b.nb'; true\n"
+        f"#!/bin/sh\ncat\nmkdir '{tmp_path}/once' && printf 'another source\\nout 2\\n' > "
+        f"'{here.path}/b.nb'; true\n"
     )
     script.chmod(0o755)
     here.write("b.nb", "source\nout 1\n")
@@ -169,7 +173,7 @@ def test_a_file_that_changes_while_it_is_captured(
 
 
 class Started:
-    """Which git commands start.
+    """Record the git commands that start.
 
     Attributes:
         names: of the commands, in order.
@@ -259,14 +263,14 @@ def test_what_a_gc_took_is_written_again(
     assert kept(here, store.save("b-complete", {}).id) == {"a.nb": b"source\nout 1\n"}
 
 
-# Rules that change under files that stay: git calls those unchanged, by their stat data, until it has to look
+# Rules change but files stay: git trusts their stat data until it has to read them
 
 
 TURN = dict.fromkeys(("filter__turn__clean", "filter__turn__smudge"), "tr A-Za-z N-ZA-Mn-za-m")
 
 
 def converted_then(here: Checkout, store: Store, rules: str) -> Checkpoint:
-    """Files as a checkout under some rules writes them; returns a checkpoint from before the rules change."""
+    """Check out files under some rules; return a checkpoint from before they change."""
     here.commit("files", **{".gitattributes": rules, "a.txt": "one\ntwo\n", "b.txt": "three\n"})
     for name in ("a.txt", "b.txt"):
         (here.path / name).unlink()
@@ -362,7 +366,7 @@ def test_once_git_has_looked_nothing_is_remembered(
 def test_a_path_that_comes_back_under_other_rules_is_not_called_changed(
     plain: Store, main_checkout: Checkout
 ) -> None:
-    """Git goes by the size that it knows, and does not look: that of the file as it was converted before."""
+    """Git compares the size with that of the earlier conversion, without reading."""
     here = main_checkout
     here.commit("a file", **{"a.txt": "one\n"})
     made = plain.save("a-complete", {})
@@ -463,7 +467,7 @@ def test_a_restore_of_bytes_that_are_gone_changes_nothing(
 def test_bytes_that_are_here_already_stay_when_other_attributes_come_back(
     store: Store, checkout: Checkout, paths: list[bytes]
 ) -> None:
-    """By either attributes git would write it otherwise, and by both its bytes are kept."""
+    """Raw bytes are kept under both sets of attributes."""
     checkout.commit("more", **{"t.txt": "one\n"})
     checkout.write(".gitattributes", "*.txt text=auto eol=crlf\n")
     made = store.save("a-complete")

@@ -1,4 +1,4 @@
-"""Submodules are captured as what they are: repositories, each with checkpoints of its own that the one around it names."""
+"""Each submodule gets its own checkpoint, which that of the superproject names."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ class TestCapture:
     def test_one_that_git_modules_does_not_name(
         self, plain: Store, main_checkout: Checkout, lib: Checkout
     ) -> None:
-        """As a sparse checkout leaves that file away."""
+        """A sparse checkout can omit `.gitmodules`."""
         main_checkout.git("sparse-checkout", "set", "--no-cone", "/README")
         assert not (main_checkout.path / ".gitmodules").exists()
         first = plain.save("a-complete", {})
@@ -276,7 +276,7 @@ class TestRetention:
         make_store: MakeStore,
         clock: Clock,
     ) -> None:
-        """A document that was fetched names whatever it likes, and goes by its age."""
+        """A fetched document may name any checkpoint; its age alone decides."""
         with make_store(lib) as theirs:
             own = theirs.save("own-complete", {"n": 1})
         made = plain.save("a-complete", {}, trigger="post-commit")
@@ -305,7 +305,10 @@ class TestVerify:
         made = plain.save("a-complete", {})
         plain.close()
         lib.git("update-ref", "-d", f"{CHECKPOINTS}/{named(made)[0]}")
-        sentence = f"of the submodule lib: no repository of the submodule has the checkpoint {named(made)[0]}"
+        sentence = (
+            "of the submodule lib: no repository of the submodule has the checkpoint "
+            f"{named(made)[0]}"
+        )
         assert told(look(main_checkout)) == [
             ("submodule-missing", f"{CHECKPOINTS}/{made.id}", sentence)
         ]
@@ -318,7 +321,10 @@ class TestVerify:
         plain.close()
         (nested,) = names(inner)
         inner.git("update-ref", "-d", f"{CHECKPOINTS}/{nested}")
-        sentence = f"of the submodule lib: in the nested submodule inner, no repository of the submodule has the checkpoint {nested}"
+        sentence = (
+            "of the submodule lib: in the nested submodule inner, "
+            f"no repository of the submodule has the checkpoint {nested}"
+        )
         assert told(look(main_checkout)) == [
             ("submodule-missing", f"{CHECKPOINTS}/{made.id}", sentence)
         ]

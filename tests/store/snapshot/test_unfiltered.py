@@ -1,4 +1,7 @@
-"""A filter that is required and fails on the way back: all else is written, the rest is named, and completed once the filter works."""
+"""A restore with a failing required filter writes all other files.
+
+It names the files of the filter, and completes them once the filter works.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +24,7 @@ NAMES = ("README", "b.dat", "c", "deep/d.dat", "z")
 
 
 def turned(here: Checkout) -> None:
-    """A filter that is required, files to which it applies, and others before and after them."""
+    """Commit files with a required filter, and others sorted before and after them."""
     here.git("config", "filter.turn.clean", TURN)
     here.git("config", "filter.turn.smudge", TURN)
     here.git("config", "filter.turn.required", "true")
@@ -54,7 +57,10 @@ def works(here: Checkout) -> None:
 
 
 def saved_and_failing(store: Store, here: Checkout) -> tuple[str, object, object]:
-    """Saves, changes the files, and lets the filter fail; returns the id, and what was to be seen then and is now."""
+    """Save, change the files and break the filter.
+
+    Return the id, and the views of the worktree at the save and now.
+    """
     turned(here)
     made = saved(store, here)
     expected = view(here.path)
@@ -94,7 +100,7 @@ def test_restore(store: Store, checkout: Checkout) -> None:
 
 
 def test_files_of_that_filter_that_were_edited_just_now(store: Store, checkout: Checkout) -> None:
-    """Git looks at the content of a file that is as young as the index, and the filter is off by then."""
+    """Git reads files as young as the index again, while the filter is off."""
     turned(checkout)
     checkout.write("same.dat", "staged\n")
     checkout.git("add", "same.dat")
@@ -161,7 +167,7 @@ def test_resume_of_a_checkpoint_that_the_commit_stands_for(
 
 
 def test_a_filter_that_is_not_there(store: Store, checkout: Checkout, tmp_path: Path) -> None:
-    """Then git can neither write nor read: what was only changed in time must not count as changed."""
+    """A file that changed only its time must not count as changed."""
     turned(checkout)
     made = store.save("a-complete", {})
     for direction in ("clean", "smudge"):

@@ -1,6 +1,7 @@
-"""Capture, restore, undo and resume after whatever a person may have done to a worktree, compared with a plain copy of it.
+"""A model of the worktree predicts each capture, restore, undo and resume.
 
-In the lane `long`; run with `--long` for 100,000 steps, each time other ones.
+The state machine changes a worktree as a person may. In the lane `long`; `--long` runs 100,000
+different steps each time.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ from tests.stores import open_store, operation_of
 pytestmark = pytest.mark.long
 
 STEPS, LONG_STEPS = 400, 25_000
-"""How many steps each of the tests takes at least."""
+"""The least number of steps of each test."""
 
 PER_EXAMPLE = 40
 
@@ -113,11 +114,11 @@ EDITS = st.one_of(
         st.tuples(PATHS, st.sampled_from(["--assume-unchanged", "--no-assume-unchanged"])),
     ),
 )
-"""What a person does to one file or its entry: a method of `Place`, and its arguments."""
+"""What a person does to a file or its entry: a method of `Place` and arguments."""
 
 
 def prepare(here: Checkout) -> None:
-    """Makes branches that conflict with each other, and a stash."""
+    """Create conflicting branches and a stash."""
     base = here.commit(
         "base",
         **dict.fromkeys(("a", "b", "d/x", "d/y", "with space", "t.txt", "caf\udce9"), "base\n"),
@@ -138,7 +139,7 @@ def prepare(here: Checkout) -> None:
 
 
 class WorktreeMachine(RuleBasedStateMachine):
-    """Does to a worktree what people do, and now and then what gitckpt does."""
+    """Change a worktree as people do; sometimes run a gitckpt command."""
 
     def __init__(self, scratch: Path, *, linked: bool, adapter: str, steps: list[int]) -> None:
         super().__init__()
@@ -157,9 +158,9 @@ class WorktreeMachine(RuleBasedStateMachine):
         )
         self.saved: list[tuple[Checkpoint, Seen]] = []
         self.seen: dict[str, Seen] = {}
-        """By safety checkpoint, what it brings back."""
+        """The state that each safety checkpoint restores."""
         self.brought: frozenset[bytes] = frozenset()
-        """The files that the newest step brought."""
+        """The files that the newest step restored."""
 
     def teardown(self) -> None:
         self._steps.append(self._taken)
@@ -307,7 +308,7 @@ class WorktreeMachine(RuleBasedStateMachine):
         *,
         index: bool = True,
     ) -> bool:
-        """Runs a restore or undo, and compares what it made; returns whether it did anything."""
+        """Run a restore or undo and check its result; return whether it changed anything."""
         before = self.here.look()
         known = [name for seen in (before, target) for name in (*seen.captured, *seen.entries)]
         is_known = all(any(is_within(name, (path,)) for name in known) for path in paths)
@@ -382,15 +383,15 @@ def run_machine(
     scratch: Path,
     long: bool,
 ) -> None:
-    """Lets a machine take its steps.
+    """Run a state machine until it has taken its steps.
 
     Args:
-        kind: which.
-        steps: how many it takes at least, and how many with `--long`.
+        kind: the class of the machine.
+        steps: the least number of steps, and that with `--long`.
         place: "main" or "linked".
-        adapter: to the objects.
+        adapter: the name of the object adapter.
         scratch: a directory with the repository `template`.
-        long: whether `--long` was given: then they are other ones each time.
+        long: whether `--long` was given; the steps then differ each time.
     """
     taken: list[int] = []
 

@@ -1,4 +1,7 @@
-"""What the state machine of `test_worktree_machine.py` compares: a plain copy of a worktree, and what a restore shall make of it."""
+"""A model of a worktree, and of the result that a restore should have.
+
+The state machine of `test_worktree_machine.py` compares it with the real worktree.
+"""
 
 from __future__ import annotations
 
@@ -15,25 +18,26 @@ from gitckpt.git.repository import PSEUDO_REFS
 from gitckpt.git.worktree import operation
 
 CONVERTED = b"t.txt"
-"""The file that git may convert. What is in it is looked at apart: it is as it was where the attributes are."""
+"""The file that git may convert; it is exact only under the same attributes."""
 
 ATTRIBUTES = b".gitattributes"
 
 Entries = tuple[tuple[bytes, ...], ...]
-"""The entries of the index for a path, each mode, oid, stage and flags."""
+"""The index entries of a path, each with mode, oid, stage and flags."""
 
 File = tuple[str, bytes]
 """A file as git knows it: "file", "tool" (executable) or "link", with its content."""
 
 _ENTRY = re.compile(
-    rb"\S ([0-7]+) ([0-9a-f]+) ([0-3])\t([^\0]*)\0(?:  [^\n]*\n){4}  size: \d+\tflags: ([0-9a-f]+)\n"
+    rb"\S ([0-7]+) ([0-9a-f]+) ([0-3])\t([^\0]*)\0(?:  [^\n]*\n){4}  size: \d+\tflags: "
+    rb"([0-9a-f]+)\n"
 )
 _MEANT = 0x60008000
-"""The flags of an entry that a person sets: added in intent, to be skipped, assumed to be unchanged."""
+"""Flags that a person sets: intent-to-add, skip-worktree, assume-unchanged."""
 
 _OWN = ("refs/checkpoints/", "refs/ckpt/", "refs/keep/", "refs/notes/checkpoints")
 _PASSING = ("ORIG_HEAD", "AUTO_MERGE")
-"""Of no meaning for the operation in progress: the first outlives it, of the second a `gc` takes the object."""
+"""Not compared: `ORIG_HEAD` outlives an operation, gc deletes `AUTO_MERGE`'s tree."""
 
 _MARKS = (
     "MERGE_HEAD",
@@ -49,26 +53,26 @@ _OF_OPERATIONS = ("refs/bisect/", "refs/rewritten/")
 
 @dataclass(frozen=True)
 class Seen:
-    """All that is to be seen of a worktree."""
+    """Everything that a person and git see of a worktree."""
 
     files: Mapping[bytes, File]
     exact: bytes | None
-    """What is in the file that git may convert; None where it is no file."""
+    """The content of the file that git may convert; None if it is not a file."""
 
     stats: Mapping[bytes, tuple[int, int]]
     """Time of the last change and inode of each file."""
 
     ignored: frozenset[bytes]
-    """Files that no capture holds: ignored and untracked."""
+    """Ignored untracked files, which no capture holds."""
 
     entries: Mapping[bytes, Entries]
     """The index, by path."""
 
     status: Mapping[bytes, bytes]
-    """What `git status` says of each path that is not as the commit has it, but for untracked ones."""
+    """The line of `git status` for each changed tracked path."""
 
     operation: Mapping[str, bytes]
-    """What git keeps of an operation in progress: files, and refs of the worktree's own by name; nothing where none is."""
+    """git's files and per-worktree refs of the operation in progress, if any."""
 
     commit: bytes
     head: bytes
@@ -80,14 +84,14 @@ class Seen:
         return {path: file for path, file in self.files.items() if path not in self.ignored}
 
     def is_converted_as(self, other: Seen) -> bool:
-        """Tells whether the attributes are the same."""
+        """Return whether the attributes are the same."""
         return (self.files.get(ATTRIBUTES), self.entries.get(ATTRIBUTES)) == (
             other.files.get(ATTRIBUTES),
             other.entries.get(ATTRIBUTES),
         )
 
     def lasting(self) -> Seen:
-        """Without what may differ when all that matters is the same: time stamps, and those that the index holds."""
+        """Leave out what may differ between equal states: time stamps and the raw index."""
         status = {path: line for path, line in self.status.items() if path != CONVERTED}
         return replace(self, stats={}, index=b"", status=status)
 
@@ -97,7 +101,7 @@ class Place:
 
     Args:
         top: where it is.
-        is_exact: whether every byte counts; if not, the line ends of `CONVERTED` do not.
+        is_exact: whether the line ends of `CONVERTED` count.
     """
 
     def __init__(self, top: str, *, is_exact: bool = False) -> None:
@@ -112,7 +116,7 @@ class Place:
         ok: Sequence[int] = (0,),
         env: Mapping[str, str] = MappingProxyType({}),
     ) -> bytes:
-        """Runs git and returns what it printed; whatever the exit code, where `ok` is empty."""
+        """Run git and return its output; an empty `ok` allows any exit code."""
         settings = {**os.environ, "GIT_OPTIONAL_LOCKS": "0", "GIT_EDITOR": "true", **env}
         done = subprocess.run(
             [git_executable(), *args],
@@ -129,7 +133,7 @@ class Place:
         return os.path.join(self.top, path)
 
     def make_way(self, path: bytes) -> bytes:
-        """Makes a path free for a file or symlink, with the directories above it; returns the whole path."""
+        """Clear a path and the directories above it for a file; return the full path."""
         whole = self.join(path)
         above = os.path.dirname(path)
         while above:
@@ -148,7 +152,7 @@ class Place:
             os.unlink(whole)
 
     def write(self, path: bytes, content: bytes) -> None:
-        """Writes a file; one that is there keeps its mode."""
+        """Write a file; an existing file keeps its mode."""
         whole = self.join(path)
         if not os.path.isfile(whole) or os.path.islink(whole) or self._is_behind_link(path):
             whole = self.make_way(path)
@@ -174,7 +178,10 @@ class Place:
         os.mkdir(self.make_way(path))
 
     def ignore(self, directory: bytes, rules: bytes) -> None:
-        """Writes what is ignored; the attributes are not, as only those that a checkpoint holds decide how its files come back."""
+        """Write ignore rules, but never ignore attributes.
+
+        A checkpoint's own attributes decide how its files are restored.
+        """
         if rules:
             self.write(directory + b".gitignore", rules + b"!.gitattributes\n")
         else:
@@ -201,7 +208,7 @@ class Place:
         self.git_whatever("update-index", option, "--", path)
 
     def git_whatever(self, *args: str | bytes) -> None:
-        """Runs git, which may refuse."""
+        """Run git, which may refuse."""
         self.git(*args, ok=())
 
     def is_file(self, path: bytes) -> bool:
@@ -249,7 +256,7 @@ class Place:
         )
 
     def ignored_of(self, paths: Iterable[bytes]) -> set[bytes]:
-        """Returns those of the paths that the rules here ignore, tracked or not."""
+        """Return the paths that the ignore rules match, tracked or not."""
         data = b"".join(path + b"\0" for path in paths)
         return (
             set(
@@ -307,7 +314,10 @@ class Place:
     def _unnoticed(
         self, status: Mapping[bytes, bytes], entries: Mapping[bytes, Entries]
     ) -> dict[bytes, bytes]:
-        """Returns what `git status` says of files once it looks: it does not where only rules of conversion changed, until it has to."""
+        """Return the status lines of changes that git has not noticed yet.
+
+        git does not notice if only conversion rules changed, until it reads the file.
+        """
         if not os.path.lexists(self.join(ATTRIBUTES)) and not self.git(
             "config", "core.autocrlf", ok=(0, 1)
         ):
@@ -363,16 +373,16 @@ class Place:
 
 @dataclass(frozen=True)
 class Expected:
-    """What a restore shall make of a worktree."""
+    """The result that a restore should have."""
 
     files: dict[bytes, File]
     entries: dict[bytes, Entries]
     operation: Mapping[str, bytes]
     unsure: set[bytes]
-    """Untracked files that are no more there, unless what is restored ignores them."""
+    """Untracked files that are missing afterwards, unless restored rules ignore them."""
 
     refused: bool
-    """Whether something is in the way that no checkpoint can hold."""
+    """Whether something that no checkpoint can hold is in the way."""
 
 
 def _rebase(operation: Mapping[str, bytes]) -> str:
@@ -382,7 +392,7 @@ def _rebase(operation: Mapping[str, bytes]) -> str:
 
 
 def is_at_its_start(operation: Mapping[str, bytes], refs: Sequence[bytes]) -> bool:
-    """Tells whether the branch of a rebase is where that would set it back to."""
+    """Return whether a rebase's branch is where an abort would set it."""
     state = _rebase(operation)
     branch = operation.get(f"{state}/head-name", b"").strip()
     return (
@@ -392,7 +402,7 @@ def is_at_its_start(operation: Mapping[str, bytes], refs: Sequence[bytes]) -> bo
 
 
 def detached(operation: Mapping[str, bytes], refs: Sequence[bytes]) -> dict[str, bytes]:
-    """Returns an operation that moves no branch and comes back to none; `refs` say where branches are when it is brought back."""
+    """Return an operation that moves no branch; `refs` name the current branches."""
     found = {
         name: content for name, content in operation.items() if name != "rebase-merge/update-refs"
     }
@@ -412,7 +422,7 @@ def detached(operation: Mapping[str, bytes], refs: Sequence[bytes]) -> dict[str,
 
 
 def would_move(before: Seen, target: Seen) -> bool:
-    """Tells whether the operation of a target, at the same commit, would move the branch here, which it was not begun on."""
+    """Return whether restoring the operation would move another branch at this commit."""
     moves = any(
         name.startswith(("rebase-merge/", "rebase-apply/", "sequencer/"))
         for name in target.operation
@@ -421,7 +431,7 @@ def would_move(before: Seen, target: Seen) -> bool:
 
 
 def brings_operation(before: Seen, target: Seen, paths: Sequence[bytes]) -> bool:
-    """Tells whether a restore ends the operation here, and begins that of the target."""
+    """Return whether a restore replaces the operation in progress."""
     return before.commit == target.commit and not paths and not would_move(before, target)
 
 
@@ -437,14 +447,14 @@ def expect(
     *,
     index: bool = True,
 ) -> Expected:
-    """Return what a restore shall make of a worktree.
+    """Return the result that a restore should have.
 
     Args:
-        before: what is there.
-        target: what was captured.
-        paths: those that come back; none for all.
-        written: files that only an undone restore brought.
-        index: whether the entries of the paths come back, too.
+        before: the worktree before the restore.
+        target: the captured worktree.
+        paths: the paths to restore; none for all.
+        written: files that only an undone restore wrote.
+        index: whether the index entries of the paths are restored, too.
     """
     wanted = {path: file for path, file in target.captured.items() if is_within(path, paths)}
     files, unsure = {}, set()
