@@ -1,4 +1,4 @@
-"""Resume: which worktree a checkpoint opens, where it lies, and what is never touched."""
+"""`resume` opens the right worktree at the right path and touches no other."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ class TestWhere:
     def test_a_run_has_one_wherever_it_is(
         self, store: Store, make_store: MakeStore, checkout: Checkout, tmp_path: Path
     ) -> None:
-        """Another one would begin with what is recorded, and the next resume might go on in either."""
+        """A second worktree would lack the run's work, and a resume could pick either."""
         made = store.record("a-complete", {}, start="r")
         first = Path(store.resume(made, str(tmp_path / "first")).path)
         (first / "work").write_text("x\n")
@@ -120,7 +120,7 @@ class TestWhere:
     def test_a_run_with_two_goes_on_in_the_one_that_is_asked_for(
         self, plain: Store, main_checkout: Checkout, tmp_path: Path
     ) -> None:
-        """The first one was on a disk that was not there, as somebody has told git, when the second one was made."""
+        """The first worktree was on a missing disk when the second one was made."""
         made = plain.record("a-complete", {}, start="r")
         first, second, away = (
             str(tmp_path / name) for name in ("1 first", "2 second", "away/first")
@@ -245,9 +245,9 @@ class TestBrokenByThoseWhoWorkInIt:
         (path / "work").write_text("more")
         error = refused(store, made)
         assert error.message == f"{path} is a worktree of gitckpt whose .git is gone"
-        assert (
-            error.hint
-            == f"to continue with its files: git worktree repair; or move it away: mv {path} {path}.old"
+        assert error.hint == (
+            "to continue with its files: git worktree repair; or move it away: "
+            f"mv {path} {path}.old"
         )
         git(store, "worktree", "repair")
         assert store.resume(made) == OpenResult(str(path), made=False)
@@ -419,9 +419,9 @@ class TestWhatIsThereAlready:
         (main_checkout.path / ".git" / "worktrees" / str(made.run) / "ckpt-run").unlink()
         error = refused(plain, made)
         assert error.message == f"{path} is a worktree of gitckpt that names no run or checkpoint"
-        assert (
-            error.hint
-            == f"copy the files that you need, then remove it: git worktree remove --force --force {path}"
+        assert error.hint == (
+            "copy the files that you need, then remove it: "
+            f"git worktree remove --force --force {path}"
         )
         assert (path / "work").read_text() == "unsaved"
         main_checkout.git("worktree", "remove", "--force", "--force", str(path))

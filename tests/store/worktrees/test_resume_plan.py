@@ -1,4 +1,4 @@
-"""How `resume` decides: a table of situations, each with the plan or the refusal that follows. No git, no files."""
+"""`resume` chooses a plan or a refusal for each situation, without git or files."""
 
 from __future__ import annotations
 
@@ -190,7 +190,10 @@ PLANS = {
             path=HERE,
             fills_submodules=True,
             remarks_made=(
-                "HEAD is detached: the branch topic is checked out in /a and /b; commits of the run do not move it",
+                (
+                    "HEAD is detached: the branch topic is checked out in /a and /b; "
+                    "commits of the run do not move it"
+                ),
             ),
         ),
     ),
@@ -206,7 +209,10 @@ REFUSALS = {
     "the run has its worktree elsewhere": (
         situation(ELSEWHERE, requested=ASKED, registrations=(registration(OTHER, is_there=True),)),
         f"run {RUN} has a worktree already, at {OTHER}",
-        f"omit the directory to continue in that worktree; or move the worktree: git worktree move -f -f {OTHER} {ASKED}",
+        (
+            "omit the directory to continue in that worktree; or move the worktree: "
+            f"git worktree move -f -f {OTHER} {ASKED}"
+        ),
     ),
     "the same, and git could not move it": (
         situation(
@@ -278,7 +284,10 @@ REFUSALS = {
     "it was deleted, and its submodules are left": (
         situation(registrations=(registration(is_gone=True, has_submodules=True),)),
         f"{HERE} is gone, but {GIT_DIR} has repositories of its submodules",
-        f"if the worktree was moved: git worktree repair NEW-PATH; else, when you need none of these: git worktree remove -f -f {HERE}",
+        (
+            "if the worktree was moved: git worktree repair NEW-PATH; else, "
+            f"when you need none of these: git worktree remove -f -f {HERE}"
+        ),
     ),
 }
 

@@ -1,4 +1,7 @@
-"""A run begins with the submodules that are checked out where it is started, each at the commit that its own commit names."""
+"""A run begins with the submodules that are checked out at its start.
+
+Each is at the commit that the superproject's commit records.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,7 @@ PASSED_OVER = "files at the path of a submodule that is not checked out: git ski
 
 
 def begin(store: Store) -> tuple[Checkout, Checkout, Checkout]:
-    """Begins a run; returns its worktree, and those of the submodules in it."""
+    """Begin a run; return its worktree, and those of its submodules."""
     begun = begin_run(store, "build")
     top = Path(store.resume(begun).path)
     return Checkout(top), Checkout(top / "lib"), Checkout(top / "lib" / "inner")
@@ -78,7 +81,7 @@ def test_the_settings_can_switch_it_off(
 def test_a_checkpoint_that_has_none_is_opened_with_them(
     plain: Store, main_checkout: Checkout, lib: Checkout, inner: Checkout
 ) -> None:
-    """As that of a hook, which waits for nobody."""
+    """The checkpoint of a hook records no submodules."""
     made = plain.record("commit-complete", {}, trigger="post-commit")
     assert made.worktree is None
     clean = settled(main_checkout, lib, inner)
@@ -122,9 +125,8 @@ def test_a_run_does_not_go_on_unasked_without_one_that_was_lost(
         match="the submodule lib was not restored: no repository of the submodule has",
     ) as raised:
         Run.resume(plain, run.id)
-    assert (
-        raised.value.hint
-        == f"do that in {run.path}; then, or to continue without submodules: git ckpt resume {run.id}"
+    assert raised.value.hint == (
+        f"do that in {run.path}; then, or to continue without submodules: git ckpt resume {run.id}"
     )
     with Run.resume(plain, run.id) as again:
         assert list(Path(again.path, "lib").iterdir()) == []

@@ -1,4 +1,7 @@
-"""A worktree that is made for a checkpoint has its submodules, out of what is here: where they came from is gone."""
+"""A resumed worktree gets its submodules from local repositories.
+
+The remotes of these submodules are gone.
+"""
 
 from __future__ import annotations
 
@@ -110,9 +113,13 @@ def test_one_that_is_gone_is_named(plain: Store, lib: Checkout) -> None:
     opened = plain.resume(made)
     reason = f"no repository of the submodule has the checkpoint {named(made)[0]}"
     (remark,) = opened.remarks
-    first = f"the submodule lib was not restored: {reason}; in this worktree: git submodule update --init --recursive -- lib; "
+    first = (
+        f"the submodule lib was not restored: {reason}; in this worktree: "
+        "git submodule update --init --recursive -- lib; "
+    )
     assert remark.startswith(
-        f"{first}fetch the checkpoint from the CLONE that captured it: git --git-dir=lib/.git fetch "
+        f"{first}fetch the checkpoint from the CLONE that captured it: "
+        "git --git-dir=lib/.git fetch "
     )
     assert remark.endswith(f"; then git ckpt restore {made.id[:8]}")
     assert list((Path(opened.path) / "lib").iterdir()) == []
@@ -121,7 +128,7 @@ def test_one_that_is_gone_is_named(plain: Store, lib: Checkout) -> None:
 def test_what_is_told_brings_one_that_nobody_has_checked_out_here(
     plain: Store, make_store: MakeStore, main_checkout: Checkout, lib: Checkout, tmp_path: Path
 ) -> None:
-    """Where it is not, its refs are fetched nowhere: `git -C lib` goes to the repository around it."""
+    """The fetch fails without the submodule: `git -C lib` finds the superproject."""
     lib.git("submodule", "--quiet", "deinit", "--force", "inner")
     lib.write("l", "work\n")
     made = plain.save("a-complete", {})
@@ -145,7 +152,7 @@ def test_what_is_told_brings_one_that_nobody_has_checked_out_here(
     around.git("config", "submodule.lib.url", str(tmp_path / "CLONE"))
     around.git(
         *shlex.split(remark.partition("in this worktree: ")[2].partition(";")[0])[1:], ok=(1,)
-    )  # the one within it is nowhere
+    )  # the nested submodule exists nowhere
     around.git(*fetch)
     with make_store(opened.path) as store:
         store.restore(made)
@@ -162,7 +169,11 @@ def test_what_is_told_brings_those_within_it(
     *,
     recursive: bool,
 ) -> None:
-    """The worktree has lost its copies, and git clones them anew: what was captured of them is only in those of the main worktree."""
+    """The remark's commands fetch the checkpoints of nested submodules.
+
+    The worktree has lost its copies of the submodules, so git clones them again. Only the
+    repositories of the main worktree have the checkpoints.
+    """
     dirty(lib, inner)
     before = [seen[1:] for seen in settled(lib, inner)]
     made = plain.save("a-complete", {})
@@ -172,7 +183,7 @@ def test_what_is_told_brings_those_within_it(
     theirs.path.mkdir()
     source = Path(
         lib.git("config", "--file", ".gitmodules", "submodule.inner.url")
-    )  # which was gone
+    )  # the fixture deleted it
     request.addfinalizer(lambda: shutil.rmtree(source))
     inner.git(
         "clone", "--quiet", "--bare", inner.git("rev-parse", "--absolute-git-dir"), str(source)
@@ -196,9 +207,8 @@ def test_what_is_told_brings_those_within_it(
                 .removeprefix("after cd ")
                 .partition(": make one for this worktree: git ")
             )
-            assert (
-                told.partition("; ")[2]
-                == "then, in this directory, run the command again, or undo the restore: git ckpt undo"
+            assert told.partition("; ")[2] == (
+                "then, in this directory, run the command again, or undo the restore: git ckpt undo"
             )
             Checkout(around.path / place).git(*told.partition(";")[0].split())
         store.restore(made)
@@ -213,7 +223,8 @@ def test_what_is_told_of_one_within_another_names_its_place(
     inner.git("update-ref", "-d", f"{CHECKPOINTS}/{found}")
     (remark,) = plain.resume(made).remarks
     assert remark.startswith(
-        f"the submodule lib/inner was not restored: no repository of the submodule has the checkpoint {found}; "
+        "the submodule lib/inner was not restored: "
+        f"no repository of the submodule has the checkpoint {found}; "
     )
     assert (
         "; after cd lib: git submodule update --init --recursive -- inner; fetch the checkpoint "
@@ -225,7 +236,7 @@ def test_what_is_told_of_one_within_another_names_its_place(
 def test_one_that_lacks_a_file_comes_by_what_is_told(
     plain: Store, make_store: MakeStore, lib: Checkout
 ) -> None:
-    """Git copies nothing out of its repository then; once the file is there again, it comes, and no sooner."""
+    """Git cannot copy a repository that lacks an object, until the object is back."""
     lib.git("submodule", "--quiet", "deinit", "--force", "inner")
     lib.write("l", "changed\n")
     made = plain.save("a-complete", {})
@@ -241,9 +252,7 @@ def test_one_that_lacks_a_file_comes_by_what_is_told(
     )
     lib.git("hash-object", "-w", "l")
     around = Checkout(Path(opened.path))
-    around.git(
-        "config", "submodule.lib.url", str(git_dir)
-    )  # where the fixture cloned it from is gone
+    around.git("config", "submodule.lib.url", str(git_dir))  # the fixture's remote is gone
     around.git("submodule", "--quiet", "update", "--init", "--", "lib")
     with make_store(opened.path) as store:
         store.restore(made)
@@ -285,7 +294,7 @@ def test_after_a_kill_the_next_one_goes_on(
 def test_after_a_kill_no_ignored_file_is_overwritten(
     plain: Store, lib: Checkout, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The checkpoint before the files come back cannot have it."""
+    """The safety checkpoint cannot hold an ignored file."""
     made = plain.save("a-complete", {})
 
     def kill(inner: Any, *_: object, **__: object) -> None:
@@ -345,7 +354,7 @@ def test_one_that_the_sparse_checkout_leaves_out_stays_out(
 def test_one_that_is_skipped_and_was_not_there_stays_away(
     plain: Store, main_checkout: Checkout, lib: Checkout, patterns: tuple[str, ...]
 ) -> None:
-    """For git the file of such an entry is a directory, which it makes with the others."""
+    """Git creates a directory for the entry when it checks out the others."""
     if patterns:
         main_checkout.git("sparse-checkout", "set", "--no-cone", *patterns)
     main_checkout.git("update-index", "--skip-worktree", "lib")
@@ -365,7 +374,10 @@ def test_one_that_is_skipped_and_was_not_there_stays_away(
 def test_one_that_is_skipped_and_was_there_comes_back(
     plain: Store, main_checkout: Checkout, lib: Checkout
 ) -> None:
-    """Without a sparse checkout the mark only has `git status` pass over it. The checkpoint does not name it, and has the mark."""
+    """Without a sparse checkout, the flag only hides the entry from `git status`.
+
+    The checkpoint keeps the flag, and does not name the submodule.
+    """
     main_checkout.git("update-index", "--skip-worktree", "lib")
     main_checkout.git("config", "ckpt.submodules", "none")
     made = plain.save("a-complete", {})

@@ -1,4 +1,4 @@
-"""What the state machine of `test_worktree_machine.py` found, each as small as it got."""
+"""Minimal cases of failures that the machine of `test_worktree_machine.py` found."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from tests.store.snapshot.worktree_model import Place
 
 @pytest.fixture
 def store(make_store: MakeStore, checkout: Checkout) -> Store:
-    """The store of `checkout`: how objects are read and written makes no difference here."""
+    """The store of `checkout`, through the default adapter."""
     return make_store(checkout)
 
 
 def conflicting_picks(here: Checkout) -> None:
-    """Stops a cherry-pick of two commits at the first."""
+    """Stop a cherry-pick of two commits at a conflict in the first."""
     base = here.git("rev-parse", "HEAD")
     picked = [here.commit(f"pick {number}", README=f"picked {number}\n") for number in range(2)]
     here.git("reset", "--quiet", "--hard", base)
@@ -77,7 +77,7 @@ def test_a_directory_that_becomes_a_link_to_itself(store: Store, checkout: Check
 
 
 class TestIgnoredFiles:
-    """What is ignored stays, whether before or after."""
+    """A restore keeps files that the rules before or after it ignore."""
 
     def test_stay_where_the_snapshot_does_not_ignore_them(
         self, store: Store, checkout: Checkout
@@ -153,7 +153,7 @@ def test_an_entry_assumed_unchanged_becomes_one_in_conflict(
 
 
 def test_attributes_that_came_after_the_file(store: Store, checkout: Checkout) -> None:
-    """Git believes that the file is unchanged, as its time stamp says so; brought back, it would store it otherwise."""
+    """Git takes the file for unchanged by its time stamp, but would store other bytes."""
     checkout.write("a.txt", "one\r\ntwo\r\n")
     checkout.git("add", "--all")
     checkout.git("commit", "--quiet", "--message", "with CRLF")

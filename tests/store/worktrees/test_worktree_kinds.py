@@ -1,4 +1,4 @@
-"""Whatever kind of worktree it is: saving it touches nothing, and restore and resume bring back what was there, byte for byte."""
+"""A save leaves any kind of worktree alone; restore and resume return its state."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.long
 
 @pytest.fixture
 def cell(request: pytest.FixtureRequest) -> Cell:
-    """A cell of the matrix; with a git that knows reftables where it needs one."""
+    """A cell of the matrix, with a newer git if the cell needs reftables."""
     wanted: Cell = request.param
     if wanted.refs == "reftable":
         request.getfixturevalue("newer_git")
@@ -52,16 +52,16 @@ WAITING = {
     "lfs",
     "submodules",
 }
-"""Kinds that wait for the lane `long`: each of most has one beside it that is much like it, or richer, and two take long."""
+"""Kinds only in the lane `long`: they are slow, or resemble another kind."""
 
 
 def is_of_the_half(cell: Cell) -> bool:
-    """Tells of four cells of each kind: any two of place, hash and ref format meet in one of them."""
+    """Return whether a cell is one of its kind's four that cover all pairs of options."""
     return (cell.place == "linked") ^ (cell.hashing == "sha256") == (cell.refs == "reftable")
 
 
 def is_first(cell: Cell) -> bool:
-    """Tells of one cell of each kind, of the plain one for either ref format."""
+    """Return whether a cell is the first of its kind; the plain kind has two."""
     has_its_turn = (cell.place == "linked") == (KINDS.index(cell.kind) % 2 == 0)
     return has_its_turn and is_of_the_half(cell) and (cell.refs == "files" or cell.kind is PLAIN)
 
@@ -102,7 +102,7 @@ def test_there_and_back(cell: Cell, here: Checkout, make_store: MakeStore) -> No
 
 
 def is_same(one: object, other: object) -> bool:
-    """Tells whether two views are equal; of many files pytest would take minutes to say in what they differ."""
+    """Return whether two views are equal; pytest takes minutes to compare many files."""
     return one == other
 
 
@@ -135,7 +135,7 @@ def test_many_files(make_store: MakeStore, tmp_path: Path) -> None:
 def test_a_monitor_is_neither_believed_nor_run(
     plain: Store, main_checkout: Checkout, tmp_path: Path
 ) -> None:
-    """It says that nothing has changed, whatever it is asked; git believes it."""
+    """The monitor always reports that nothing has changed, and git believes it."""
     ran = tmp_path / "ran"
     hook = main_checkout.write(".git/monitor", f"#!/bin/sh\ntouch '{ran}'\nprintf 'token\\0'\n")
     hook.chmod(0o755)
@@ -200,7 +200,7 @@ def test_a_submodule_that_is_left_alone_stays_where_it_is(
 def test_sparse_patterns_that_have_changed(
     order: str, make_store: MakeStore, tmp_path: Path
 ) -> None:
-    """What equals its entry need not be there; what does not equal it comes back whatever the patterns say."""
+    """Unmodified files may be missing; modified ones come back whatever the patterns."""
     here = kinds.build(Cell(PLAIN, "main", "sha1", "files"), tmp_path)
     here.git(
         "sparse-checkout", "set", "--cone", *(["in", "out"] if order == "narrowed" else ["in"])

@@ -1,4 +1,4 @@
-"""What becomes of the worktrees of checkpoints behind our back: deleted, moved, forgotten; and that those of others are never touched."""
+"""Worktrees may be deleted, moved or forgotten; gitckpt touches no foreign ones."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.stores import open_store, owner_of, run_worktrees
 
 @pytest.fixture
 def made(plain: Store, main_checkout: Checkout) -> Checkpoint:
-    """The checkpoint that starts a run, with a file that is not committed."""
+    """The checkpoint that starts a run, with an uncommitted file."""
     main_checkout.write("new", "captured\n")
     return plain.record("a-started", {}, worktree=plain.capture(), start="r")
 
@@ -31,7 +31,7 @@ def safeties(store: Store) -> list[Checkpoint]:
 
 
 def registered(checkout: Checkout) -> list[str]:
-    """Returns where git believes linked worktrees to be, each with what it is locked for."""
+    """Return the paths of linked worktrees that git lists, with their lock reasons."""
     blocks = checkout.git("worktree", "list", "--porcelain").split("\n\n")[1:]
     lines = [block.strip().splitlines() for block in blocks]
     return [
@@ -151,7 +151,8 @@ class TestDeletedByHand:
             == f"{here.path} is gone, but {git_dir} has repositories of its submodules"
         )
         assert caught.value.hint == (
-            f"if the worktree was moved: git worktree repair NEW-PATH; else, when you need none of these: git worktree remove -f -f {here.path}"
+            "if the worktree was moved: git worktree repair NEW-PATH; else, "
+            f"when you need none of these: git worktree remove -f -f {here.path}"
         )
         assert (os.path.isdir(f"{git_dir}/modules/sub"), main_checkout.fingerprint()) == (
             True,
@@ -225,7 +226,7 @@ class TestMovedByHand:
 
 
 class TestCopied:
-    """With the repository, by a person: what the copy keeps of worktrees names those of the original."""
+    """A copy of a repository keeps worktree entries that point to the original's."""
 
     @pytest.mark.parametrize("how", ["as it is", "moved by hand"])
     def test_those_of_the_original_stay_its_own(
@@ -295,7 +296,10 @@ class TestForgotten:
         (here.path / "new").unlink()
         here.write("newer", "precious\n")
         shutil.rmtree(main_checkout.path / ".git/worktrees" / str(made.run))
-        said = "git had removed the worktree from its list; the files are unchanged, and the index is that of the checkpoint"
+        said = (
+            "git had removed the worktree from its list; the files are unchanged, "
+            "and the index is that of the checkpoint"
+        )
         assert plain.resume(made) == OpenResult(str(here.path), made=False, remarks=(said,))
         assert {
             path.name: path.read_text() for path in here.path.iterdir() if path.name != ".git"
@@ -336,7 +340,7 @@ class TestForgotten:
 
 
 class TestTheBranchOfARun:
-    """A run that moved on to a branch of its own is opened on it, where that is possible."""
+    """A run that switched to its own branch resumes on it if possible."""
 
     @pytest.fixture
     def moved_on(self, plain: Store, make_store: MakeStore, main_checkout: Checkout) -> Checkpoint:
@@ -363,7 +367,7 @@ class TestTheBranchOfARun:
         tmp_path: Path,
         elsewhere: bool,
     ) -> None:
-        """The run's own worktree; what was staged there is kept."""
+        """The run's own worktree was deleted; its staged files are in a safety checkpoint."""
         old = Checkout(Path(plain.resume(moved_on).path))
         old.write("staged", "work\n")
         old.git("add", "staged")
@@ -477,7 +481,7 @@ class TestTheBranchOfARun:
 def test_a_repository_that_was_moved_finds_the_worktree_of_a_run(
     plain: Store, make_store: MakeStore, main_checkout: Checkout, tmp_path: Path, *, along: bool
 ) -> None:
-    """Which is elsewhere than where one would be made; another one would lack what was done there."""
+    """A new worktree at the default path would lack the work in the existing one."""
     made = plain.record("a-complete", {}, start="r")
     before = tmp_path / "before"
     before.mkdir()

@@ -1,7 +1,8 @@
-"""Capture, resume, restore, undo and redo of worktrees of which no model says what has to become: what was there comes back.
+"""Capture, resume, restore, undo and redo return a worktree to its earlier state.
 
-Beside what `test_worktree_machine.py` does, people set whatever git has settings for, convert line ends, skip entries, check out sparsely,
-bisect, and end operations that are in a checkpoint. In the lane `long`; run with `--long` for 100,000 steps, each time other ones.
+No model predicts the state. Unlike in `test_worktree_machine.py`, people also change git's
+settings, convert line ends, skip entries, use sparse checkouts, bisect, and end operations that a
+checkpoint has. In the lane `long`; `--long` runs 100,000 different steps each time.
 """
 
 from __future__ import annotations
@@ -48,11 +49,11 @@ from tests.stores import open_store, operation_of
 pytestmark = pytest.mark.long
 
 STEPS, LONG_STEPS = 120, 25_000
-"""How many steps each of the tests takes at least."""
+"""The least number of steps of each test."""
 
 ACTING = ("core.ignoreStat=true", "core.preferSymlinkRefs=true", "core.sparseCheckout=false")
 BLIND = ("core.checkStat=minimal", "core.trustctime=false")
-"""Settings by which git itself writes otherwise than the machine can tell, or does not notice that a file has changed."""
+"""Settings that hide changes from git, or make it write unpredictably."""
 
 CHOSEN = st.sampled_from(
     [
@@ -101,7 +102,7 @@ BISECT = st.sampled_from(
 
 @dataclass(frozen=True)
 class State:
-    """All that is to be seen of one repository, and what it depends on.
+    """Everything visible in one repository, and the settings that it depends on.
 
     Attributes:
         seen: of the worktree.
@@ -115,18 +116,18 @@ class State:
 
     @property
     def lasting(self) -> Seen:
-        """Without what may differ though all that matters is the same: time stamps, and those that the index holds."""
+        """Leave out what may differ between equal states: time stamps and the raw index."""
         return replace(self.seen, stats={}, index=b"")
 
 
 Look = Mapping[bytes, State]
-"""All that is to be seen: by the path of a submodule, which is empty for the worktree around them all."""
+"""The state by path of submodule; the path of the superproject is empty."""
 
 TOP = b""
 
 
 def differing(one: Seen, other: Seen) -> dict[str, object]:
-    """Returns what differs, by attribute, of mappings by key."""
+    """Return the differences of two views, by attribute and key."""
     found: dict[str, object] = {}
     for each in fields(Seen):
         left, right = getattr(one, each.name), getattr(other, each.name)
@@ -140,7 +141,7 @@ def differing(one: Seen, other: Seen) -> dict[str, object]:
 
 
 def changed(one: Look, other: Look, *, lasting: bool = False) -> dict[object, object]:
-    """Returns what differs of anything; what lasts, where only that counts."""
+    """Return all differences; with `lasting`, ignore time stamps and the raw index."""
     found: dict[object, object] = dict.fromkeys(one.keys() ^ other.keys(), "is there once")
     for path in one.keys() & other.keys():
         left, right = (each.lasting if lasting else each.seen for each in (one[path], other[path]))
@@ -149,10 +150,10 @@ def changed(one: Look, other: Look, *, lasting: bool = False) -> dict[object, ob
 
 
 class ReturnMachine(RuleBasedStateMachine):
-    """Does to a worktree what people do, and now and then what gitckpt does."""
+    """Change a worktree as people do; sometimes run a gitckpt command."""
 
     submodules: tuple[bytes, ...] = ()
-    """Their paths, outer ones first."""
+    """Paths of the submodules, outer ones first."""
 
     def __init__(self, scratch: Path, *, linked: bool, adapter: str, steps: list[int]) -> None:
         super().__init__()
@@ -179,7 +180,7 @@ class ReturnMachine(RuleBasedStateMachine):
 
     @property
     def here(self) -> Place:
-        """Where the person works."""
+        """The worktree in which the person works."""
         return self._places[self._where if _is_there(self._places[self._where]) else TOP]
 
     def teardown(self) -> None:
@@ -189,7 +190,7 @@ class ReturnMachine(RuleBasedStateMachine):
             apart = {
                 "GIT_DIR": os.fsdecode(git_dir),
                 "GIT_WORK_TREE": os.fsdecode(self._main.top),
-            }  # its own one may be gone
+            }  # its own worktree may be gone
             said = self._main.git(
                 "fsck", "--connectivity-only", "--no-dangling", "--no-reflogs", env=apart
             )
@@ -210,7 +211,7 @@ class ReturnMachine(RuleBasedStateMachine):
     @rule(setting=CHOSEN)
     def choose(self, setting: str) -> None:
         if self.saved and setting.startswith(("core.autocrlf", "core.eol")):
-            return  # whoever changes that wants git to write other line ends from then on
+            return  # a change of these settings asks git for other line ends
         name, _, value = setting.partition("=")
         self.here.git("config", name, value)
 
@@ -282,7 +283,7 @@ class ReturnMachine(RuleBasedStateMachine):
             name for state in (top, wanted) for name in (*state.seen.captured, *state.seen.entries)
         ]
         if not all(any(is_within(name, (path,)) for name in known) for path in paths):
-            return  # the other machine looks at what is said then
+            return  # `test_worktree_machine.py` checks this error
         try:
             done = self.store.restore(checkpoint, paths or None, index=index)
         except WorktreeError as error:
@@ -358,7 +359,7 @@ class ReturnMachine(RuleBasedStateMachine):
         self._require(before)
         if (
             undone.safety is None
-        ):  # git had taken it back already, as the flag of an entry of which something is there
+        ):  # git had undone it already, such as the skip flag of an existing file
             assert changed(after, before, lasting=True) == {}
             return
         self.store.redo()
@@ -371,7 +372,10 @@ class ReturnMachine(RuleBasedStateMachine):
         } == {}
 
     def _is_seen_at_last(self, key: object, values: object) -> bool:
-        """Tells whether git calls a file changed now, and had not looked before, when the rules had changed under it (`docs/exact.md`)."""
+        """Return whether git reports a file only now, since conversion rules changed.
+
+        See `docs/exact.md`.
+        """
         match key, values:
             case ((bytes(top), str(what)), (bytes(line), None)) if what.startswith(
                 "status "
@@ -382,7 +386,8 @@ class ReturnMachine(RuleBasedStateMachine):
             case ((bytes(top), str(what)), (bytes(line), bytes(before))) if (
                 line.replace(b" S.M", b" S..", 1) == before
             ):
-                # What is changed in a submodule is compared there. That it is, the repository around it may have said without a look.
+                # The submodule's own changes are compared there. The superproject may have reported
+                # them without reading the files.
                 within = os.path.join(top, ast.literal_eval(what.removeprefix("status ")))
                 return within in self._places and b"1 .M " in self._places[within].git(
                     "status", "--porcelain=v2"
@@ -397,7 +402,7 @@ class ReturnMachine(RuleBasedStateMachine):
         self._taken += len(edits)
 
     def _note_rules(self) -> None:
-        """Has the worktree looked at while something is converted: what comes back where nobody ever did so is as git has it."""
+        """Capture while rules convert files: else they come back as git converts them."""
         with open_store(os.fsdecode(self.here.top)) as store:
             store.capture()
 
@@ -409,7 +414,7 @@ class ReturnMachine(RuleBasedStateMachine):
 
 
 def _held(before: State, after: State, target: State | None, paths: tuple[bytes, ...]) -> State:
-    """Returns what a safety checkpoint holds: ignored files that were replaced as well."""
+    """Return the content of a safety checkpoint, with replaced ignored files."""
     wanted = (
         {path for path in target.seen.captured if is_within(path, paths)}
         if target is not None
@@ -432,7 +437,7 @@ def _look(place: Place) -> State:
 
 
 def ready(here: Checkout) -> None:
-    """Makes what the machine begins with: branches, a stash, and filters, one as a process, one that fails."""
+    """Create branches, a stash, and filters: one as a process, one that fails."""
     prepare(here)
     words = (sys.executable, "-I", "-S", str(Path(process_filter.__file__)))
     here.git("config", "filter.turned.process", " ".join(map(shlex.quote, words)))
