@@ -1,4 +1,4 @@
-"""What the tests of the store share."""
+"""Fixtures for the tests of the store."""
 
 from __future__ import annotations
 
@@ -27,25 +27,28 @@ ROOT = Path(__file__).parents[2]
 
 
 def nth(number: int) -> str:
-    """Returns the id that the fixture `ids` gives out at its so-manieth call."""
+    """Return the id that the fixture `ids` returns at its nth call."""
     return f"{number:08x}-0000-4000-8000-000000000000"
 
 
 ONE, TWO, THREE = nth(1), nth(2), nth(3)
 RUN = "20270115-080001-add-login"
-"""The run that the fixture `clock` gives to a first checkpoint that starts `Add login!`."""
+"""The run of a first checkpoint that starts `Add login!` by the fixture `clock`."""
 
 
 @pytest.fixture(params=["libgit2", "plumbing"])
 def adapter(request: pytest.FixtureRequest) -> str:
-    """The name of an adapter; every test that uses it runs with both."""
+    """The name of an object adapter; each test runs with both."""
     name: str = request.param
     return name
 
 
 @pytest.fixture
 def make_store(clock: Clock, ids: Ids) -> Iterator[MakeStore]:
-    """Opens stores with the test's clock and ids, and closes them after the test: `make_store(checkout, adapter="plumbing")`."""
+    """Open stores with the test's clock and ids: `make_store(checkout, "plumbing")`.
+
+    They are closed after the test.
+    """
     stores: list[Store] = []
 
     def make(place: Checkout | Path | str, adapter: str = "plumbing") -> Store:
@@ -59,24 +62,27 @@ def make_store(clock: Clock, ids: Ids) -> Iterator[MakeStore]:
 
 @pytest.fixture
 def store(make_store: MakeStore, checkout: Checkout, adapter: str) -> Store:
-    """The store of `checkout`, in a main and in a linked worktree, through either adapter."""
+    """The store of `checkout`, for both kinds of worktree and both adapters."""
     return make_store(checkout, adapter)
 
 
 @pytest.fixture
 def plain(make_store: MakeStore, main_checkout: Checkout) -> Store:
-    """The store of `main_checkout`, through plumbing: where neither worktree nor adapter makes a difference."""
+    """The store of `main_checkout`, through plumbing only."""
     return make_store(main_checkout)
 
 
 @pytest.fixture
 def new_git(newer_git: str) -> None:
-    """A git that takes hooks from its configuration."""
+    """Require a git that reads hooks from its configuration."""
 
 
 @pytest.fixture(params=["files", "config"])
 def way(request: pytest.FixtureRequest) -> str:
-    """The two ways in which git calls us; for hooks in its configuration with a git that knows them."""
+    """Both ways in which git runs gitckpt's hooks.
+
+    The configuration needs a git that reads hooks from it.
+    """
     if request.param == "config":
         request.getfixturevalue("newer_git")
     return str(request.param)
@@ -84,7 +90,7 @@ def way(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture
 def standin(tmp_path: Path) -> StandIn:
-    """A package `gitckpt` whose hook writes down how it was called."""
+    """A package `gitckpt` whose hook records its arguments."""
     return StandIn(tmp_path / "lib")
 
 
@@ -93,7 +99,10 @@ Denied = Callable[..., subprocess.CompletedProcess[str]]
 
 @pytest.fixture
 def denied() -> Denied:
-    """Runs a script in a Python that may not write below a directory: `denied(directory, script, *args)`; skips where root can."""
+    """Run Python without write permission: `denied(directory, script, *args)`.
+
+    The test is skipped if root's rights cannot be given up.
+    """
 
     def run(directory: Path, script: str, *args: str) -> subprocess.CompletedProcess[str]:
         prefix: list[str] = []
@@ -124,14 +133,15 @@ def denied() -> Denied:
 
 
 def listed(store: Store, query: Query = Query()) -> list[int]:  # noqa: B008 - immutable
-    """Returns the numbers of the checkpoints that are listed."""
+    """Return the numbers of the listed checkpoints."""
     return [int(entry.id[:8], 16) for entry in store.list(query)]
 
 
 def notes(checkout: Checkout) -> dict[str, list[str]]:
-    """Returns the ids that each commit has once what waits is written: those in its note, or all where that is full.
+    """Return each commit's checkpoint ids after all pending notes are written.
 
-    While somebody holds the lock of the notes, those that are there.
+    The ids are those in the note, or those of all links if the note is full. While another process
+    holds the lock of the notes, the pending ones are missing.
     """
     with Checkpoints(repository_of(checkout), adapter="plumbing") as store:
         with contextlib.suppress(BusyError):
@@ -148,7 +158,10 @@ def notes(checkout: Checkout) -> dict[str, list[str]]:
 
 
 def written_notes(checkout: Checkout) -> dict[str, list[str]]:
-    """Returns the first word of each line of the note of each commit, as git itself reads the notes: of a link, the id."""
+    """Return the first word of each line of each note, as git reads it.
+
+    The first word of a link is the id.
+    """
     return {
         commit: [line.split(" ")[0] for line in lines]
         for commit, lines in _note_lines(checkout).items()
@@ -166,7 +179,10 @@ def _note_lines(checkout: Checkout) -> dict[str, list[str]]:
 
 
 def require_whole(checkout: Checkout) -> dict[str, Checkpoint]:
-    """Returns every checkpoint by id, after a look with git alone that each is whole: document, commit, files, objects."""
+    """Return all checkpoints by id; assert with git alone that each is complete.
+
+    A complete checkpoint has its document, commit, files and objects.
+    """
     refs = checkout.refs()
     documents = {ref: oid for ref, oid in refs.items() if ref.startswith("refs/checkpoints/")}
     texts = zip(documents, checkout.blobs(*documents.values()), strict=True)
@@ -188,7 +204,7 @@ def require_whole(checkout: Checkout) -> dict[str, Checkpoint]:
 
 
 def require_runs(checkout: Checkout, found: dict[str, Checkpoint]) -> dict[str, list[str]]:
-    """Returns the ids of each run by sequence, after a look that it has no gap and that each names the one before as its parent."""
+    """Return each run's ids in order; assert that they have no gap and name parents."""
     runs: dict[str, list[Checkpoint]] = {}
     for checkpoint in found.values():
         if checkpoint.run:
@@ -204,7 +220,7 @@ def require_runs(checkout: Checkout, found: dict[str, Checkpoint]) -> dict[str, 
 
 
 def blob(checkout: Checkout, oid: str) -> bytes:
-    """Returns the content of a blob."""
+    """Return the content of a blob."""
     return subprocess.run(
         [git_executable(), "cat-file", "blob", oid],
         cwd=checkout.path,
@@ -216,7 +232,7 @@ def blob(checkout: Checkout, oid: str) -> bytes:
 def after_recording(
     store: Store, monkeypatch: pytest.MonkeyPatch, change: Callable[[], object]
 ) -> None:
-    """Has something change as soon as the store has recorded a checkpoint, as the safety checkpoint of a restore."""
+    """Call `change` after the store has recorded a checkpoint, as in a restore."""
     really = inside(store).record
 
     def record(*args: Any, **options: Any) -> Checkpoint:
@@ -228,7 +244,7 @@ def after_recording(
 
 
 def view(path: Path | str) -> dict[str, Any]:
-    """Returns what a person and git see of a worktree: status, index, flags, and the files with mode and content."""
+    """Return status, index, flags and files, with their modes, of a worktree."""
     top = Path(path)
     here = Checkout(top)
     files = {}
@@ -256,7 +272,7 @@ def view(path: Path | str) -> dict[str, Any]:
 def lib(
     main_checkout: Checkout, make_checkout: Callable[..., Checkout], make_once: MakeOnce
 ) -> Checkout:
-    """A submodule of `main_checkout`, which has one of its own in `inner`; where they came from is gone."""
+    """A submodule of `main_checkout` with a nested submodule; the remotes are gone."""
 
     def add() -> None:
         remotes = [make_checkout("inner0"), make_checkout("lib0")]
@@ -282,5 +298,5 @@ def lib(
 
 @pytest.fixture
 def inner(lib: Checkout) -> Checkout:
-    """The submodule of the submodule."""
+    """The nested submodule of `lib`."""
     return Checkout(lib.path / "inner")

@@ -1,4 +1,4 @@
-"""Every kind of worktree that git has, in a state as rich as git allows, and how a worktree is wrecked."""
+"""Build every kind of worktree in as many states as git allows, and wreck it."""
 
 from __future__ import annotations
 
@@ -26,22 +26,22 @@ OURS = ("refs/checkpoints/", "refs/ckpt/", "refs/keep/", "refs/notes/checkpoints
 
 
 def nothing(here: Checkout) -> None:
-    """What most kinds do at most of the steps."""
+    """Do nothing, as most kinds do at most steps."""
 
 
 @dataclass(frozen=True)
 class Kind:
-    """A kind of worktree: what is peculiar at each step of its making.
+    """A kind of worktree, and its particular steps while it is built.
 
     Attributes:
-        name: what it is called in the ids of the tests.
-        begin: in the repository, before its first commit.
-        clone: options of the `git clone` that the worktree lies in; None where it lies in the repository itself.
-        checkout: whether git shall write the files before `settle` is done.
-        settle: in the worktree itself, before anything is changed there.
-        enrich: changes that only this kind can have.
+        name: its name in the ids of the tests.
+        begin: runs in the repository before its first commit.
+        clone: options of `git clone`; None to use the repository itself.
+        checkout: whether git writes the files before `settle` runs.
+        settle: runs in the worktree before any file is changed.
+        enrich: makes the changes that only this kind can have.
         newline: ends the lines of its texts.
-        needs: a program without which there is no such worktree.
+        needs: a program that this kind requires.
     """
 
     name: str
@@ -56,7 +56,7 @@ class Kind:
 
 @dataclass(frozen=True)
 class Cell:
-    """One worktree to be tested.
+    """A worktree under test.
 
     Attributes:
         kind: of worktree.
@@ -76,7 +76,7 @@ class Cell:
 
 @dataclass
 class Files:
-    """Writes files with the line ends of a kind."""
+    """Write files with the line ends of a kind."""
 
     here: Checkout
     newline: str
@@ -88,7 +88,7 @@ class Files:
 
 
 def build(cell: Cell, tmp_path: Path) -> Checkout:
-    """Returns a worktree of the kind with two commits on its branch, and nothing changed."""
+    """Return a clean worktree of the kind with two commits on its branch."""
     kind = cell.kind
     if kind.needs and shutil.which(kind.needs) is None:
         pytest.skip(f"{kind.needs} is not installed")
@@ -133,7 +133,7 @@ def build(cell: Cell, tmp_path: Path) -> Checkout:
 
 
 def base(here: Checkout, kind: Kind) -> None:
-    """Makes a first commit, in which each file waits for its own change, and a second one."""
+    """Create a commit with a file for each later change, and a second commit."""
     write = Files(here, kind.newline)
     write(
         **{
@@ -172,7 +172,7 @@ def base(here: Checkout, kind: Kind) -> None:
 
 
 def enrich(here: Checkout, kind: Kind) -> None:
-    """Brings a worktree that `build` made into every state at once: a merge in conflict, and all that can be done beside it."""
+    """Give a built worktree every state at once, including a conflicting merge."""
     write = Files(here, kind.newline)
     write(README="stashed\n")
     here.git("stash", "push", "--quiet")
@@ -218,19 +218,22 @@ def enrich(here: Checkout, kind: Kind) -> None:
 
 
 def lose_index(here: Checkout) -> None:
-    """Deletes the index, as people do where git calls it corrupt."""
+    """Delete the index, as people do when git calls it corrupt."""
     Path(here.git("rev-parse", "--path-format=absolute", "--git-path", "index")).unlink()
 
 
 def reset(here: Checkout) -> None:
-    """Throws away all that is not committed, with the merge in progress."""
+    """Discard all uncommitted changes and the merge in progress."""
     here.git(
         "-c", "checkout.workers=0", "-c", "submodule.recurse=false", "reset", "--quiet", "--hard"
     )
 
 
 def wreck(here: Checkout) -> None:
-    """Deletes half of the files, scrambles the others, and puts others beside them. What is ignored stays, and so do submodules."""
+    """Delete half of the files, scramble the others and add new ones.
+
+    Ignored files and submodules stay.
+    """
     spared = ("a.o", "build/", ".git", "sub/", ".ckpt/")
     for number, name in enumerate(sorted(files(here.path))):
         path = here.path / os.fsdecode(name)
@@ -250,7 +253,10 @@ def wreck(here: Checkout) -> None:
 
 
 def files(top: Path) -> dict[bytes, tuple[int, bytes]]:
-    """Returns type with the executable bit, and content, of every file of a worktree, ignored or not; other worktrees are none of it."""
+    """Return type and content of every file, except those of other worktrees.
+
+    The type includes the executable bit; ignored files count.
+    """
     found = {}
     for parent, directories, names in os.walk(os.fsencode(top)):
         directories[:] = [name for name in directories if name not in (b".git", b".ckpt")]
@@ -270,7 +276,7 @@ def files(top: Path) -> dict[bytes, tuple[int, bytes]]:
 
 
 def seen(here: Checkout, *, without: tuple[str, ...] = (), ignored: bool = True) -> dict[str, Any]:
-    """Returns all that git and a person see of a worktree. git may write nothing for it.
+    """Return the state of a worktree as git and a person see it; git writes nothing.
 
     Args:
         here: the worktree.
@@ -306,7 +312,10 @@ def seen(here: Checkout, *, without: tuple[str, ...] = (), ignored: bool = True)
 def require_resumed(
     here: Checkout, store: Store, made: Checkpoint, submodules: Sequence[str]
 ) -> None:
-    """Makes another worktree of a checkpoint, in which is to be seen what is here, but for submodules and ignored files."""
+    """Assert that a resumed worktree equals this one.
+
+    Ignored files do not count, nor do submodules with `submodules`.
+    """
     without = ("sub",) if submodules else ()
     expected = seen(here, without=without, ignored=False)
     opened = resume(inside(store), made)
@@ -315,7 +324,7 @@ def require_resumed(
 
 
 def own_refs(here: Checkout) -> dict[str, str]:
-    """Returns the refs that are not gitckpt's, stash and HEAD among them."""
+    """Return HEAD, the stash and all refs that are not gitckpt's."""
     found = {name: oid for name, oid in here.refs().items() if not name.startswith(OURS)}
     return found | {
         "HEAD": here.git("rev-parse", "HEAD"),
@@ -324,7 +333,10 @@ def own_refs(here: Checkout) -> dict[str, str]:
 
 
 def kept(here: Checkout) -> dict[str, bytes]:
-    """Returns every file that git keeps of a repository and its worktrees: all but objects, reftables, and what is gitckpt's own."""
+    """Return git's files of a repository and its worktrees.
+
+    Objects, reftables and gitckpt's own files are left out.
+    """
     common = Path(here.git("rev-parse", "--path-format=absolute", "--git-common-dir"))
     beside = (
         "objects/",
@@ -356,7 +368,7 @@ def _sparse(*options: str) -> Callable[[Checkout], None]:
 
 
 def _beyond(here: Checkout) -> None:
-    """A file that is there although the sparse checkout leaves it out."""
+    """Write a file outside the patterns of the sparse checkout."""
     here.write("out/there", "written beyond\n")
 
 
@@ -376,7 +388,7 @@ def _untracked_cache(here: Checkout) -> None:
 
 
 def _watched_by_hook(here: Checkout) -> None:
-    """A hook that answers as its protocol wants it: a token, and that anything may have changed."""
+    """Install a hook that answers with a token and reports everything as changed."""
     hook = here.main / ".git" / "monitor"
     hook.write_text("#!/bin/sh\nprintf 'token\\0/\\0'\n")
     hook.chmod(0o755)

@@ -1,4 +1,4 @@
-"""What the tests of submodules share."""
+"""Helpers for the tests of submodules."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ CHECKPOINTS = "refs/checkpoints"
 
 
 def names(checkout: Checkout) -> list[str]:
-    """Returns the ids of the checkpoints in a repository."""
+    """Return the ids of the checkpoints in a repository."""
     return sorted(ref.rpartition("/")[2] for ref in checkout.refs(CHECKPOINTS))
 
 
 def named(checkpoint: Checkpoint) -> list[str]:
-    """Returns the checkpoints of submodules that a checkpoint names."""
+    """Return the ids of the submodule checkpoints that a checkpoint names."""
     return [one.checkpoint for one in checkpoint.worktree.submodules] if checkpoint.worktree else []
 
 
 def dirty(lib: Checkout, inner: Checkout) -> None:
-    """Makes work in submodules: a commit that nobody else has, a changed file, a new one, one staged."""
+    """Make an unpushed commit, and changed, new and staged files in submodules."""
     lib.commit("not pushed", more="x\n")
     lib.write("l", "changed\n")
     lib.write("new", "new\n")
@@ -29,7 +29,7 @@ def dirty(lib: Checkout, inner: Checkout) -> None:
 
 
 def settled(*checkouts: Checkout) -> list[tuple[str, str, str, str]]:
-    """Returns what is to be seen in some worktrees: branch, commit, status and files."""
+    """Return branch, commit, status and files of each worktree."""
     seen = []
     for one in checkouts:
         files = sorted(

@@ -1,4 +1,4 @@
-"""What the log holds: where something went wrong, and nothing that somebody stores."""
+"""The log tells where an error occurred, and holds no stored content."""
 
 from __future__ import annotations
 

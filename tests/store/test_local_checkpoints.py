@@ -1,4 +1,7 @@
-"""Which documents of runs were written here: noted before the refs move, so that no kill makes a run of ours somebody else's."""
+"""A run's documents are registered as local before the refs move.
+
+After a kill, they do not look like documents of another clone.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +26,7 @@ from tests.stores import hold_run, make_private_dir, open_store, private_dir, re
 
 
 def started(store: Store) -> str:
-    """Returns a run that was started just now."""
+    """Start a run and return its name."""
     return str(store.record("a-started", {"n": 1}, start="Add login!").run)
 
 
@@ -39,7 +42,7 @@ def head(store: Store, run: str) -> str:
 
 
 def forge(checkout: Checkout, run: str, **other: str) -> str:
-    """Lets the head of a run be another document, as a fetch with a + does; returns its oid."""
+    """Replace a run's head as a forced fetch does; return the oid of its document."""
     said = checkout.git("cat-file", "blob", "refs/ckpt/runs/" + run) + "\n"
     for old, new in other.items():
         assert old in said
@@ -224,7 +227,7 @@ def test_where_it_cannot_be_noted_there_is_a_checkpoint_all_the_same(plain: Stor
 
 
 def extended(path: str, worker: int) -> list[str]:
-    """Extends the only run, again and again, from a process of its own; returns the ids."""
+    """Extend the only run repeatedly in a process of its own; return the ids."""
     with open_store(path) as store:
         (run,) = (each.run for each in store.runs())
         return [store.record(f"w{worker}-complete", {"n": n}, run=run).id for n in range(6)]
@@ -276,7 +279,7 @@ with Checkpoints(discover(path), adapter="plumbing") as store:
     first = store.record("a-started", {"n": 1}, start="r")
     for _ in range(3):
         store.record("a-complete", run=first.run)
-"""
+"""  # noqa: E501, RUF100
 
 
 @pytest.mark.long

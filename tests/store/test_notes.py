@@ -1,4 +1,4 @@
-"""Notes: when they are written, that they follow rewritten commits, and what a kill or damage leaves."""
+"""Notes are written in time, follow rewritten commits and survive kills."""
 
 from __future__ import annotations
 
@@ -231,7 +231,7 @@ class TestWhatIsWritten:
     def test_stores_that_come_and_go_write_once_a_minute(
         self, main_checkout: Checkout, make_store: MakeStore, clock: Clock
     ) -> None:
-        """As `git ckpt save` in a loop."""
+        """A loop of `git ckpt save` opens one store after the other."""
         clock.step = MINUTE // 20
         before = loose(main_checkout)
         for _ in range(60):
@@ -336,7 +336,7 @@ class TestNothingIsLost:
     def test_a_disk_that_is_full_and_a_lock_on_the_notes(
         self, main_checkout: Checkout, plain: Store, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """The checkpoint is what counts."""
+        """The checkpoint is recorded even if its note is neither written nor queued."""
         plant(monkeypatch, planted.LOCK_TIMEOUT_MS, 20)
         plain.record("a-complete", {})
         (main_checkout.path / ".git/refs/notes/checkpoints.lock").touch()
@@ -379,7 +379,10 @@ class TestNothingIsLost:
     def test_something_else_in_its_place(
         self, main_checkout: Checkout, plain: Store, tmp_path: Path, name: str, kind: str
     ) -> None:
-        """Nothing is written through it, and nobody waits for it; `verify --repair` writes what could not wait."""
+        """A link, pipe or directory is neither written nor waited for.
+
+        `verify --repair` writes the notes that could not be queued.
+        """
         path = place(main_checkout).with_name(name)
         target = tmp_path / "theirs"
         target.write_text("theirs")
@@ -424,7 +427,7 @@ class TestKills:
     def test_between_the_notes_and_the_file(
         self, main_checkout: Checkout, plain: Store, head: str, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """What waited is in the notes and in the file: it is not listed twice."""
+        """A crash between writing the notes and clearing the queue lists nothing twice."""
         for _ in range(5):
             plain.record("a-complete", {})
         with monkeypatch.context() as patched:
@@ -487,7 +490,7 @@ class TestKills:
 
 
 def write_notes(path: str, count: int) -> int:
-    """Writes what waits again and again, as one of several processes."""
+    """Write pending notes repeatedly, as one of several processes."""
     with open_store(path) as store:
         return sum(store.write_notes() for _ in range(count))
 
@@ -535,7 +538,7 @@ def test_threads_read_what_waits_while_it_is_written(
 def test_notes_whose_commit_is_missing_or_damaged_are_made_anew(
     plain: Store, main_checkout: Checkout, clock: Clock, is_empty: bool
 ) -> None:
-    """As a power cut leaves what `git notes` wrote; nobody else was faster, so that there is nothing to wait for."""
+    """A power cut can damage a commit of the notes; no other process repairs it."""
     plain.record("a-complete", {})
     plain.write_notes()
     first = main_checkout.head()

@@ -1,4 +1,4 @@
-"""What a program asks about runs and checkpoints without driving any: which is meant, the newest, whose it is, and what is made from it."""
+"""Programs look up runs and checkpoints without driving a run."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tests.store.conftest import THREE
 
 @pytest.fixture
 def fetched(plain: Store, main_checkout: Checkout, tmp_path: Path) -> Store:
-    """A clone with a run that somebody else has written."""
+    """A clone with a run fetched from another clone."""
     with Run.start(plain, "theirs") as run:
         run.phase("one", lambda: 1)
     clone = tmp_path / "clone"

@@ -1,4 +1,4 @@
-"""Each rule for secrets finds what its own expression describes, and what services hand out."""
+"""Each secret rule matches texts of its own expression and tokens of services."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ CATEGORIES = {_constants.CATEGORY_DIGIT: string.digits, _constants.CATEGORY_WORD
 
 
 def generated(pattern: Iterable[tuple[Any, Any]], chance: random.Random) -> str:
-    """Return a text that a parsed expression matches, but for what it says of what follows."""
+    """Return a text that a parsed expression matches, without its lookaheads."""
     return "".join(_generated(operation, argument, chance) for operation, argument in pattern)
 
 
@@ -71,7 +71,7 @@ def test_what_an_expression_describes_is_found(rule: tuple[str, str, str, float]
         token = generated(pattern, chance)
         found = re.search(rule[2], token)
         if found is None or found.end() < len(token):
-            continue  # what an expression says of what follows is not generated
+            continue  # lookaheads generate no text
         assert_found(AROUND[tokens % len(AROUND)].format(token), found[0])
         tokens += 1
 
@@ -106,17 +106,24 @@ CHANCE = random.Random(2)
 EXAMPLES = {
     "sk-ant-oat01-": f"CLAUDE_CODE_OAUTH_TOKEN=<sk-ant-oat01-{some(ANY + '_-', 93, CHANCE)}AA>",
     "sk-ant-ort01-": f'"refreshToken":"<sk-ant-ort01-{some(ANY + "_-", 93, CHANCE)}AA>"',
-    "openai project": f"OPENAI_API_KEY=<sk-proj-{some(ANY + '_-', 74, CHANCE)}T3BlbkFJ{some(ANY + '_-', 73, CHANCE)}g>",
+    "openai project": (
+        f"OPENAI_API_KEY=<sk-proj-{some(ANY + '_-', 74, CHANCE)}T3BlbkFJ"
+        f"{some(ANY + '_-', 73, CHANCE)}g>"
+    ),
     "openai user": f"<sk-{some(ANY, 20, CHANCE)}T3BlbkFJ{some(ANY, 20, CHANCE)}>",
     "groq": f"<gsk_{some(ANY, 52, CHANCE)}>",
     "xai": f"<xai-{some(ANY, 80, CHANCE)}>",
     "openrouter": f"<sk-or-v1-{some('0123456789abcdef', 64, CHANCE)}>",
     "replicate": f"<r8_{some(ANY, 37, CHANCE)}>",
-    "langsmith": f"<lsv2_pt_{some('0123456789abcdef', 32, CHANCE)}_{some('0123456789abcdef', 10, CHANCE)}>",
+    "langsmith": (
+        f"<lsv2_pt_{some('0123456789abcdef', 32, CHANCE)}_{some('0123456789abcdef', 10, CHANCE)}>"
+    ),
     "supabase": f"<sbp_{some('0123456789abcdef', 40, CHANCE)}>",
     "google": f'"client_secret":"<GOCSPX-{some(ANY + "_-", 28, CHANCE)}>"',
     "telegram": f"bot.run('1234567890:<AA{some(ANY + '_-', 33, CHANCE)}>')",
-    "telegram url": f"https://api.telegram.org/bot987654321:<AA{some(ANY + '_-', 33, CHANCE)}>/getMe",
+    "telegram url": (
+        f"https://api.telegram.org/bot987654321:<AA{some(ANY + '_-', 33, CHANCE)}>/getMe"
+    ),
     "docker": f'{{"auths": {{"ghcr.io": {{"auth": "<{login("ann", "Tr0ub4dor")}>"}}}}}}',
     "docker over lines": f'"auth":\n\t\t\t"<{login("ann", "dckr_p")}>"',
     "npm": f"//registry.npmjs.org/:_auth=<{login('ann', 'mysecretpass')}>",
@@ -133,7 +140,10 @@ EXAMPLES = {
     "routable gitlab": f"<glpat-{some(ANY, 27, CHANCE)}.01.0z1234567>",
     "key cut off": "<-----BEGIN RSA PRIVATE KEY-----\n"
     f"{some(BASE64, 64, CHANCE)}\n{some(BASE64, 64, CHANCE)}>",
-    "key in json": rf'"private_key": "<-----BEGIN PRIVATE KEY-----\n{some(BASE64, 64, CHANCE)}\n-----END PRIVATE KEY----->\n"',
+    "key in json": (
+        rf'"private_key": "<-----BEGIN PRIVATE KEY-----\n{some(BASE64, 64, CHANCE)}\n'
+        rf'-----END PRIVATE KEY----->\n"'
+    ),
 }
 
 

@@ -1,4 +1,4 @@
-"""Several threads in one store: nothing crashes, nothing is lost, nothing comes twice."""
+"""Threads share one store without crashes, losses or duplicates."""
 
 from __future__ import annotations
 
@@ -19,7 +19,10 @@ ROUNDS = 6
 
 
 def all_at_once(path: str, adapter: str) -> tuple[list[str], list[str]]:
-    """Uses one store from ten threads for all that it does; returns what was recorded, and what of it was removed."""
+    """Call all operations of one store from ten threads.
+
+    Return the recorded checkpoints, and those removed.
+    """
     with open_store(path, adapter=adapter) as store:
         run = store.record("run-started", start="threads").run
         recorded: set[str] = set()

@@ -1,4 +1,4 @@
-"""What a kill or a power cut leaves between two refs of one checkpoint, and how it is mended."""
+"""Checkpoints interrupted between two refs by a kill or power cut are repaired."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def test_a_run_head_that_is_missing_is_made_anew(main_checkout: Checkout) -> Non
 
 
 def _leave_behind(checkout: Checkout, store: Store) -> tuple[str, str]:
-    """Makes a checkpoint with all its refs, and deletes the one that makes it count; returns the two that are left."""
+    """Save a checkpoint, and delete the ref that lists it; return the remaining refs."""
     checkout.write("new", "work\n")
     saved = store.save("half-complete")
     checkout.git("update-ref", "-d", "refs/checkpoints/" + saved.id)
@@ -145,7 +145,10 @@ def test_what_a_killed_process_had_half_written_is_swept(
 class TestInterruptedRemovals:
     @pytest.fixture
     def interrupted(self, main_checkout: Checkout, monkeypatch: pytest.MonkeyPatch) -> list[str]:
-        """Two checkpoints whose own refs are gone, where their removal was interrupted, and one that is there; returns the refs left."""
+        """One complete checkpoint, and two whose removal stopped halfway.
+
+        Return the remaining refs.
+        """
         main_checkout.write("new", "work\n")
         with _store(main_checkout) as store:
             gone = [store.save("a-complete").id, store.save("b-complete").id]
@@ -206,7 +209,11 @@ class TestInterruptedRemovals:
 
 
 def test_a_pack_is_not_kept_for_ever_for_a_process_that_was_killed(main_checkout: Checkout) -> None:
-    """While a gc runs, packs have a `.keep` of whoever writes: without it, git would never repack them, nor delete what is in them."""
+    """A sweep deletes gitckpt's `.keep` files of killed processes.
+
+    While a gc runs, each writer marks its packs with `.keep`. git never repacks or deletes such
+    packs.
+    """
     packs = main_checkout.path / ".git/objects/pack"
     packs.mkdir(exist_ok=True)
     ended = subprocess.run(
@@ -233,7 +240,7 @@ def test_a_pack_is_not_kept_for_ever_for_a_process_that_was_killed(main_checkout
 
 
 def test_a_lock_of_a_ref_that_nobody_needs_is_swept(main_checkout: Checkout) -> None:
-    """Of a checkpoint that was removed, say: nobody will ever come by, and find it in the way."""
+    """No command ever writes the ref of a removed checkpoint, so none finds its lock."""
     with _store(main_checkout) as store:
         store.record("a-complete")
         ours, young, theirs = (
@@ -254,7 +261,10 @@ def test_a_lock_of_a_ref_that_nobody_needs_is_swept(main_checkout: Checkout) -> 
 
 
 def test_a_worktree_that_git_was_killed_at_making_is_forgotten(main_checkout: Checkout) -> None:
-    """It is locked first, and says where it is later: to git, too, it is no worktree, but none that may be pruned."""
+    """Git locks a new worktree before it records its path.
+
+    git does not list such a directory as a worktree, and does not prune it.
+    """
     place = main_checkout.path / ".git/worktrees"
     ours = f"gitckpt {ids.new_id()}"
     for name, reason in (
@@ -276,7 +286,7 @@ def test_a_worktree_that_git_was_killed_at_making_is_forgotten(main_checkout: Ch
 
 
 def test_each_kind_of_scratch_is_swept() -> None:
-    """What is left of one that is not listed, nobody would ever take care of."""
+    """Any other kind of scratch file would stay forever."""
     kinds = {
         kind
         for source in SOURCES.values()

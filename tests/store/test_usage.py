@@ -1,4 +1,7 @@
-"""What checkpoints take on the disk: what is said is what is there, and what a prune gives back; nothing is changed by asking."""
+"""`usage` reports the real disk space of checkpoints, and changes nothing.
+
+The space that it reports as free after a prune is what a prune frees.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +31,7 @@ OURS = (*OWN_REFS, "refs/notes/checkpoints")
 
 
 def everything_in(top: Path) -> dict[str, tuple[int, bytes | None]]:
-    """Returns time stamp and content of all there is below a directory."""
+    """Return time stamp and content of every file below a directory."""
     paths = [top, *top.rglob("*")]
     return {
         str(path): (path.lstat().st_mtime_ns, path.read_bytes() if path.is_file() else None)
@@ -37,7 +40,7 @@ def everything_in(top: Path) -> dict[str, tuple[int, bytes | None]]:
 
 
 def asked(store: Store) -> Usage:
-    """Returns what the store says, after a look that it has changed nothing."""
+    """Return the store's usage; assert that computing it changes nothing."""
     repository = inside(store).repository
     places = [
         Path(place)
@@ -50,7 +53,7 @@ def asked(store: Store) -> Usage:
 
 
 def on_disk(*paths: Path) -> int:
-    """Returns what files and directories take, as `du` has it."""
+    """Return the size of files and directories that `du` reports."""
     said = subprocess.run(
         ["du", "--summarize", "--total", "--block-size=1", *paths],
         capture_output=True,
@@ -61,7 +64,10 @@ def on_disk(*paths: Path) -> int:
 
 
 def work(store: Store, checkout: Checkout) -> None:
-    """Makes checkpoints of each kind: of changed files, of what was so once, of a commit that was amended, and of a run with a key."""
+    """Record checkpoints of changed files, an amended commit and a run with a key.
+
+    One file has the content of an older commit.
+    """
     checkout.write("README", "hello again\n")
     checkout.commit("second")
     checkout.write("README", "hello\n")  # as it was in the first commit: a blob that the branch has
@@ -78,14 +84,14 @@ def work(store: Store, checkout: Checkout) -> None:
 
 
 def loose(checkout: Checkout) -> tuple[int, int]:
-    """Returns how many objects have a file, and what these take in bytes, as git has it."""
+    """Return number and size in bytes of the loose objects that git counts."""
     said = dict(line.split(": ") for line in checkout.git("count-objects", "-v").splitlines())
     assert said["packs"] == "0"
     return int(said["count"]), int(said["size"]) * 1024
 
 
 def drop(checkout: Checkout) -> None:
-    """Deletes all that is gitckpt's among the refs, and what nothing leads to any more."""
+    """Delete gitckpt's refs, and all objects that no ref reaches."""
     refs = checkout.refs(*OURS)
     checkout.git("update-ref", "--stdin", data="".join(f"delete {ref}\n" for ref in refs))
     checkout.git("prune", "--expire=now")
@@ -223,7 +229,7 @@ class TestObjects:
 
 
 def walked(checkout: Checkout, refs: set[str]) -> set[str]:
-    """Returns all that some refs lead to."""
+    """Return all objects reachable from some refs."""
     data = "".join(f"{ref}\n" for ref in refs)
     return set(
         checkout.git("rev-list", "--objects", "--no-object-names", "--stdin", data=data).split()
@@ -330,7 +336,7 @@ class TestPlaces:
 class TestWorktrees:
     @pytest.fixture
     def opened(self, plain: Store, main_checkout: Checkout) -> dict[str, Path]:
-        """Worktrees of each kind by what their use is called."""
+        """Worktrees of each kind of run, by the word that `usage` has for it."""
         runs = {}
         for number, name in enumerate(("complete", "unfinished", "removed")):
             started = plain.record("run-started", {}, start=name, trigger="phase")
@@ -437,7 +443,7 @@ def test_derived_files_are_told_apart(plain: Store, main_checkout: Checkout) -> 
 class TestLeftovers:
     @pytest.fixture
     def dead(self) -> str:
-        """The number of a process that has ended."""
+        """The id of a process that has ended."""
         script = "import os; print(os.getpid())"
         return subprocess.run(
             [sys.executable, "-c", script], capture_output=True, text=True, check=True

@@ -1,4 +1,4 @@
-"""Runs with worktrees, for tests of what becomes of them."""
+"""Create runs with worktrees for tests of their later states."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.conftest import Checkout
 
 @dataclass
 class Work:
-    """A run, and its worktree."""
+    """A run and its worktree."""
 
     run: str
     worktree: Checkout
@@ -31,7 +31,10 @@ def worked(
     end: str = "run-complete",
     in_branch: bool = False,
 ) -> Work:
-    """Returns a run that made a file in its worktree, up to the label `end`; one that is committed to a branch as well, or not."""
+    """Return a run that made a file in its worktree, up to the label `end`.
+
+    With `in_branch`, the file is committed to a branch as well.
+    """
     first = store.record("run-started", {}, start=name, trigger=PHASE)
     run = str(first.run)
     worktree = Checkout(Path(resumption.resume(inside(store), first).path))
@@ -48,7 +51,7 @@ def worked(
 
 
 def driven_elsewhere(store: Store, run: str) -> Lease:
-    """Lets a run be driven on another machine, and returns its lease."""
+    """Give a run a lease of a driver on another machine; return the lease."""
     leases = inside(store).leases
     hold = leases.acquire(run, "a program")
     lease = replace(
@@ -62,7 +65,7 @@ def driven_elsewhere(store: Store, run: str) -> Lease:
 
 
 def crashed(store: Store, run: str) -> None:
-    """Lets the driver of a run be gone as after a kill: its lock file is there, and nobody has the lock."""
+    """Simulate a killed driver: its lock file exists, but is not locked."""
     leases = inside(store).leases
     found = leases.read(run)
     assert found is not None
