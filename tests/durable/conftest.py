@@ -150,7 +150,8 @@ def refuse_refs(checkout: Checkout, flag: Path) -> None:
     hook = checkout.main / ".git/hooks/reference-transaction"
     hook.parent.mkdir(exist_ok=True)
     hook.write_text(
-        f'#!/bin/sh\n[ "$1" != prepared ] || [ ! -e "{flag}" ] || {{ echo "no space" >&2; exit 1; }}\n'
+        f'#!/bin/sh\n[ "$1" != prepared ] || [ ! -e "{flag}" ] || {{ echo "no space" '
+        f">&2; exit 1; }}\n"
     )
     hook.chmod(0o755)
 

@@ -21,7 +21,8 @@ SERVER = """
 import ctypes, json, os, select, signal, sys, time
 import gitckpt.__main__
 import gitckpt.cli.parser.app, gitckpt.cli.main
-import gitckpt.cli.commands.resume, gitckpt.cli.commands.run, gitckpt.cli.commands.runs, gitckpt.cli.commands.doctor
+import gitckpt.cli.commands.resume, gitckpt.cli.commands.run, \
+gitckpt.cli.commands.runs, gitckpt.cli.commands.doctor
 import gitckpt.cli.driver, gitckpt.durable.driver.driver, gitckpt.store.audit.verification
 import tomllib, typer
 

@@ -43,7 +43,10 @@ def nobody_stays(tmp_path: Path) -> Iterator[None]:
 
 def phase(tool: str) -> str:
     """Returns a phase whose first attempt waits for ever beside a tool, and whose second one has no tools."""
-    return f'one: if [ "$CKPT_ATTEMPT" -gt 1 ]; then echo begin >>lines; sleep 0.1; exit; fi\n{tool}\nsleep 60'
+    return (
+        'one: if [ "$CKPT_ATTEMPT" -gt 1 ]; then echo begin >>lines; sleep 0.1; exit; fi\n'
+        f"{tool}\nsleep 60"
+    )
 
 
 def tools(stage: Stage) -> list[int]:
@@ -93,7 +96,8 @@ def test_a_resume_ends_what_lives_though_the_watchdog_was_killed_too_and_says_so
     watching = [driver.pid, watchdog_of(driver.pid)]
     for pid in watching:  # neither is to notice the end of the other one
         os.kill(pid, signal.SIGSTOP)
-    # The driver last: with it their group becomes an orphaned one, whose stopped members the kernel lets go on (_exit(2)).
+    # The driver ends last: its end orphans the process group, and the kernel
+    # then continues the stopped members (_exit(2)).
     for pid in reversed(watching):
         os.kill(pid, signal.SIGKILL)
     driver.wait()

@@ -23,7 +23,10 @@ pytestmark = pytest.mark.long
 
 __all__ = ["stage"]
 
-WAITS = 'echo $$ > "$CALLS.pid"; echo work > work; git add --intent-to-add work; until [ -e "$CALLS.go" ]; do sleep 0.05; done'
+WAITS = (
+    'echo $$ > "$CALLS.pid"; echo work > work; git add --intent-to-add work; '
+    'until [ -e "$CALLS.go" ]; do sleep 0.05; done'
+)
 """A phase that leaves a file, and waits until it may go on."""
 
 
@@ -98,9 +101,9 @@ def test_b8_a_last_phase_that_failed_is_resumed_and_nothing_older_afterwards(sta
     assert stage.calls == ["one", "two", "two", "two"]
     code, out, err = stage.ckpt("resume")
     assert (code, out) == (2, "")
-    assert (
-        err
-        == f"error: run {run} is complete\nhint: to do a phase again: git ckpt resume {run} --from PHASE; to fork the run: --fork\n"
+    assert err == (
+        f"error: run {run} is complete\nhint: to do a phase again: git ckpt resume {run} "
+        "--from PHASE; to fork the run: --fork\n"
     )
     older = stage.checkpoint(run, "two-failed").id
     assert (
@@ -123,7 +126,10 @@ def test_b9_a_command_that_is_missing_is_a_failure(stage: Stage) -> None:
 def test_b12_a_run_goes_on_where_only_its_refs_are(stage: Stage, tmp_path: Path) -> None:
     stage.pipeline(
         'one: echo 7 > "$CKPT_OUTPUT/answer"; echo "found=é" >> "$CKPT_SET"; echo x > loose',
-        'two: cat loose ../../runs/*/output/one/answer >> "$CALLS"; echo "$CKPT_STATE_FOUND $CKPT_INPUT_Q" >> "$CALLS"; [ -e ok ]',
+        (
+            'two: cat loose ../../runs/*/output/one/answer >> "$CALLS"; '
+            'echo "$CKPT_STATE_FOUND $CKPT_INPUT_Q" >> "$CALLS"; [ -e ok ]'
+        ),
         top="inputs = { q = 'none' }",
     )
     stage.checkout.commit("the pipeline")
@@ -180,7 +186,10 @@ class TestTheBranchIsThereAndTheWorktreeIsGone:
         stage.checkout.write("plan.md", "do it\n")
         stage.program(
             "claude",
-            "echo 1 > committed; git add committed; git commit -qm mine; echo 2 > loose; echo 3 > README",
+            (
+                "echo 1 > committed; git add committed; git commit -qm mine; echo 2 > loose; "
+                "echo 3 > README"
+            ),
         )
         stage.checkout.git("remote", "set-url", "origin", "nowhere")
         assert stage.ckpt("run", "plan.md").code == 20
@@ -246,7 +255,8 @@ def test_f3_one_driver_at_a_time_and_a_dead_one_is_known(stage: Stage) -> None:
     code, out, err = stage.ckpt("resume")
     assert (code, out) == (11, "")
     assert err.startswith(
-        f"error: run {run} is driven by git ckpt run ci on {os.uname().nodename}, process {driver.pid}, "
+        f"error: run {run} is driven by git ckpt run ci on {os.uname().nodename}, "
+        f"process {driver.pid}, "
     )
     assert err.splitlines()[1:] == [f"hint: wait for that process, or: git ckpt cancel {run}"]
     driver.kill()

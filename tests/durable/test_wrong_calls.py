@@ -1,6 +1,6 @@
 """Every public call, with arguments that cannot be meant: a `UsageError` names the argument, and nothing is done."""
 
-# mypy: disable-error-code="arg-type, call-arg, call-overload, dict-item, assignment, comparison-overlap"
+# mypy: disable-error-code="arg-type,call-arg,call-overload,dict-item,assignment,comparison-overlap"
 
 from __future__ import annotations
 

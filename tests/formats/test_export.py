@@ -127,9 +127,9 @@ class TestWhere:
             )
             assert (done.code, done.out) == (14, "")
             assert (
-                "cannot write nodir/x: there is no directory nodir\nhint: create it: mkdir -p nodir;"
-                in done.err
-            )
+                "cannot write nodir/x: there is no directory nodir\nhint: create it: "
+                "mkdir -p nodir;"
+            ) in done.err
             assert not (imports.checkout.path / "nodir").exists()
 
     def test_what_several_files_lack_is_told_once(self, imports: Imports) -> None:

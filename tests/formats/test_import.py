@@ -175,9 +175,9 @@ class TestAgain:
         done = imports.ckpt("import", self.NAME, at=imports.checkout)
         assert (done.code, done.out) == (1, "")
         assert (
-            f"{self.NAME}: refused: run {first.run} has continued here; import the file as another run: --fork"
-            in done.err
-        )
+            f"{self.NAME}: refused: run {first.run} has continued here; "
+            "import the file as another run: --fork"
+        ) in done.err
         (forked,) = imports("--fork", self.NAME)
         assert (forked.status, forked.run) == ("imported", f"{first.run}-2")
         assert [line.status for line in imports("--fork", self.NAME)] == ["known"]
@@ -508,10 +508,19 @@ def test_what_is_skipped_and_what_cannot_be_read(imports: Imports) -> None:
     assert len(done.out.splitlines()) == 2
     told = sorted(line for line in done.err.splitlines() if line.startswith("warning: "))
     assert told == [
-        "warning: .rlm-act-checkpoints/other.json: failed: the file lacks one of id, phase, timestamp, state",
-        "warning: .rlm-act-checkpoints/torn.json: failed: the file is not JSON: Expecting value: line 1 column 22 (char 21)",
+        (
+            "warning: .rlm-act-checkpoints/other.json: failed: the file lacks one of id, "
+            "phase, timestamp, state"
+        ),
+        (
+            "warning: .rlm-act-checkpoints/torn.json: failed: the file is not JSON: "
+            "Expecting value: line 1 column 22 (char 21)"
+        ),
         "warning: checkpoint-dir.toml: skipped: the format is unknown",
-        "warning: package.json: failed: unknown format; to see what a format lacks, name it: --format NAME",
+        (
+            "warning: package.json: failed: unknown format; to see what a format lacks, "
+            "name it: --format NAME"
+        ),
     ]
     torn = imports.ckpt("import", ".rlm-act-checkpoints/torn.json", at=imports.checkout)
     assert torn.err.splitlines()[0] == told[1]  # and not that it is of none of the formats
@@ -533,7 +542,10 @@ def test_nothing_to_import(imports: Imports) -> None:
 
 RLM = {"id": "x", "phase": "research-complete", "timestamp": "2026-01-01T00:00:00Z", "state": {}}
 CYCLE = (SAMPLES / "quasar/quasar-5r9x.cycle1.toml").read_text()
-FORGE_TEXT = "id: x\nstatus: active\ncreated_at: 2026-02-17T12:00:00Z\nsteps:\n  - name: read plan\n    status: completed\n"
+FORGE_TEXT = (
+    "id: x\nstatus: active\ncreated_at: 2026-02-17T12:00:00Z\nsteps:\n  - name: read plan\n"
+    "    status: completed\n"
+)
 
 
 @pytest.mark.parametrize(
@@ -602,7 +614,10 @@ def test_a_damaged_file_is_an_error(
         (
             "a.json",
             json.dumps({"version": 3, "track_id": "t", "status": "new", "loop_state": "EXECUTE"}),
-            "has 'EXECUTE' for loop_state, which is not stored: the step is PLAN according to the plan",
+            (
+                "has 'EXECUTE' for loop_state, which is not stored: "
+                "the step is PLAN according to the plan"
+            ),
             [],
         ),
         (

@@ -70,13 +70,19 @@ def bad() -> dict[str, str]:
         f"{FORGE}/large.yaml": HEAD + "z: " + "a" * 2_000_000 + "\n",
         f"{FORGE}/twice.yaml": HEAD + "---\n" + HEAD,
         f"{FORGE}/many.yaml": HEAD + "z: [" + "a: b, " * 170_000 + "]\n",
-        "checkpoint.comments.toml": "version = 1\ncycle = 1\nmax_cycles = 1\ntask_title = 'x'\nphase = 1\n"
+        "checkpoint.comments.toml": (
+            "version = 1\ncycle = 1\nmax_cycles = 1\ntask_title = 'x'\nphase = 1\n"
+        )
         + "#\n" * 8_000_000,
-        "checkpoint.deep.toml": "version = 1\ncycle = 1\nmax_cycles = 1\ntask_title = 'x'\nphase = 1\nx = "
+        "checkpoint.deep.toml": (
+            "version = 1\ncycle = 1\nmax_cycles = 1\ntask_title = 'x'\nphase = 1\nx = "
+        )
         + "[" * 10000
         + "]" * 10000
         + "\n",
-        "checkpoint.dots.toml": "version = 1\ncycle = 1\nmax_cycles = 1\ntask_title = 'x'\nphase = 1\n"
+        "checkpoint.dots.toml": (
+            "version = 1\ncycle = 1\nmax_cycles = 1\ntask_title = 'x'\nphase = 1\n"
+        )
         + ".".join("a" * 20000)
         + " = 1\n",
     }
@@ -264,7 +270,10 @@ def test_links_are_not_followed_and_pipes_not_waited_for(imports: Imports, tmp_p
 
 
 def test_names_that_leave_the_place(imports: Imports) -> None:
-    text = "id: ../../../etc/passwd\nplan_path: ../../../etc/passwd\nstatus: failed\ncreated_at: 2026-02-17T12:00:00Z\nworktree_path: /etc\n"
+    text = (
+        "id: ../../../etc/passwd\nplan_path: ../../../etc/passwd\nstatus: failed\n"
+        "created_at: 2026-02-17T12:00:00Z\nworktree_path: /etc\n"
+    )
     imports.checkout.write(
         f"{FORGE}/dots.yaml",
         f"{text}branch: --upload-pack=x\nsteps:\n  - name: run agent\n    status: failed\n",
@@ -301,7 +310,10 @@ def test_odd_json(imports: Imports) -> None:
     deep = '{"a":' * 250 + "1" + "}" * 250
     text = rlm().replace(
         '"state": {}',
-        f'"state": {{"a": 1, "a": 2, "big": {"9" * 5000}, "deep": {deep}, "huge": 1e999, "no": NaN}}',
+        (
+            f'"state": {{"a": 1, "a": 2, "big": {"9" * 5000}, "deep": {deep}, "huge": '
+            f'1e999, "no": NaN}}'
+        ),
     )
     imports.checkout.write(f"{RLM}/odd.json", text)
     (made,) = imports()

@@ -17,7 +17,10 @@ RUN = "20260217-120000-auth"
 
 def forge(plan: str) -> str:
     times = "created_at: 2026-02-17T12:00:00Z\nupdated_at: 2026-02-17T12:05:00Z\n"
-    return f"id: {RUN}\nplan_path: {plan}\nstatus: failed\n{times}steps:\n  - name: read plan\n    status: failed\n"
+    return (
+        f"id: {RUN}\nplan_path: {plan}\nstatus: failed\n{times}steps:\n  - name: read plan\n"
+        "    status: failed\n"
+    )
 
 
 def rlm_act(document: str, project: Path) -> str:

@@ -43,9 +43,9 @@ class TestForge:
         refused = stage.ckpt("resume", AUTH)
         assert refused.code == 2
         assert (
-            f"the pipeline of run {AUTH} is from the file .forge/runs/{AUTH}.yaml, which anyone may have written"
-            in refused.err
-        )
+            f"the pipeline of run {AUTH} is from the file .forge/runs/{AUTH}.yaml, "
+            "which anyone may have written"
+        ) in refused.err
         commands = refused.err.partition("commands that would run:\n")[2].splitlines()
         assert commands[:2] == ["    read plan: read plan", "    run agent: agent"]
         assert commands[2].startswith("    commit and push: set -e git add --all git diff --cached")
@@ -88,8 +88,10 @@ class TestForge:
         ]
         written = stage.ok("export", AUTH, "--format", "forge")
         assert re.sub(r"updated_at: .*", "updated_at: NOW", written) == (
-            f"id: {AUTH}\nplan_path: plans/auth.md\nstatus: completed\ncreated_at: 2026-02-17T12:00:00.253479+02:00\nupdated_at: NOW\n"
-            f"branch: forge/auth\nworktree_path: {left}\npr_url: https://example.org/ada/project/pull/7\npr_number: 7\n"
+            f"id: {AUTH}\nplan_path: plans/auth.md\nstatus: completed\ncreated_at: "
+            "2026-02-17T12:00:00.253479+02:00\nupdated_at: NOW\n"
+            f"branch: forge/auth\nworktree_path: {left}\n"
+            "pr_url: https://example.org/ada/project/pull/7\npr_number: 7\n"
             "plan_title: Auth\nsteps:\n"
             + "\n".join(
                 f"    - name: {name}\n      status: completed"
@@ -117,7 +119,10 @@ class TestForge:
         stage.program("claude", "cat > plan.seen")
         stage.program(
             "gh",
-            f'printf "%s\\n" "$@" > "{tmp_path}/words"; echo https://example.org/ada/project/pull/7',
+            (
+                f'printf "%s\\n" "$@" > "{tmp_path}/words"; '
+                "echo https://example.org/ada/project/pull/7"
+            ),
         )
         stage.ok("import", ".")
         done = stage.ckpt("resume", AUTH, "--trust")
@@ -196,7 +201,10 @@ def test_rlm_act_at_its_decomposition(stage: Stage) -> None:
     shutil.copy(SAMPLES / "rlm-act/6638940a-9f70-4e15-a671-c53b69f9a3f8.json", target)
     stage.program(
         "claude",
-        'cat > /dev/null; echo "$CKPT_PHASE" >> "$CALLS"; [ "$CKPT_PHASE" != implementation ] || echo x >> code',
+        (
+            'cat > /dev/null; echo "$CKPT_PHASE" >> "$CALLS"; '
+            '[ "$CKPT_PHASE" != implementation ] || echo x >> code'
+        ),
     )
     stage.program("bd", 'echo "[]"')
     stage.ok("import", ".")

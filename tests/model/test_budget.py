@@ -142,7 +142,8 @@ def test_a_number_has_no_more_digits_than_are_allowed(number: str) -> None:
     text = f"a = {number.replace('{}', digits) if '{}' in number else number + digits}"
     assert excess(text).endswith("where 128 are allowed")
     assert not excess(
-        f"{digits * 2} = 1\n[{digits * 2}]\nx = {{{digits * 2} = '{digits * 2}', y = \"{digits * 2}\"}} # {digits * 2}"
+        f"{digits * 2} = 1\n[{digits * 2}]\nx = {{{digits * 2} = '{digits * 2}', "
+        f'y = "{digits * 2}"}} # {digits * 2}'
     )
 
 

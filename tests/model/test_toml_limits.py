@@ -88,7 +88,10 @@ UNSTORABLE: list[tuple[Any, str]] = [
     (NOON.replace(tzinfo=Nowhere()), "a date-time with the zone Nowhere() cannot be stored"),
     (
         NOON.replace(tzinfo=datetime.timezone(datetime.timedelta(seconds=90))),
-        "a date-time with the zone datetime.timezone(datetime.timedelta(seconds=90)) cannot be stored",
+        (
+            "a date-time with the zone datetime.timezone(datetime.timedelta(seconds=90)) "
+            "cannot be stored"
+        ),
     ),
     (NOON.replace(fold=1), "a date-time with fold=1 cannot be stored"),
 ]

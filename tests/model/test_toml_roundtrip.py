@@ -59,7 +59,10 @@ NASTY = [
     "0",
     "-1",
     "state",
-    'long enough to be written on several lines, if it has\nsuch:\r\n\n  \\\n"""\n\'\'\'\n\x00 and ends in a quote"',
+    (
+        'long enough to be written on several lines, if it has\nsuch:\r\n\n  \\\n"""\n'
+        "'''\n\x00 and ends in a quote\""
+    ),
 ]
 """Text that has broken some writer or reader of TOML, JSON pointers or our own headers."""
 
@@ -123,7 +126,9 @@ def test_the_text_is_as_a_person_would_write_it() -> None:
         "ratio": 0.5,
         "on": True,
         "text": 'a "quoted"\tword',
-        "lines": 'first line of a text that is long enough\nsecond line of it, with a \\ and a "\r\n',
+        "lines": (
+            'first line of a text that is long enough\nsecond line of it, with a \\ and a "\r\n'
+        ),
         "list": [1, [2, "x"], {"a": 1}],
         "none": [],
         "when": datetime.datetime(2026, 11, 21, 20, 15, tzinfo=datetime.UTC),

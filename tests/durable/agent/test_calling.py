@@ -351,7 +351,10 @@ def test_failed_result_that_names_the_conversation_is_understood_too(desk: Desk)
     again = json.dumps(
         {"type": "result", "subtype": "success", "result": "new", "session_id": "third"}
     )
-    command = f"case \"$*\" in '') echo {shlex.quote(again)};; *) echo {shlex.quote(json.dumps(result))}; exit 1;; esac"
+    command = (
+        f"case \"$*\" in '') echo {shlex.quote(again)};; "
+        f"*) echo {shlex.quote(json.dumps(result))}; exit 1;; esac"
+    )
     (desk.work / "client").write_text(command)
     answer = desk.ask(
         shell("sh ./client", format="claude", resume="--resume {session}"), session="abc-1"
@@ -475,7 +478,10 @@ def test_calling_the_server_again_is_no_sign_of_life(desk: Desk) -> None:
 
 def test_colors_hide_nothing(desk: Desk) -> None:
     """As opencode says that it does not know a conversation."""
-    forgets = "f() { case $* in *--resume*) printf '\\033[91m\\033[1mError: \\033[0mSession not found\\n' >&2; exit 1 ;; esac; echo new; }; f"
+    forgets = (
+        "f() { case $* in *--resume*) printf '\\033[91m\\033[1mError: "
+        "\\033[0mSession not found\\n' >&2; exit 1 ;; esac; echo new; }; f"
+    )
     answer = desk.ask(shell(forgets, format="text", resume="--resume {session}"), session="s-1")
     assert (answer.ok, answer.resumed, answer.report.text) == (True, False, "new\n")
     failed = desk.ask(shell("printf '\\033[91mno\\033[0m credit\\n'; exit 3"))
@@ -528,7 +534,8 @@ def test_output_is_on_disk_as_it_comes(desk: Desk) -> None:
     log = desk.files / "agent.log"
     desk.ask(
         shell(
-            f"echo one; while ! grep -q one {shlex.quote(str(log))}; do sleep 0.01; done; cp {shlex.quote(str(log))} seen"
+            f"echo one; while ! grep -q one {shlex.quote(str(log))}; do sleep 0.01; "
+            f"done; cp {shlex.quote(str(log))} seen"
         )
     )
     assert (desk.work / "seen").read_bytes() == b"one\n"

@@ -111,7 +111,10 @@ CLAUDE_STREAM = [
     claude_says(text("from below"), parent_tool_use_id="toolu_09"),
     claude_says(text("All tests pass.")),
 ]
-CLAUDE_SHOWN = "I run the tests.\n→ Bash: pytest -q tests\n→ Edit: src/a.py\n→ TodoWrite\nfrom below\nAll tests pass.\n"
+CLAUDE_SHOWN = (
+    "I run the tests.\n→ Bash: pytest -q tests\n→ Edit: src/a.py\n→ TodoWrite\nfrom below\n"
+    "All tests pass.\n"
+)
 CLAUDE_REPORT = AgentReport(
     "All tests pass.", CLAUDE_ID, 0.0421, complete=True, structured=True, worked=True
 )
@@ -153,9 +156,9 @@ def test_claude_what_an_agent_of_the_agent_says_last_is_shown_but_is_no_answer(
         claude_says(text("They are in tests/."), **below),
     ]
     shown, report = read("claude", lines(*messages, *end))
-    assert (
-        shown
-        == "Another agent looks for the tests.\n→ Agent: Look for tests\n→ Bash: ls\nThey are in tests/.\n"
+    assert shown == (
+        "Another agent looks for the tests.\n→ Agent: Look for tests\n→ Bash: ls\n"
+        "They are in tests/.\n"
     )
     assert (report.text, report.worked, report.complete) == (
         "Another agent looks for the tests.",
@@ -788,7 +791,10 @@ def test_aider_whose_model_has_no_price() -> None:
 
 def test_aider_that_failed_ends_with_0() -> None:
     """As observed: its exit code says nothing."""
-    failed = "Aider v0.86.2\nlitellm.AuthenticationError: AuthenticationError: OpenAIException - bad\nCheck your API key.\n"
+    failed = (
+        "Aider v0.86.2\nlitellm.AuthenticationError: AuthenticationError: "
+        "OpenAIException - bad\nCheck your API key.\n"
+    )
     report = read("aider", failed)[1]
     assert (report.is_error, report.worked) == (True, False)
     assert report.error == "litellm.AuthenticationError: AuthenticationError: OpenAIException - bad"

@@ -16,14 +16,19 @@ from gitckpt.durable.command.watchdog import EnvTag, Watchdog
 SYSTEMS = {
     "orphans are adopted": "",
     "orphans are not adopted": "supervisor.adopt_orphans = lambda: False; ",
-    "ps tells of processes": "supervisor.adopt_orphans = lambda: False; process_tree._SELF = '/nowhere'; ",
+    "ps tells of processes": (
+        "supervisor.adopt_orphans = lambda: False; process_tree._SELF = '/nowhere'; "
+    ),
 }
 """Systems that there are, and what makes a supervisor believe that it is on one."""
 
 
 def pretend(patch: pytest.MonkeyPatch, system: str) -> None:
     """Lets the watchdogs that are started from now on believe that they are on one of `SYSTEMS`."""
-    start = "import sys; sys.path.insert(0, sys.argv[1]); from gitckpt.durable.command import process_tree, supervisor"
+    start = (
+        "import sys; sys.path.insert(0, sys.argv[1]); from gitckpt.durable.command import "
+        "process_tree, supervisor"
+    )
     patch.setattr(
         supervisor, "_BOOTSTRAP", f"{start}; {SYSTEMS[system]}supervisor.main(sys.argv[2:])"
     )

@@ -244,7 +244,10 @@ def test_what_is_raised_for_the_first_output_is_not_asked_again(run: Runner) -> 
 
     with pytest.raises(Unforeseen):
         run(
-            "trap 'echo saving; sleep 0.1; touch saved; exit' TERM; echo ready; while :; do :; done",
+            (
+                "trap 'echo saving; sleep 0.1; touch saved; exit' TERM; echo ready; "
+                "while :; do :; done"
+            ),
             output=fail,
         )
     assert calls == [b"ready\n"]
@@ -273,7 +276,10 @@ def test_interrupt_while_leftovers_are_ended(run: Runner) -> None:
     try:
         with pytest.raises(KeyboardInterrupt):
             run(
-                "(trap '' TERM; sleep 60 & echo $! >pid; wait) & while ! test -s pid; do :; done; echo left",
+                (
+                    "(trap '' TERM; sleep 60 & echo $! >pid; wait) & while ! test -s pid; "
+                    "do :; done; echo left"
+                ),
                 output=lambda _: signal.setitimer(signal.ITIMER_REAL, 0.3) and None,
             )
     finally:

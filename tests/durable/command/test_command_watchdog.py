@@ -30,7 +30,8 @@ import os, sys
 sys.path.insert(0, {str(ROOT)!r})
 from pathlib import Path
 from tests.durable.command.commanding import Runner
-from gitckpt.durable.command.watchdog import EnvTag; from gitckpt.durable.command.watchdog import end_leftovers
+from gitckpt.durable.command.watchdog import EnvTag; \
+from gitckpt.durable.command.watchdog import end_leftovers
 from gitckpt.durable.command.watchdog import Watchdog
 directory, command, rounds = sys.argv[1:]
 run = Runner(Path(directory), Watchdog(EnvTag("a-run", 1, directory)))
@@ -47,9 +48,16 @@ COMMANDS = {
 GETAWAYS = {
     "a group of its own": "sh -mc 'sh -c \"echo $$ >pid; exec sleep 60\" & wait' 2>&- & wait",
     "a session of its own": "setsid sh -c 'echo $$ >pid; exec sleep 60' & wait",
-    "a daemon": "setsid sh -c '(echo $$ >/dev/null; sh -c \"echo \\$\\$ >pid; exec sleep 60\" &)' <&- >&- 2>&- & wait; sleep 60",
-    "no environment": "setsid env -i sh -c 'sh -c \"echo \\$\\$ >pid; exec sleep 60\" &' & wait; sleep 60",
-    "deaf": "setsid sh -c \"trap '' TERM HUP INT; echo \\$\\$ >pid; while :; do sleep 60; done\" & wait",
+    "a daemon": (
+        "setsid sh -c '(echo $$ >/dev/null; sh -c \"echo \\$\\$ >pid; exec sleep 60\" &)' "
+        "<&- >&- 2>&- & wait; sleep 60"
+    ),
+    "no environment": (
+        "setsid env -i sh -c 'sh -c \"echo \\$\\$ >pid; exec sleep 60\" &' & wait; sleep 60"
+    ),
+    "deaf": (
+        "setsid sh -c \"trap '' TERM HUP INT; echo \\$\\$ >pid; while :; do sleep 60; done\" & wait"
+    ),
 }
 """What a tool may do that runs on its own: each writes its number into a file, and the command waits."""
 
@@ -228,7 +236,10 @@ def test_who_descends_from_nobody_of_the_phase_stays(run: Runner) -> None:
 
 def test_who_cannot_be_ended_is_named(run: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
     """As a process that waits for a disk that is gone, or one of another user."""
-    start = "import sys; sys.path.insert(0, sys.argv[1]); from gitckpt.durable.command import process_tree, supervisor"
+    start = (
+        "import sys; sys.path.insert(0, sys.argv[1]); from gitckpt.durable.command import "
+        "process_tree, supervisor"
+    )
     kept = "process_tree.send_signal = lambda *_: False; supervisor.os.killpg = lambda *_: None"
     monkeypatch.setattr(supervisor, "_BOOTSTRAP", f"{start}; {kept}; supervisor.main(sys.argv[2:])")
     monkeypatch.setattr("gitckpt.durable.command.execution._DYING", 0.05)
@@ -238,12 +249,16 @@ def test_who_cannot_be_ended_is_named(run: Runner, monkeypatch: pytest.MonkeyPat
         patch.setattr(watchdog_module, "_DYING", -0.5)
         with pytest.raises(BusyError) as error:
             run(
-                "setsid sleep 60 & echo $! >pid; while ! ps -o args= -p $! | grep -q ^sleep; do :; done",
+                (
+                    "setsid sleep 60 & echo $! >pid; while ! ps -o args= -p $! | grep -q ^sleep; "
+                    "do :; done"
+                ),
                 grace=0.05,
             )
     pid = run.pid("pid")
     assert error.value.message == (
-        f"cannot end processes of an earlier attempt, which may still change files: {pid} (sleep 60)"
+        "cannot end processes of an earlier attempt, which may still change files: "
+        f"{pid} (sleep 60)"
     )
     assert error.value.hint == f"end these processes: sudo kill -9 {pid}; then: git ckpt resume"
     assert runs(watchdog), "it goes on trying, and shows whoever resumes the run what is left"
@@ -412,7 +427,8 @@ def test_whoever_resumes_from_within_an_earlier_attempt_is_not_ended(
     script = f"""
 import sys
 sys.path.insert(0, {str(ROOT)!r})
-from gitckpt.durable.command.watchdog import EnvTag; from gitckpt.durable.command.watchdog import end_leftovers
+from gitckpt.durable.command.watchdog import EnvTag; \
+from gitckpt.durable.command.watchdog import end_leftovers
 print(end_leftovers(EnvTag({tag.run!r}, 2, {tag.directory!r})))
 """
     line = f"{shlex.quote(sys.executable)} -c {shlex.quote(script)}; echo on"

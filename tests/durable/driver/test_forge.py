@@ -214,7 +214,10 @@ class TestFailures:
 
     @pytest.mark.long
     def test_the_agent_is_read_like_the_others(self, project: Stage) -> None:
-        said = '{"type": "result", "result": "I did it.", "session_id": "s-1", "total_cost_usd": 0.25, "usage": {"input_tokens": 7}}'
+        said = (
+            '{"type": "result", "result": "I did it.", "session_id": "s-1", '
+            '"total_cost_usd": 0.25, "usage": {"input_tokens": 7}}'
+        )
         project.program("claude", f"cat > feature; echo \"$*\" > words; echo '{said}'")
         _, _, err = start(project)
         assert "I did it." in err.splitlines()
@@ -235,7 +238,10 @@ class TestFailures:
         code, _, err = start(project)
         assert (code, err.splitlines()[-2]) == (
             4,
-            "error: cannot use claude: claude failed: exit code 1: Invalid API key · Please run /login",
+            (
+                "error: cannot use claude: claude failed: exit code 1: "
+                "Invalid API key · Please run /login"
+            ),
         )
 
     def test_an_agent_that_is_not_there(self, project: Stage) -> None:
@@ -260,7 +266,10 @@ class TestFailures:
 
     @pytest.mark.long
     def test_a_limit_of_the_agent_is_waited_for(self, project: Stage) -> None:
-        once = '[ -e "$HOME/once" ] || { : > "$HOME/once"; echo "429: try again in 1 seconds"; exit 1; }'
+        once = (
+            '[ -e "$HOME/once" ] || { : > "$HOME/once"; echo "429: try again in 1 seconds"; '
+            "exit 1; }"
+        )
         project.program("claude", f"{once}; cat > feature")
         code, _, err = start(project)
         assert (code, err.count("limited: the next call is at ")) == (0, 1)
@@ -271,13 +280,19 @@ class TestFailures:
 
     @pytest.mark.long
     def test_an_agent_that_changes_no_file_after_a_limit_has_failed(self, project: Stage) -> None:
-        once = '[ -e "$HOME/once" ] || { : > "$HOME/once"; echo "429: try again in 1 seconds"; exit 1; }'
+        once = (
+            '[ -e "$HOME/once" ] || { : > "$HOME/once"; echo "429: try again in 1 seconds"; '
+            "exit 1; }"
+        )
         project.program("claude", once)
         assert start(project)[0] == 20
 
     @pytest.mark.long
     def test_work_before_a_limit_counts_as_changed(self, project: Stage) -> None:
-        once = '[ -e "$HOME/once" ] || { : > "$HOME/once"; echo x > feature; echo "429: try again in 1 seconds"; exit 1; }'
+        once = (
+            '[ -e "$HOME/once" ] || { : > "$HOME/once"; echo x > feature; '
+            'echo "429: try again in 1 seconds"; exit 1; }'
+        )
         project.program("claude", once)
         assert start(project)[0] == 0
 
@@ -315,7 +330,10 @@ class TestFailures:
         assert (code, out, err) == (
             2,
             "",
-            f"error: cannot read {path}, the input plan: No such file or directory\nhint: name a readable file\n",
+            (
+                f"error: cannot read {path}, the input plan: No such file or directory\n"
+                "hint: name a readable file\n"
+            ),
         )
         assert project.runs() == []
 
@@ -578,7 +596,10 @@ def test_a_branch_of_somebody_else_is_not_touched(project: Stage) -> None:
     project.checkout.git("branch", "forge/my-plan")
     code, _, err = start(project)
     assert code == 20
-    told = "the branch forge/my-plan is there already, and no run made it: rename it (git branch -m forge/my-plan NEW)"
+    told = (
+        "the branch forge/my-plan is there already, and no run made it: "
+        "rename it (git branch -m forge/my-plan NEW)"
+    )
     assert f"{told}, then resume\n" in err
     assert project.checkout.git("rev-parse", "forge/my-plan") == theirs
 
@@ -591,7 +612,10 @@ def test_a_second_run_of_the_same_plan_does_not_take_the_branch_of_the_first(
     first = project.run()
     work = project.checkout.git("rev-parse", "forge/my-plan")
     code, _, err = start(project)
-    told = f"the branch forge/my-plan is of run {first}: go on with that (git ckpt resume {first}), or rename it (git branch -m "
+    told = (
+        f"the branch forge/my-plan is of run {first}: go on with that (git ckpt resume "
+        f"{first}), or rename it (git branch -m "
+    )
     assert code == 20
     assert f"{told}forge/my-plan NEW), then resume" in next(
         line for line in err.splitlines() if line.startswith("error: ")

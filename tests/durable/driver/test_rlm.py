@@ -34,7 +34,8 @@ AGENT = """
 cat > "$CALLS.$CKPT_PHASE"
 echo "$CKPT_PHASE" >> "$CALLS.phases"
 echo "# $CKPT_PHASE, attempt $CKPT_ATTEMPT"
-if [ -e "$CALLS.fails" ] && [ "$(cat "$CALLS.fails")" = "$CKPT_PHASE" ]; then echo half > half-done; exit 7; fi
+if [ -e "$CALLS.fails" ] && [ "$(cat "$CALLS.fails")" = "$CKPT_PHASE" ]; \
+then echo half > half-done; exit 7; fi
 [ "$CKPT_PHASE" != implementation ] || echo "$CKPT_ATTEMPT" >> code
 """
 
@@ -93,11 +94,12 @@ def talk(stage: Stage) -> Iterator[Callable[..., Talk]]:
 
 class TestBudget:
     def test_the_implementation_ends_where_it_is_used_up(self, act: Act) -> None:
-        agent = r"""
+        agent = """
 cat > "$CALLS.$CKPT_PHASE"
 [ "$CKPT_PHASE" = implementation ] || { echo "# $CKPT_PHASE"; exit 0; }
-printf '%s\n' "$*" >> "$CALLS.words"
-echo '{"type": "result", "subtype": "success", "is_error": false, "result": "did some", "total_cost_usd": 0.75, "session_id": "s"}'
+printf '%s\\n' "$*" >> "$CALLS.words"
+echo '{"type": "result", "subtype": "success", \
+"is_error": false, "result": "did some", "total_cost_usd": 0.75, "session_id": "s"}'
 """
         act.stage.program("claude", agent)
         done = act(
@@ -184,7 +186,10 @@ class TestPhases:
 
     def test_without_a_question_no_run_starts(self, act: Act) -> None:
         done = act.stage.ckpt("run", "rlm-act")
-        said = "error: phase 'research' needs the input question\nhint: add a question: -i question=\"how does X work?\"\n"
+        said = (
+            "error: phase 'research' needs the input question\nhint: add a question: "
+            '-i question="how does X work?"\n'
+        )
         assert done == (2, "", said)
         assert act.stage.runs() == []
 
@@ -228,7 +233,10 @@ class TestPhases:
     def test_the_implementation_goes_on_until_its_issues_are_closed(self, act: Act) -> None:
         act.stage.program(
             "bd",
-            '[ "$1" != show ] || echo "[{\\"id\\": \\"bd-1\\", \\"status\\": \\"$(cat status)\\"}]"',
+            (
+                '[ "$1" != show ] || echo "[{\\"id\\": \\"bd-1\\", \\"status\\": '
+                '\\"$(cat status)\\"}]"'
+            ),
         )
         act.stage.program(
             "claude",
@@ -584,7 +592,8 @@ class TestModes:
         )
 
 
-BD = r"""
+BD = (
+    r"""
 touch "$CALLS.issues"
 case $1 in
     create)
@@ -599,13 +608,16 @@ case $1 in
         status=$(cat "$CALLS.status" 2> /dev/null || echo open)
         shift
         printf '['
-        for id; do [ "$id" = --json ] || printf '%s{"id": "%s", "status": "%s"}' "$comma" "$id" "$status"; comma=,; done
+        for id; do [ "$id" = --json ] || printf '%s{"id": "%s", "status": "%s"}' "$comma" "$id" "$status"; """
+    r"""comma=,; done
         echo ']' ;;
     *) echo "bd $*" ;;
 esac
 """
+)
 PLANNER = """
-if [ "$CKPT_PHASE" = multi_doc ]; then echo a > thoughts/feature/01-a.md; echo b > thoughts/feature/02-b.md; fi
+if [ "$CKPT_PHASE" = multi_doc ]; then \
+echo a > thoughts/feature/01-a.md; echo b > thoughts/feature/02-b.md; fi
 if [ "$CKPT_PHASE" = implementation ]; then
     printf x >> "$CALLS.calls"
     [ "$(cat "$CALLS.calls")" != xxx ] || echo closed > "$CALLS.status"

@@ -223,7 +223,10 @@ class TestPlanToPr:
     def test_a_branch_of_somebody_else_is_left_alone(self, bench: Bench) -> None:
         bench.checkout.git("branch", "plans/login")
         head = bench.checkout.git("symbolic-ref", "HEAD")
-        message = "the branch plans/login is there already, and no run made it: rename it (git branch -m plans/login NEW), then resume\n"
+        message = (
+            "the branch plans/login is there already, and no run made it: "
+            "rename it (git branch -m plans/login NEW), then resume\n"
+        )
         assert bench.run("create worktree", branch="plans/login") == (1, message, "")
         assert bench.checkout.git("symbolic-ref", "HEAD") == head
 
@@ -307,9 +310,9 @@ class TestRlmAct:
         assert self.prompt(act).endswith("\nQuestion: Why `date` $(date)?\n")
         assert act.run("decomposition")[0] == 0
         assert (
-            "is in thoughts/login/research.md, and requirements that are there already in no file.\n"
-            in self.prompt(act)
-        )
+            "is in thoughts/login/research.md, and requirements that are there already "
+            "in no file.\n"
+        ) in self.prompt(act)
 
     def test_an_agent_that_fails(self, act: Bench) -> None:
         act.env = {**act.env, "FAIL": "7"}
@@ -329,9 +332,9 @@ class TestRlmAct:
         act.inputs |= {"research_path": "/r", "hierarchy_path": "/h", "plan_path": "/p"}
         act.run("decomposition")
         assert (
-            "The research, if there is any, is in /r, and requirements that are there already in /h.\n"
-            in self.prompt(act)
-        )
+            "The research, if there is any, is in /r, and requirements that are there "
+            "already in /h.\n"
+        ) in self.prompt(act)
         act.run("planning")
         assert self.prompt(act).startswith("Plan the work for the requirements in /p. ")
 
@@ -339,7 +342,10 @@ class TestRlmAct:
         programs = act.scratch / "bin"
         programs.mkdir()
         act.env = {"PATH": str(programs)}
-        message = "bd is not there: install beads, or leave the phase beads_sync out of a copy of this pipeline, then resume\n"
+        message = (
+            "bd is not there: install beads, or leave the phase beads_sync out of a copy of "
+            "this pipeline, then resume\n"
+        )
         assert act.run("beads_sync") == (4, message, "")
         act.agent("bin/bd", 'echo "bd $*"; exit 3')
         assert act.run("beads_integration") == (3, "bd sync\n", "")

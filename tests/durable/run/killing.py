@@ -91,7 +91,10 @@ def pipeline(commands: tuple[str, ...], settings: str) -> str:
     """
     phases = zip(PHASES, commands, strict=True)
     return "".join(
-        f"[[pipelines.three.phases]]\nname = '{name}'\n{settings}\nrun = '''\n{MARK}{run}{END}'''\n\n"
+        (
+            f"[[pipelines.three.phases]]\nname = '{name}'\n{settings}\nrun = '''\n"
+            f"{MARK}{run}{END}'''\n\n"
+        )
         for name, run in phases
     )
 

@@ -29,7 +29,10 @@ def test_what_somebody_else_brings_back_is_not_written_over_the_next_attempt(
     monkeypatch.setattr(writer, "PATIENCE", 0.2)
     held, asked, again = (tmp_path / name for name in ("held", "asked", "again"))
     locks = stage.checkout.path / ".git" / "ckpt"
-    waits = f"if ls {locks}/files.*; then touch {asked}; while test -e {held}; do sleep 0.02; done; fi >/dev/null 2>&1; cat"
+    waits = (
+        f"if ls {locks}/files.*; then touch {asked}; while test -e {held}; do sleep 0.02; "
+        "done; fi >/dev/null 2>&1; cat"
+    )
     stage.checkout.git("config", "filter.slow.smudge", waits)
     stage.checkout.git("config", "filter.slow.clean", "cat")
     stage.checkout.commit(

@@ -1,6 +1,6 @@
 """What a program gets wrong with a run is told at once, and nothing is done."""
 
-# mypy: disable-error-code="arg-type, call-arg, call-overload, dict-item, assignment, comparison-overlap"
+# mypy: disable-error-code="arg-type,call-arg,call-overload,dict-item,assignment,comparison-overlap"
 
 from __future__ import annotations
 
@@ -42,9 +42,9 @@ def test_an_unknown_argument_is_refused(plain: Store) -> None:
     with pytest.raises(UsageError) as refused:
         Run.resume(plain, run.id, accept_change=True)
     assert refused.value.message == "there is no argument 'accept_change'"
-    assert (
-        refused.value.hint
-        == "valid arguments: accept_changes, adapter, again, directory, holder, lease, take_over, trust"
+    assert refused.value.hint == (
+        "valid arguments: accept_changes, adapter, again, directory, holder, lease, "
+        "take_over, trust"
     )
     assert plain.runs()[0].lease is None
 
@@ -125,7 +125,8 @@ def test_another_store_asks_a_run_to_stop(plain: Store, main_checkout: Checkout,
 SLEEPER = """
 import sys, time
 from gitckpt import Run, Store
-with Store.open(sys.argv[1], adapter="plumbing") as store, Run.start(store, "nap", adapter="plumbing") as run:
+with Store.open(sys.argv[1], adapter="plumbing") as store, \
+Run.start(store, "nap", adapter="plumbing") as run:
     run.phase("sleep", lambda: (print(run.id, flush=True), time.sleep(60)))
 """
 

@@ -225,7 +225,10 @@ def test_sup_05_the_limit_blocks() -> None:
     with pytest.raises(StepsBlocked) as caught:
         loop("start", "EVALUATE_EXECUTION")
     assert (caught.value.message, caught.value.hint, caught.value.exit_code) == (
-        "the run is blocked at EVALUATE_EXECUTION: the step failed after 3 fix cycles: two tests fail",
+        (
+            "the run is blocked at EVALUATE_EXECUTION: the step failed after 3 fix cycles: "
+            "two tests fail"
+        ),
         "resolve the blocker, then: git ckpt step reset EVALUATE_EXECUTION",
         4,
     )
@@ -403,9 +406,9 @@ def test_a_step_that_is_not_next_is_refused() -> None:
         with pytest.raises(OutOfOrder) as caught:
             loop(action, "EXECUTE")
         assert caught.value.message == "the run is at PLAN (NOT_STARTED), not at EXECUTE"
-        assert (
-            caught.value.hint
-            == "next is: git ckpt step start PLAN; to go back or ahead: git ckpt step reset EXECUTE, or --force"
+        assert caught.value.hint == (
+            "next is: git ckpt step start PLAN; to go back or ahead: git ckpt step reset "
+            "EXECUTE, or --force"
         )
     assert loop.state == {}
     assert loop("start", "EXECUTE", force=True).here == ("EXECUTE", "IN_PROGRESS")

@@ -109,11 +109,14 @@ class TestMany:
         self, main_checkout: Checkout, plain: Store
     ) -> None:
         script = (
-            "import sys; from gitckpt.durable.steps import journal; from gitckpt.durable.steps.report import StepReport;"
-            "from gitckpt.git.repository import open_repository; from gitckpt.store.checkpoints import Checkpoints;"
+            "import sys; from gitckpt.durable.steps import journal; "
+            "from gitckpt.durable.steps.report import StepReport;"
+            "from gitckpt.git.repository import open_repository; "
+            "from gitckpt.store.checkpoints import Checkpoints;"
             "store = Checkpoints(open_repository('.'), 'plumbing');"
             "where = journal.find_target(store, track='t'); sys.stdin.read();"
-            "print(journal.report(store, where, StepReport('progress', 'PLAN', notes=sys.argv[1])).is_new)"
+            "print(journal.report(store, where, StepReport('progress', 'PLAN', "
+            "notes=sys.argv[1])).is_new)"
         )
         racers = [
             subprocess.Popen(

@@ -127,7 +127,10 @@ def nest(main_checkout: Checkout, tmp_path: Path) -> Nest:
     pipeline = preset_text("loop").replace(
         'on_resume = "reset"', 'on_resume = "reset"\nmax_recoveries = 1000'
     )
-    client = f"[agents.fake]\ncommand = {json.dumps(agent)}\nformat = 'claude'\nresume = '--resume {{session}}'\n"
+    client = (
+        f"[agents.fake]\ncommand = {json.dumps(agent)}\nformat = 'claude'\n"
+        f"resume = '--resume {{session}}'\n"
+    )
     main_checkout.commit(
         "second",
         **{

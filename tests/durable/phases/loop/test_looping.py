@@ -212,7 +212,10 @@ class TestConformance:
         bench.script({}, WORKS)
         bench.loop(tests=TESTS, pause="0s")
         first, second = bench.prompts
-        said = "\n## The tests failed\n\nMake them pass. This is their last output:\n\n```\nworks is missing\n```\n"
+        said = (
+            "\n## The tests failed\n\nMake them pass. This is their last output:\n\n```\n"
+            "works is missing\n```\n"
+        )
         assert first + said == second
 
     @pytest.mark.long
@@ -479,9 +482,9 @@ class TestExhaustion:
     def test_the_status_of_a_loop_that_failed(self, bench: Bench) -> None:
         bench.start(tests="echo no; false", max_iterations="1")
         failed = fails(bench)
-        assert (
-            failed.hint
-            == f"see the progress: git ckpt status {bench.run}; to continue: git ckpt resume {bench.run}"
+        assert failed.hint == (
+            f"see the progress: git ckpt status {bench.run}; to continue: "
+            f"git ckpt resume {bench.run}"
         )
         history = bench.store.history(bench.run)
         (event,) = history.events
@@ -545,7 +548,10 @@ class TestDone:
         failed = fails(bench)
         assert (failed.message, failed.hint) == (
             "the agent is not installed: nosuchagent",
-            f"install nosuchagent, then: git ckpt resume {bench.run}; or use another agent: git ckpt resume {bench.run} --input agent=CLIENT",
+            (
+                f"install nosuchagent, then: git ckpt resume {bench.run}; "
+                f"or use another agent: git ckpt resume {bench.run} --input agent=CLIENT"
+            ),
         )
         assert bench.prompts == []
 
@@ -782,7 +788,8 @@ class TestStopping:
 
 CALLS = """
 n=$(($(cat "$ASKED/n" 2> /dev/null || echo 0) + 1)); echo $n > "$ASKED/n"
-cat > "$ASKED/$n.prompt"; printf '%s\\n' "$*" > "$ASKED/$n.words"; env | grep '^CKPT_' > "$ASKED/$n.env"
+cat > "$ASKED/$n.prompt"; printf '%s\\n' "$*" > "$ASKED/$n.words"; \
+env | grep '^CKPT_' > "$ASKED/$n.env"
 case $n in {cases} *) echo done ;; esac
 """
 
@@ -876,7 +883,10 @@ class TestClasses:
         assert fails(bench).exit_code == 4
 
     def test_what_is_not_allowed_three_times_in_a_row(self, bench: Bench) -> None:
-        result = '{"type": "result", "is_error": false, "result": "no", "num_turns": 1, "permission_denials": [{"tool_name": "Write"}]}'
+        result = (
+            '{"type": "result", "is_error": false, "result": "no", "num_turns": 1, '
+            '"permission_denials": [{"tool_name": "Write"}]}'
+        )
         bench.client = replace(bench.client, command=f"cat > /dev/null; echo '{result}'")
         bench.start(pause="0s", tests="false")
         failed = fails(bench)

@@ -188,7 +188,8 @@ bd sync                               # bring the issues into git
 
 1. Read the plan's overview, to know what is done and what is not.
 2. Find the documents of its phases in the same directory.
-3. Implement the task with the highest priority, with subagents where that helps: write its tests, see them fail, make them pass.
+3. Implement the task with the highest priority, with subagents where that helps: \
+write its tests, see them fail, make them pass.
 4. Run all tests (`make test`).
 5. Update the plan: tick off what is done.
 6. When all of a phase is done, close its issue: `bd close <id>`.

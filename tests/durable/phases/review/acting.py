@@ -19,7 +19,10 @@ from tests.durable.conftest import Killed
 REJECTED = (
     "ISSUE:\nSEVERITY: major\nDESCRIPTION: {}\n\nREPORT:\nSATISFACTION: low\nSUMMARY: not yet"
 )
-APPROVED = "APPROVED: fine\n\nREPORT:\nSATISFACTION: high\nRISK: low\nNEEDS_HUMAN_REVIEW: no\nSUMMARY: done"
+APPROVED = (
+    "APPROVED: fine\n\nREPORT:\nSATISFACTION: high\nRISK: low\nNEEDS_HUMAN_REVIEW: no\n"
+    "SUMMARY: done"
+)
 
 
 @dataclass(frozen=True)

@@ -151,7 +151,10 @@ class TestATrackerThatFails:
         state = tracker.file(ONE, TWO)
         assert (state.child_bead_ids, state.beads) == (("bd-9.1",), {TWO.id: "bd-9.1"})
         assert tracker.said == [
-            "no issue created for 1 of the findings; the next cycle retries: bd create: exit code 1: Error: no"
+            (
+                "no issue created for 1 of the findings; the next cycle retries: bd create: "
+                "exit code 1: Error: no"
+            )
         ]
 
     @pytest.mark.parametrize(

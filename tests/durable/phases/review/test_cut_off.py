@@ -1,6 +1,6 @@
 """Whoever drives a review is killed somewhere; another one goes on, and all ends as if nothing had happened."""
 
-# mypy: disable-error-code="arg-type, call-arg, call-overload, dict-item, assignment, comparison-overlap"
+# mypy: disable-error-code="arg-type,call-arg,call-overload,dict-item,assignment,comparison-overlap"
 
 from __future__ import annotations
 
@@ -34,7 +34,8 @@ CODER = (
 REVIEWER = (
     Turn(f"{REJECTED.format('no test')}\n\n{REJECTED.format('no docs')}"),
     Turn(
-        f"VERIFICATION:\nFINDING_ID: {ONE}\nSTATUS: fixed\n\nVERIFICATION:\nFINDING_ID: {TWO}\nSTATUS: still_present"
+        f"VERIFICATION:\nFINDING_ID: {ONE}\nSTATUS: fixed\n\nVERIFICATION:\nFINDING_ID: "
+        f"{TWO}\nSTATUS: still_present"
     ),
     Turn(f"VERIFICATION:\nFINDING_ID: {TWO}\nSTATUS: fixed\n\n{APPROVED}"),
 )
