@@ -1,4 +1,7 @@
-"""How the programs before this one lost work, each way by its name (B4 to B13, F1 to F11): here, nothing is lost that way."""
+"""The known ways in which earlier programs lost work lose nothing here.
+
+Each has its name (B4 to B13, F1 to F11).
+"""
 
 from __future__ import annotations
 
@@ -27,11 +30,11 @@ WAITS = (
     'echo $$ > "$CALLS.pid"; echo work > work; git add --intent-to-add work; '
     'until [ -e "$CALLS.go" ]; do sleep 0.05; done'
 )
-"""A phase that leaves a file, and waits until it may go on."""
+"""A phase that leaves a file, and waits for permission to continue."""
 
 
 def note(stage: Stage, name: str) -> Path:
-    """Returns the path of what a phase left for the test beside its worktree."""
+    """Return the path of a file that a phase left for the test beside its worktree."""
     return Path(f"{stage.env['CALLS']}.{name}")
 
 
@@ -179,7 +182,7 @@ def test_b13_the_project_may_be_moved(stage: Stage, tmp_path: Path) -> None:
 
 
 class TestTheBranchIsThereAndTheWorktreeIsGone:
-    """F1: nothing is reset."""
+    """F1: a resume resets nothing."""
 
     @pytest.fixture
     def run(self, stage: Stage) -> str:
@@ -275,7 +278,7 @@ def test_f3_one_driver_at_a_time_and_a_dead_one_is_known(stage: Stage) -> None:
 
 
 class TestCheckpointsThatCannotBeWritten:
-    """F4: nothing is swallowed, and the work goes on."""
+    """F4: the run reports each failed checkpoint, and the work continues."""
 
     def test_f4_until_the_end(self, stage: Stage) -> None:
         stage.pipeline(
@@ -341,7 +344,7 @@ CHANGES = [
 
 
 class TestThePipelineHasChanged:
-    """F6: phases go by their names, and what they mean is compared."""
+    """F6: a resume identifies phases by name and compares their definitions."""
 
     @pytest.mark.sampled(2)
     @pytest.mark.parametrize(("phases", "said"), CHANGES, ids=[each[1] for each in CHANGES])

@@ -1,4 +1,7 @@
-"""Files of the four systems taken over: each once, as runs with the right order, time and status, and given back byte for byte."""
+"""Import turns files of the four formats into runs, once each.
+
+Order, time and status are right, and export returns the same bytes.
+"""
 
 from __future__ import annotations
 
@@ -271,7 +274,7 @@ class TestRlmAct:
         return made
 
     def test_a_local_time_that_was_called_utc(self, imports: Imports) -> None:
-        """B1: before its own commit, it was local: the zone of the committer is the one that it was written in."""
+        """B1: such a time before its own commit is in the committer's zone."""
         env = {
             "GIT_COMMITTER_DATE": "2026-01-05T10:00:00-0500",
             "GIT_AUTHOR_DATE": "2026-01-05T10:00:00-0500",
@@ -350,7 +353,9 @@ class TestRlmAct:
             "bd-9",
             "why?",
         )
-        assert inputs["research_path"] == ""  # it lies outside of the repository, and is not read
+        assert (
+            inputs["research_path"] == ""
+        )  # the file is outside of the repository, and is not read
         assert list(drives.contents) == ["plan_path"]
         assert list(drives.completed) == ["research", "tdd_planning", "beads_sync"]
 
@@ -415,7 +420,7 @@ def test_a_history_in_git_becomes_one_run(imports: Imports) -> None:
 
 
 def test_a_history_is_read_whatever_is_set_for_log(imports: Imports) -> None:
-    """A signature is there, and nobody can verify it: `git log` says so between its lines."""
+    """`git log` prints a line about a signature that it cannot verify."""
     checkout = imports.checkout
     imports.bring("superpowers")
     checkout.git("add", "--all")
@@ -523,7 +528,7 @@ def test_what_is_skipped_and_what_cannot_be_read(imports: Imports) -> None:
         ),
     ]
     torn = imports.ckpt("import", ".rlm-act-checkpoints/torn.json", at=imports.checkout)
-    assert torn.err.splitlines()[0] == told[1]  # and not that it is of none of the formats
+    assert torn.err.splitlines()[0] == told[1]  # not the error about an unknown format
     assert imports.ckpt("import", "gone", at=imports.checkout).code == 12
     assert imports.ckpt("import", "--format", "what", ".", at=imports.checkout).code == 2
 
@@ -537,7 +542,7 @@ def test_nothing_to_import(imports: Imports) -> None:
     assert [imports.ckpt("import", ".", at=imports.checkout).code for _ in range(2)] == [
         0,
         0,
-    ]  # the second time, all is known
+    ]  # the second import knows all files
 
 
 RLM = {"id": "x", "phase": "research-complete", "timestamp": "2026-01-01T00:00:00Z", "state": {}}

@@ -1,4 +1,4 @@
-"""Runs that another tool began, and gitckpt ends; and their files written again, as far as they came."""
+"""gitckpt finishes runs that another tool began, and exports their progress."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ AUTH = "20260217-120000-auth"
 
 
 def forge_run(stage: Stage, tmp_path: Path) -> Path:
-    """Brings a run of forge that failed at its agent, with its worktree; returns that."""
+    """Add a forge run that failed at its agent, and return its worktree."""
     stage.checkout.commit(
         "the plan", **{"plans/auth.md": "# Auth plan\n", ".gitignore": ".forge\n"}
     )
@@ -111,7 +111,7 @@ class TestForge:
     def test_it_keeps_its_title_and_its_branch(
         self, stage: Stage, tmp_path: Path, is_elsewhere: bool
     ) -> None:
-        """Forge reads the plan again, and works in the worktree that has the branch."""
+        """Forge reads the plan again, and works in the worktree of the branch."""
         left = forge_run(stage, tmp_path)
         stage.checkout.write("plans/auth.md", "---\ntitle: Log in\n---\n")
         if not is_elsewhere:
@@ -251,7 +251,10 @@ def test_rlm_act_at_its_decomposition(stage: Stage) -> None:
 
 
 def loads_as_pipeline_state(state: dict[str, object]) -> bool:
-    """Tells whether rlm-act's own loader takes a state: what it requires is there, and every word is one that it knows."""
+    """Return whether rlm-act's own loader accepts a state.
+
+    It requires some keys, and knows a fixed set of words.
+    """
     phases = (
         "research",
         "decomposition",
@@ -302,7 +305,7 @@ def test_quasar_in_its_second_cycle(stage: Stage) -> None:
     assert "[review] resumed from checkpoint: cycle 2, resolving_issues" in done.err
     assert (
         "f-" in (stage.programs / "prompt").read_text()
-    )  # findings have ids again, which the reviewer speaks of
+    )  # the findings get ids again, which the reviewer names
     lines = stage.ok("export", run, "--format", "quasar").splitlines()
     assert [line for line in lines if line.startswith(("cycle = ", "phase = "))][:2] == [
         "cycle = 3",
@@ -364,7 +367,7 @@ def test_superpowers_at_the_right_task(stage: Stage) -> None:
 
 
 def test_a_run_of_steps_that_began_here(stage: Stage) -> None:
-    """Keys that superpowers does not know are in the file: they are not lost."""
+    """The file keeps the keys that superpowers does not know."""
     stage.ok("step", "start", "PLAN", "--track", "login")
     stage.ok("step", "pass", "PLAN", "--track", "login")
     done = stage.ckpt("export", stage.run(), "--format", "superpowers")

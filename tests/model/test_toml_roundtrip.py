@@ -1,4 +1,4 @@
-"""The TOML that the store writes: lossless, the same to every reader, and as a person would write it."""
+"""The TOML that the store writes: lossless, portable, and readable."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ NASTY = [
         "'''\n\x00 and ends in a quote\""
     ),
 ]
-"""Text that has broken some writer or reader of TOML, JSON pointers or our own headers."""
+"""Text that has broken a TOML writer or reader, JSON pointers, or our headers."""
 
 
 def texts() -> st.SearchStrategy[str]:
@@ -218,7 +218,7 @@ def test_the_text_has_no_control_character_but_line_feed(document: dict[str, Any
 
 
 def plain(value: Any) -> Any:
-    """Returns a value of another reader in Python's own types, with every zone as a fixed offset."""
+    """Return another reader's value in Python's types, with zones as fixed offsets."""
     if isinstance(value, dict):
         return {str(key): plain(item) for key, item in value.items()}
     if isinstance(value, list):

@@ -1,4 +1,4 @@
-"""Asking an agent: what it gets, what is shown and kept, how it ends, and going on with a conversation."""
+"""An agent call: prompt, output, kept files, exit, and continued conversations."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ RESUMES = {
 
 
 class Desk:
-    """Asks agents, in a directory of their own.
+    """Call agents in a directory of their own.
 
     Attributes:
-        work: where they run.
-        files: where prompt and output are.
-        shown: what was shown, of all calls.
+        work: the directory in which the agents run.
+        files: the directory for prompts and outputs.
+        shown: the output that all calls showed.
     """
 
     def __init__(self, path: Path, watchdog: Watchdog) -> None:
@@ -461,7 +461,7 @@ def test_the_output_of_each_call_is_kept(desk: Desk, monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(call, "MOST_BYTES", 7)
     desk.ask(shell("echo 13"))
     assert kept() == {"agent.log": "13\n", "agent-13.log": "12\n", "agent-12.log": "11\n"}
-    monkeypatch.setattr(call, "MOST_BYTES", 0)  # the last one is kept in any case
+    monkeypatch.setattr(call, "MOST_BYTES", 0)  # the last output is always kept
     desk.ask(shell("echo 14"))
     assert kept() == {"agent.log": "14\n", "agent-14.log": "13\n"}
 
@@ -477,7 +477,7 @@ def test_calling_the_server_again_is_no_sign_of_life(desk: Desk) -> None:
 
 
 def test_colors_hide_nothing(desk: Desk) -> None:
-    """As opencode says that it does not know a conversation."""
+    """The client opencode colors its message about an unknown conversation."""
     forgets = (
         "f() { case $* in *--resume*) printf '\\033[91m\\033[1mError: "
         "\\033[0mSession not found\\n' >&2; exit 1 ;; esac; echo new; }; f"

@@ -1,4 +1,4 @@
-"""Which client a text means, what a file configures, and the command that comes of it."""
+"""A text selects a client; a file configures clients; both make the command."""
 
 from __future__ import annotations
 

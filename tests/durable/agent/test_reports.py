@@ -1,4 +1,7 @@
-"""What each client's output says, and what a person is shown of it: success, failure, cut off, and garbage."""
+"""The output of each client becomes a report and the text that a person sees.
+
+The cases are success, failure, output that was cut off, and garbage.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +26,10 @@ GEMINI_ID = "c0a1b2d3-0000-4abc-8def-112233445566"
 
 
 def read(name: str, output: bytes | str, size: int | None = None) -> tuple[str, AgentReport]:
-    """Returns what is shown of an output that comes in chunks of a size, and its report; what it says of tokens has tests of its own."""
+    """Return the shown text and the report of an output in chunks of `size`.
+
+    The tokens in the report have tests of their own.
+    """
     shown, report = read_whole(name, output, size)
     return shown, replace(report, tokens={})
 
@@ -739,7 +745,7 @@ def test_opencode_failure_of_its_model() -> None:
 
 
 def test_codex_has_done_nothing_where_its_model_does_not_answer() -> None:
-    """As observed: a turn begins, and what it says of a model that it does not know is an item."""
+    """Codex begins a turn and reports an unknown model as an item, as observed."""
     about = {
         "type": "item.completed",
         "item": {"id": "item_0", "type": "error", "message": "Model metadata for `m` not found."},
@@ -790,7 +796,7 @@ def test_aider_whose_model_has_no_price() -> None:
 
 
 def test_aider_that_failed_ends_with_0() -> None:
-    """As observed: its exit code says nothing."""
+    """The client aider exits with 0 although it failed, as observed."""
     failed = (
         "Aider v0.86.2\nlitellm.AuthenticationError: AuthenticationError: "
         "OpenAIException - bad\nCheck your API key.\n"

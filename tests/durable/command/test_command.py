@@ -1,4 +1,4 @@
-"""The command of a phase: what it gets, what it says, and how it ends by itself."""
+"""The command of a phase: its environment, its output, and how it ends by itself."""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
-"""The pipeline plan-to-pr, from a plan to a pull request: with real pushes, an agent that is a script, and failures at each phase.
+"""The pipeline plan-to-pr, from a plan to a pull request, and its failures.
 
-The names FORGE-1 to FORGE-15 are those of the list of behaviours that this pipeline has to have. FORGE-16, the rounds with a reviewer that
-comments on the pull request, has no counterpart: the pipeline ends where the pull request is open.
+The pushes are real; the agent is a script. The names FORGE-1 to FORGE-15 are those of the list
+of behaviors that this pipeline must have. FORGE-16, the rounds with a reviewer who comments on
+the pull request, has no counterpart: the pipeline ends once the pull request is open.
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ def start(project: Stage, *options: str) -> tuple[int, str, str]:
 
 
 class TestAPlanBecomesAPullRequest:
-    """FORGE-1, 2, 3, 8, 12, 14."""
+    """FORGE-1, 2, 3, 8, 12, 14: a run takes a plan to a pull request."""
 
     def test_with_all_that_is_recorded_of_it(self, project: Stage) -> None:
         before = project.checkout.fingerprint()
@@ -160,7 +161,10 @@ FAILING = [
 
 
 class TestFailures:
-    """FORGE-9, 11, 12: the run is failed, the worktree stays, what follows is untouched, and a resume goes on from there."""
+    """FORGE-9, 11, 12: a failed run keeps its worktree, and resumes where it failed.
+
+    The phases after the failure stay untouched.
+    """
 
     @pytest.mark.turns("phase", "breaks", "mends")
     @pytest.mark.parametrize(
@@ -356,7 +360,7 @@ class TestFailures:
 
 
 class TestResume:
-    """FORGE-4, 10, 13."""
+    """FORGE-4, 10, 13: a resumed run continues after its complete phases."""
 
     def test_a_run_that_is_not_there(self, project: Stage) -> None:
         code, out, err = project.ckpt("resume", "20270115-080000-none")
@@ -370,7 +374,7 @@ class TestResume:
     @pytest.mark.long(but=["3", "6"])
     @pytest.mark.parametrize("done", [0, 1, 3, 5, 6])
     def test_phases_that_are_complete_are_not_done_again(self, project: Stage, done: int) -> None:
-        """Each phase notes that it is done; the driver is ended after so many."""
+        """Each phase logs its name; the driver ends after `done` phases."""
         project.pipeline(
             *(
                 f'{name}: echo "{name}" >> "$CALLS"; [ "$(wc -l < "$CALLS")" -ne {done + 1} ]'
@@ -405,7 +409,7 @@ class TestResume:
 
 
 class TestFrom:
-    """FORGE-15."""
+    """FORGE-15: `--from` repeats a run from a phase."""
 
     @pytest.mark.parametrize("said", ["commit and push", "commit-and-push", "Commit_And PUSH"])
     def test_how_a_phase_may_be_written(self, said: str) -> None:
@@ -457,7 +461,7 @@ class TestFrom:
 
 
 class TestRuns:
-    """FORGE-5."""
+    """FORGE-5: commands list the runs."""
 
     def test_none(self, project: Stage) -> None:
         done = project.ckpt("runs")
@@ -477,12 +481,12 @@ class TestRuns:
 
 
 class TestRetention:
-    """FORGE-6: complete runs go after 168 hours, those that are not complete never."""
+    """FORGE-6: complete runs expire after 168 hours, incomplete runs never."""
 
     def past(
         self, checkout: Checkout, label: str, name: str, days: float, pipeline: str = "plan-to-pr"
     ) -> str:
-        """Makes a run as it would have been made before."""
+        """Make a run that is some days old."""
         clock = Clock(step=1)
         with Store.open(checkout.path, adapter="plumbing") as now:
             clock.instant = clock_of(now)() - round(days * DAY)
@@ -563,7 +567,10 @@ FRONT_MATTER = {
 
 
 class TestNames:
-    """FORGE-7. Two rules are known; the newer one is used: a run of other characters becomes one hyphen."""
+    """FORGE-7: a run of other characters becomes one hyphen.
+
+    Forge had two rules; this is the newer one.
+    """
 
     @pytest.mark.parametrize(("path", "slug"), [*BOTH.items(), *NEWER.items()])
     def test_slugs(self, path: str, slug: str) -> None:

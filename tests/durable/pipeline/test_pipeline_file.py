@@ -1,4 +1,4 @@
-"""Reading pipelines: every key, every mistake with its line, all of them at once; and what goes by no name."""
+"""The parser of pipelines accepts every key and reports all mistakes by line."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class File:
         return pipelines.read(str(self.write(text).path), name, STEPS)
 
     def mistakes(self, text: str) -> list[str]:
-        """Returns what is wrong, each as `LINE: TEXT (HINT)`."""
+        """Return the mistakes, each as `LINE: TEXT (HINT)`."""
         with pytest.raises(ConfigError) as caught:
             self.read(text)
         error = caught.value

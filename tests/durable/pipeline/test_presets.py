@@ -1,4 +1,7 @@
-"""The presets: what they say, that a shell can read them, and what their commands do in a real repository, once and again."""
+"""The presets: their text, their shell syntax, and their commands in a repository.
+
+The commands run once and again.
+"""
 
 from __future__ import annotations
 
@@ -155,7 +158,7 @@ def test_loop() -> None:
 
 @dataclass
 class Bench:
-    """Runs the commands of a preset as a run would."""
+    """Run the commands of a preset as a run would."""
 
     preset: str
     checkout: Checkout
@@ -164,14 +167,14 @@ class Bench:
     inputs: dict[str, str] = field(default_factory=dict)
 
     def agent(self, name: str, script: str) -> str:
-        """Writes a program into a directory whose name has a space, and returns the command that calls it."""
+        """Write a program whose path has a space, and return the command that calls it."""
         path = self.scratch / name
         path.write_text("#!/bin/sh\n" + script)
         path.chmod(0o755)
         return f"'{path}'"
 
     def run(self, phase: str, **state: str) -> tuple[int, str, str]:
-        """Returns exit code, what was printed, and what the phase sets in the state."""
+        """Return the exit code, the output, and the state keys that the phase sets."""
         definition = pipelines.preset(self.preset, STEPS)
         sets = self.scratch / "set"
         sets.write_text("")

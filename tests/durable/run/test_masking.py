@@ -1,4 +1,4 @@
-"""Secrets in what a run is told and says are masked before they are stored."""
+"""Secrets in a run's inputs and outputs are masked before they are stored."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ MASKED = "# Plan\ncall it with [masked: github-pat]\nand be done"
 
 
 class Told:
-    """A run of a pipeline with an input that is a file, which is not committed.
+    """Start a pipeline with an input that is an uncommitted file.
 
     Args:
         here: the repository.
@@ -104,7 +104,7 @@ class Told:
         )
 
     def stored(self) -> list[str]:
-        """Returns the copies of the plan that checkpoints have."""
+        """Return the copies of the plan in the checkpoints."""
         refs = self.here.git("for-each-ref", "--format=%(refname)", "refs/ckpt/trees").split()
         return [self.here.git("cat-file", "blob", f"{ref}:run/input/plan") for ref in refs]
 

@@ -1,4 +1,4 @@
-"""Runs that a program drives: each phase once, whatever happens in between."""
+"""A run that a program drives executes each phase once despite interruptions."""
 
 from __future__ import annotations
 
@@ -181,7 +181,7 @@ def test_retries_wait_longer_each_time_and_number_their_attempts(
 
 
 class TestClockSetBack:
-    """A clock that was ahead, by eight days, and is put right."""
+    """A clock that was eight days ahead is set right."""
 
     BACK = 8 * 86_400 * SECOND
 

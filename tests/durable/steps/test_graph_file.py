@@ -1,4 +1,4 @@
-"""Step graphs of `gitckpt.toml`: every key, every mistake with its line, all of them at once."""
+"""Step graphs in `gitckpt.toml`: every key, and every mistake with its line."""
 
 from __future__ import annotations
 

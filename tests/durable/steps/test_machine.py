@@ -1,4 +1,7 @@
-"""The machine of the steps, as it is specified, and the flaws of those before it. Values only."""
+"""The state machine of the steps as specified, and the flaws of its predecessors.
+
+The tests use values only.
+"""
 
 from __future__ import annotations
 
@@ -580,7 +583,10 @@ def counts_of(loop: Loop) -> tuple[int, int]:
 
 @pytest.mark.parametrize("place", ["progress", "record"])
 def test_counts_that_were_given_survive_the_first_task(place: str) -> None:
-    """Q11: 5 of 35, told by somebody or taken over with a file, became 1 of 1 with the first task that was named."""
+    """Q11: the first task that was named turned 5 of 35 into 1 of 1.
+
+    The counts came from a report or an imported file.
+    """
     counts = {"tasks_completed": 5, "tasks_total": 35}
     record = {"status": "IN_PROGRESS", **(counts if place == "record" else {"progress": counts})}
     loop = Loop(
@@ -607,7 +613,7 @@ def test_counts_that_are_given_with_the_first_task_count_it() -> None:
 
 
 def test_a_record_in_progress_that_has_no_beginning() -> None:
-    """As models write them: a report on it was a KeyError."""
+    """Models write such records; a report on one once raised a KeyError."""
     loop = Loop(
         {
             "loop_state": {

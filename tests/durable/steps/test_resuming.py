@@ -1,4 +1,7 @@
-"""Where a run goes on: plans as people and models write them, and what the records say beside."""
+"""A run resumes at the step that its plan and its records determine.
+
+People and models write the plans.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The parts of the autonomous loop: its options, its prompt, what it asks of beads, and which tests it runs."""
+"""The parts of the autonomous loop: options, prompt, beads, and test commands."""
 
 from __future__ import annotations
 
@@ -345,7 +345,7 @@ def test_rlm_25_it_takes_too_long() -> None:
 
 
 def test_rlm_25_no_issues_are_no_answer() -> None:
-    """Nobody asked for nothing: that would be done at once. It is an error of the options."""
+    """A loop over an empty list of issues would end at once, so it is refused."""
     with pytest.raises(UsageError):
         read(issues=" , ")
 

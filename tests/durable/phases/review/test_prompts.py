@@ -1,4 +1,4 @@
-"""What coder and reviewer are asked."""
+"""The prompts of coder and reviewer."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a reviewer's answer is read as."""
+"""The parser of a reviewer's answer."""
 
 from __future__ import annotations
 

@@ -565,7 +565,7 @@ class TestStruggle:
 
 class TestHead:
     def left(self, checkout: Checkout) -> Bench:
-        """Returns a review that was left in resolving_issues."""
+        """Return a review that stopped in resolving_issues."""
         bench = made(checkout, *rejected("one"), APPROVED, max_cycles=1)
         with pytest.raises(MaxCyclesReached):
             bench.go()

@@ -1,4 +1,4 @@
-"""When coder and reviewer go round in circles, and when they do not."""
+"""The struggle check tells a review that goes in circles from one that progresses."""
 
 from __future__ import annotations
 
