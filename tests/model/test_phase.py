@@ -1,4 +1,4 @@
-"""Phase labels."""
+"""A phase label splits into a name and a status."""
 
 from __future__ import annotations
 

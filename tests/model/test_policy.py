@@ -1,4 +1,4 @@
-"""The expiry policy."""
+"""The expiry policy decides which checkpoints stay, and gives the reason."""
 
 from __future__ import annotations
 

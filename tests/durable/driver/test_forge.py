@@ -461,7 +461,7 @@ class TestFrom:
 
 
 class TestRuns:
-    """FORGE-5: commands list the runs."""
+    """FORGE-5: `git ckpt runs` lists the runs, newest first."""
 
     def test_none(self, project: Stage) -> None:
         done = project.ckpt("runs")

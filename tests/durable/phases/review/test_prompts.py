@@ -1,4 +1,4 @@
-"""The prompts of coder and reviewer."""
+"""The prompts give coder and reviewer the task, the findings and the lint output."""
 
 from __future__ import annotations
 

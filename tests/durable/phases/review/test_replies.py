@@ -1,4 +1,4 @@
-"""The parser of a reviewer's answer."""
+"""The parser finds findings, verifications, report and approval in any answer."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The cycle of coder and reviewer."""
+"""Coder and reviewer take turns until approval, a failure, or a limit."""
 
 from __future__ import annotations
 
