@@ -1,4 +1,4 @@
-"""What the tests of runs share."""
+"""Fixtures and helpers that the tests of runs share."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from tests.conftest import Checkout, Clock, Ids, repository_of
 from tests.store import working
 
 RUN = "20270115-080001-add-login"
-"""The run that a first checkpoint starts, at the time of the fixture `clock`."""
+"""The run that a first checkpoint starts at the time of the fixture `clock`."""
 
 
 @pytest.fixture
 def make_store(clock: Clock, ids: Ids) -> Iterator[Callable[..., Store]]:
-    """Opens stores with the test's clock and ids, and closes them after the test."""
+    """Open stores with the test's clock and ids, and close them after the test."""
     stores: list[Store] = []
 
     def make(checkout: Checkout) -> Store:
@@ -41,7 +41,7 @@ def make_store(clock: Clock, ids: Ids) -> Iterator[Callable[..., Store]]:
 
 @pytest.fixture
 def store(make_store: Callable[..., Store], checkout: Checkout) -> Store:
-    """The store of `checkout`, a main and a linked worktree."""
+    """The store of `checkout`, which has a main and a linked worktree."""
     return make_store(checkout)
 
 
@@ -53,7 +53,10 @@ def plain(make_store: Callable[..., Store], main_checkout: Checkout) -> Store:
 
 @pytest.fixture
 def run(store: Store) -> Iterator[Run]:
-    """A run with one phase that is complete: the first start of a driver looks at the files, and waits for nothing."""
+    """A run with one complete phase.
+
+    The first start of a driver finds the files settled and waits for nothing.
+    """
     with Run.start(store, "a run") as made:
         made.phase("first", lambda: None)
         made.pause()
@@ -61,7 +64,7 @@ def run(store: Store) -> Iterator[Run]:
 
 
 class Sleeper:
-    """Waits by turning the clock."""
+    """Sleep by advancing the clock."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -85,23 +88,26 @@ def go_on(
     *,
     accept_changes: bool = False,
 ) -> Run:
-    """Resumes a run, waiting with the sleep that is given."""
+    """Resume a run that waits with the given sleep."""
     opening = reopen(inside(store), run, adapter="plumbing", accept_changes=accept_changes)
     return Run(Session(opening, sleep or time.sleep))
 
 
 def labels(store: Store, run: str) -> list[str]:
-    """Returns the phase labels of a run, oldest first."""
+    """Return the phase labels of a run, oldest first."""
     return [entry.label for entry in reversed(store.list(Query(run=run)))]
 
 
 def checkpoints(store: Store, run: str) -> list[Checkpoint]:
-    """Returns the checkpoints of a run, oldest first."""
+    """Return the checkpoints of a run, oldest first."""
     return [store.read(entry.id) for entry in reversed(store.list(Query(run=run)))]
 
 
 def require_one_line(store: Store, run: str) -> list[Checkpoint]:
-    """Returns the checkpoints of a run, each of which has to follow the one before it; nothing else may be wrong with the store either."""
+    """Return the checkpoints of a run, after a check that they form one chain.
+
+    The rest of the store must have no problems either.
+    """
     found = checkpoints(store, run)
     assert [each.sequence for each in found] == list(range(1, len(found) + 1))
     assert [each.parent for each in found] == [None, *(each.id for each in found[:-1])]
@@ -111,18 +117,18 @@ def require_one_line(store: Store, run: str) -> list[Checkpoint]:
 
 
 def git(run: Run, *words: str) -> str:
-    """Calls git in the worktree of a run."""
+    """Call git in the worktree of a run."""
     return subprocess.run(
         ["git", *words], cwd=run.path, check=True, capture_output=True, text=True
     ).stdout.strip()
 
 
 class Killed(BaseException):
-    """Stands for SIGKILL: nobody records anything."""
+    """An exception in place of SIGKILL, after which the driver records nothing."""
 
 
 def die(run: Run, name: str, work: Callable[..., Any], conduct: PhaseOptions = USUAL) -> None:
-    """Lets the driver of a run be killed within a phase: its work raises `Killed`."""
+    """Kill the driver of a run within a phase: the work of the phase raises `Killed`."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(CurrentAttempt, "_fail", lambda *_: None)
         with pytest.raises(Killed):
@@ -131,14 +137,14 @@ def die(run: Run, name: str, work: Callable[..., Any], conduct: PhaseOptions = U
 
 
 def crash(run: Run) -> None:
-    """Leaves a run as a driver does that is killed: nothing is recorded, and the lease is that of a process that is gone."""
+    """Leave a run like a killed driver: no record, and the lease of a dead process."""
     run._session._renewer.close()
     working.crashed(run.store, run.id)
     run._session._opening.close()
 
 
 def take_over(store: Store, run: str) -> None:
-    """Lets somebody else drive a run from here on."""
+    """Let another process drive a run from now on."""
     leases = inside(store).leases
     found = leases.read(run)
     assert found is not None
@@ -146,17 +152,18 @@ def take_over(store: Store, run: str) -> None:
 
 
 def refuse_refs(checkout: Checkout, flag: Path) -> None:
-    """Lets git refuse every ref transaction while a file is there, as a disk that is full would."""
+    """Let git refuse every ref transaction while a file exists, like a full disk."""
     hook = checkout.main / ".git/hooks/reference-transaction"
     hook.parent.mkdir(exist_ok=True)
     hook.write_text(
-        f'#!/bin/sh\n[ "$1" != prepared ] || [ ! -e "{flag}" ] || {{ echo "no space" >&2; exit 1; }}\n'
+        f'#!/bin/sh\n[ "$1" != prepared ] || [ ! -e "{flag}" ] || {{ echo "no space" '
+        f">&2; exit 1; }}\n"
     )
     hook.chmod(0o755)
 
 
 class Counted:
-    """Work that counts its calls, and raises what it is told to."""
+    """Work that counts its calls, and raises the given exceptions."""
 
     def __init__(self, *errors: BaseException | None, result: Any = None) -> None:
         self.errors = list(errors)
@@ -172,7 +179,7 @@ class Counted:
 
 
 def attempt_of(store: Store, run: str, label: str) -> Attempt:
-    """Returns the attempt of the newest checkpoint with a label."""
+    """Return the attempt of the newest checkpoint with a label."""
     found = store.read(store.list(Query(run=run, label=label))[0].id).attempt
     assert found is not None
     return found

@@ -1,4 +1,7 @@
-"""Starts `git ckpt` again and again, for tests that kill it: each call is a process of its own, forked from one that has Python loaded."""
+"""Start `git ckpt` many times for tests that kill it.
+
+Each call is a process of its own, forked from one that has Python loaded.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +24,8 @@ SERVER = """
 import ctypes, json, os, select, signal, sys, time
 import gitckpt.__main__
 import gitckpt.cli.parser.app, gitckpt.cli.main
-import gitckpt.cli.commands.resume, gitckpt.cli.commands.run, gitckpt.cli.commands.runs, gitckpt.cli.commands.doctor
+import gitckpt.cli.commands.resume, gitckpt.cli.commands.run, \
+gitckpt.cli.commands.runs, gitckpt.cli.commands.doctor
 import gitckpt.cli.driver, gitckpt.durable.driver.driver, gitckpt.store.audit.verification
 import tomllib, typer
 
@@ -93,12 +97,12 @@ while True:
     else:
         deadline = time.monotonic() + 2
 """
-"""Orphans of what it starts become its own children, so that it knows whether any is left."""
+"""Orphans become children of the server, which can tell whether any is left."""
 
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """A call of `git ckpt` that has ended: its exit code, negative for a signal, and what it printed."""
+    """The exit code, negative for a signal, and the output of a finished `git ckpt`."""
 
     code: int
     out: str
@@ -106,11 +110,11 @@ class Done:
 
 
 class Nursery:
-    """Starts `git ckpt`, one call at a time.
+    """Start `git ckpt`, one call at a time.
 
     Args:
         directory: for its files.
-        env: what each call finds in its environment, beside the test's.
+        env: variables that each call gets beside those of the test.
     """
 
     def __init__(self, directory: Path, env: dict[str, str]) -> None:
@@ -143,7 +147,7 @@ class Nursery:
         self._server.stdout.close()
 
     def start(self, checkout: Checkout, *argv: str, env: dict[str, str] | None = None) -> int:
-        """Starts a call in a worktree, and returns its process."""
+        """Start a call in a worktree, and return its process."""
         paths = {"out": str(self._out), "err": str(self._err)}
         self._order(
             {
@@ -156,29 +160,35 @@ class Nursery:
         return int(self._answer("pid"))
 
     def wait(self) -> Done:
-        """Waits for the end of the call."""
+        """Wait for the end of the call."""
         code = int(self._answer("code"))
         return Done(code, self._out.read_text(), self._err.read_text())
 
     def has_ended(self) -> bool:
-        """Tells whether the call has ended."""
+        """Return whether the call has ended."""
         assert self._server.stdout is not None
         return b"\n" in self._said or bool(select.select([self._server.stdout], [], [], 0)[0])
 
     def call(self, checkout: Checkout, *argv: str, env: dict[str, str] | None = None) -> Done:
-        """Starts a call, and waits for its end."""
+        """Start a call, and wait for its end."""
         self.start(checkout, *argv, env=env)
         return self.wait()
 
     def kill_after(self, seconds: float) -> Done:
-        """Kills the call after a time, unless it ends before; only its own process, as the kernel does when memory runs out."""
+        """Kill the call after a time, unless it ends before.
+
+        Only the process itself is killed, as the kernel does when memory runs out.
+        """
         assert self._server.stdout is not None
         if b"\n" not in self._said and not select.select([self._server.stdout], [], [], seconds)[0]:
             self._order("kill")
         return self.wait()
 
     def orphans(self) -> list[str]:
-        """Waits two seconds at the most for the end of all that the calls started; returns the command lines of what is left."""
+        """Wait at most two seconds for the processes that the calls started.
+
+        Returns the command lines of the processes that still run.
+        """
         self._order(None)
         return list(self._answer("left"))
 

@@ -1,4 +1,7 @@
-"""A project with a remote, and programs on PATH that stand for an agent, `gh` and `bd`; runs are started as people start them."""
+"""A project with a remote and fake programs, in which commands start runs.
+
+The programs on PATH replace an agent, `gh` and `bd`.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +34,7 @@ URL = "https://example.org/ada/project/pull/42"
 
 
 class Outcome(NamedTuple):
-    """What a command did."""
+    """The exit code and the output of a command."""
 
     code: int
     out: str
@@ -39,13 +42,13 @@ class Outcome(NamedTuple):
 
 
 class Stage:
-    """Where a pipeline is tried.
+    """A project in which tests run pipelines.
 
     Attributes:
         checkout: the project.
-        remote: the bare repository that `origin` is.
+        remote: the bare repository behind `origin`.
         programs: a directory that comes first on PATH.
-        calls: what the programs noted, a line each.
+        calls: the lines that the programs logged.
     """
 
     def __init__(self, checkout: Checkout, directory: Path) -> None:
@@ -71,13 +74,13 @@ class Stage:
         return self._calls.read_text().splitlines() if self._calls.exists() else []
 
     def program(self, name: str, script: str) -> None:
-        """Puts a shell script on PATH; it notes its name at each call."""
+        """Put a shell script on PATH; it logs its name at each call."""
         path = self.programs / name
         path.write_text(f'#!/bin/sh\necho {name} >> "$CALLS"\n{script}\n')
         path.chmod(0o755)
 
     def pipeline(self, *phases: str, name: str = "ci", top: str = "", more: str = "") -> None:
-        """Writes `gitckpt.toml` with a pipeline of phases given as `name: command`."""
+        """Write `gitckpt.toml` with a pipeline of phases given as `name: command`."""
         text = f"[pipelines.{name}]\n{top}\n" if top else ""
         for phase in phases:
             title, _, command = phase.partition(": ")
@@ -87,13 +90,13 @@ class Stage:
     def ckpt(
         self, *args: str, at: Path | None = None, env: dict[str, str] | None = None
     ) -> Outcome:
-        """Runs `git ckpt` in a process of its own."""
+        """Run `git ckpt` in a process of its own."""
         return Outcome(
             *forked.git_ckpt(*args, directory=at or self.checkout.path, env=self.env | (env or {}))
         )
 
     def begin(self, *args: str) -> subprocess.Popen[str]:
-        """Runs `git ckpt` beside the test."""
+        """Run `git ckpt` in the background."""
         child = subprocess.Popen(
             [*CKPT, *args],
             cwd=self.checkout.path,
@@ -108,7 +111,7 @@ class Stage:
         return child
 
     def close(self) -> None:
-        """Ends what a test that failed left behind."""
+        """End the processes of a failed test."""
         for child in self._children:
             if child.poll() is None:
                 child.kill()
@@ -118,17 +121,17 @@ class Stage:
                     stream.close()
 
     def ok(self, *args: str, at: Path | None = None) -> str:
-        """Runs `git ckpt` where it must succeed, and returns what it printed, without the final newline."""
+        """Run `git ckpt`, require success, and return its output without the last newline."""
         done = self.ckpt(*args, at=at)
         assert done.code == 0, done.err
         return done.out.removesuffix("\n")
 
     def runs(self) -> list[str]:
-        """Returns the ids of the runs, newest first."""
+        """Return the ids of the runs, newest first."""
         return [line.partition("\t")[0] for line in self.ok("runs").splitlines()]
 
     def run(self) -> str:
-        """Returns the id of the only run."""
+        """Return the id of the only run."""
         (only,) = self.runs()
         return only
 
@@ -140,12 +143,12 @@ class Stage:
             return inside(store).heads.read(run)
 
     def checkpoint(self, run: str, label: str) -> Checkpoint:
-        """Returns the newest checkpoint of a run with a label."""
+        """Return the newest checkpoint of a run with a label."""
         with self.store() as store:
             return store.read(store.list(Query(run=run, label=label))[0].id)
 
     def labels(self, run: str) -> list[str]:
-        """Returns the phase labels of a run, oldest first, without those of files that were saved in between."""
+        """Return the phase labels of a run, oldest first, without those of autosaves."""
         with self.store() as store:
             found = [entry.label for entry in reversed(store.list(Query(run=run)))]
         return [label for label in found if not label.endswith("-progress")]
@@ -155,14 +158,14 @@ class Stage:
             return summary.read(inside(store), run).summary.status
 
     def lease(self, run: str) -> str:
-        """Returns who drives a run, as people are told."""
+        """Return the sentence that describes the driver of a run."""
         with self.store() as store:
             (lease,) = (each.lease for each in store.runs() if each.run == run)
         assert lease is not None
         return lease.sentence()
 
     def events(self, run: str) -> dict[str, Event]:
-        """Returns what has become of each phase."""
+        """Return the newest event of each phase."""
         with self.store() as store:
             return {event.phase: event for event in summary.read(inside(store), run).events}
 
@@ -170,18 +173,18 @@ class Stage:
         return self.checkout.path / ".ckpt/worktrees" / run
 
     def files(self, checkpoint: Checkpoint) -> list[str]:
-        """Returns the names of the files that a checkpoint holds."""
+        """Return the names of the files in a checkpoint."""
         tree = checkpoint.tree
         where = f"{tree}:files" if tree else checkpoint.git_sha
         return self.checkout.git("ls-tree", "-r", "--name-only", where).splitlines()
 
     def waits_for(self, *paths: Path) -> None:
-        """Waits until files are there."""
+        """Wait until files exist."""
         assert comes(lambda: all(path.exists() for path in paths)), paths
 
 
 class Talk:
-    """A command on a terminal, and the person before it."""
+    """A command on a terminal, with the keyboard of its user."""
 
     def __init__(self, stage: Stage, *args: str, argv: list[str] | None = None) -> None:
         self._leader, follower = os.openpty()
@@ -199,7 +202,7 @@ class Talk:
         os.close(follower)
 
     def reads(self, text: str) -> None:
-        """Waits until the terminal shows a text, after what was read before."""
+        """Wait until the terminal shows a text after the last one that was read."""
         deadline = time.monotonic() + 20
         while text not in self.said:
             assert time.monotonic() < deadline, self.said
@@ -211,13 +214,13 @@ class Talk:
         os.write(self._leader, f"{line}\n".encode())
 
     def ends(self) -> int:
-        """Waits for its end, and returns the exit code."""
+        """Wait for the end of the command, and return the exit code."""
         while self._more():
             pass
         return self.child.wait()
 
     def killed(self) -> None:
-        """Kills it, as the power button would."""
+        """Kill the command, like a power cut."""
         self.child.send_signal(signal.SIGKILL)
         self.child.wait()
 
@@ -239,7 +242,10 @@ class Talk:
 
 
 def normal(text: str, stage: Stage) -> str:
-    """Returns text with TOP, STAMP, ID, TIME, and lengths of time as 0.0s, for what differs from run to run."""
+    """Replace the parts of a text that differ from run to run.
+
+    The replacements are TOP, STAMP, ID, TIME, and 0.0s for lengths of time.
+    """
     text = text.replace(str(stage.checkout.path), "TOP")
     text = re.sub(r"\b\d{8}-\d{6}-", "STAMP-", text)
     text = re.sub(
@@ -252,7 +258,7 @@ def normal(text: str, stage: Stage) -> str:
 
 @pytest.fixture
 def stage(main_checkout: Checkout, tmp_path: Path) -> Iterator[Stage]:
-    """A project whose agent writes the file `feature`, and whose pull request is number 42."""
+    """A project whose agent writes the file `feature`; its pull request is number 42."""
     made = Stage(main_checkout, tmp_path)
     made.program("claude", 'cat > plan-as-read\necho "claude $*"\necho "done in $PWD" > feature')
     made.program("gh", f"echo {URL}")

@@ -1,4 +1,4 @@
-"""How far a loop has come, read from states, sound ones and others."""
+"""The progress of a loop is read from sound and broken states."""
 
 from __future__ import annotations
 

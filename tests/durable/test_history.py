@@ -1,4 +1,7 @@
-"""History: what to go on with, ages and cleanup; and what rlm-act asserts of its records, by number, with what it got wrong."""
+"""The history of runs: resume points, ages and cleanup.
+
+It includes the numbered assertions of rlm-act about its records, and their flaws.
+"""
 
 from __future__ import annotations
 
@@ -43,7 +46,7 @@ def store(main_checkout: Checkout, clock: Clock, ids: Ids) -> Iterator[Store]:
 
 
 def run_of(store: Store, *labels: str, name: str = "r", **details: Any) -> str:
-    """Returns a run with checkpoints of these labels."""
+    """Return a run with checkpoints of these labels."""
     run = str(store.record("run-started", {}, start=name, trigger="phase", **details).run)
     for label in labels:
         store.record(label, {}, run=run, trigger="phase")
@@ -51,14 +54,14 @@ def run_of(store: Store, *labels: str, name: str = "r", **details: Any) -> str:
 
 
 def spoil(checkout: Checkout, store: Store, checkpoint_id: str) -> None:
-    """Lets a checkpoint's ref point to a document whose state cannot be read, as if a disk had damaged it."""
+    """Point a checkpoint's ref to a document with an unreadable state."""
     text = store.raw(checkpoint_id).decode()
     oid = checkout.git("hash-object", "-w", "--stdin", data=text + "x = \n")
     checkout.git("update-ref", f"refs/checkpoints/{checkpoint_id}", oid)
 
 
 def store_document(checkout: Checkout, name: str, text: str) -> str:
-    """Stores a text as the checkpoint of that name, and returns the ref."""
+    """Store a text as the checkpoint of a name, and return its ref."""
     checkout.git(
         "update-ref",
         f"refs/checkpoints/{name}",
@@ -69,7 +72,7 @@ def store_document(checkout: Checkout, name: str, text: str) -> str:
 
 @contextlib.contextmanager
 def locked(checkout: Checkout, ref: str) -> Iterator[None]:
-    """Has a git that is alive hold the lock of a ref."""
+    """Hold the lock of a ref from a running git process."""
     words = f"start\nverify {ref} {checkout.git('rev-parse', ref)}\nprepare\n"
     command = ["git", "-C", str(checkout.path), "update-ref", "--stdin"]
     with subprocess.Popen(
@@ -84,7 +87,7 @@ def locked(checkout: Checkout, ref: str) -> Iterator[None]:
 
 
 def driven(store: Store, run: str) -> Callable[[], None]:
-    """Lets this process drive a run; returns what ends that."""
+    """Drive a run from this process; return the function that ends it."""
     return hold_run(store, run, "a test").release
 
 
@@ -141,7 +144,10 @@ class TestLatestResumable:
 
 
 def cleaned(store: Store, days: int = 0) -> tuple[int, int]:
-    """Cleans up by age through the façade of rlm-act; returns how many checkpoints were deleted, and how many failed."""
+    """Clean up by age through the façade of rlm-act.
+
+    Returns how many checkpoints were deleted, and how many failed.
+    """
     manager: Any = object.__new__(loaded("rlm_act").CheckpointManager)
     manager.store = store
     deleted: tuple[int, int] = manager.cleanup_by_age(days)
@@ -169,7 +175,7 @@ class TestCleanup:
         for name in ("one", "two"):
             run_of(store, "a-complete", "b-failed", name=name)
         ids = [store.record("manual-complete", {}).id for _ in range(3)]
-        if in_run:  # a run goes as a whole, or not at all
+        if in_run:  # cleanup deletes a run as a whole, or not at all
             ids = [
                 entry.id
                 for entry in store.list()
@@ -400,7 +406,7 @@ def test_rlm_14_what_has_no_valid_timestamp_is_never_deleted(
 
 
 def require_only_young(checkout: Checkout, before: dict[str, object]) -> None:
-    """What is left of cleaned checkpoints are derived notes, and for an hour what keeps their commit."""
+    """Assert that cleanup left only derived notes and keep refs of the last hour."""
     for ref in ("refs/notes/checkpoints", f"refs/keep/ckpt/{checkout.git('rev-parse', 'HEAD')}"):
         checkout.git("update-ref", "-d", ref)
     assert checkout.fingerprint() == before
@@ -466,7 +472,7 @@ def test_rlm_19_an_id_that_is_no_uuid_version_4_is_refused(
     ref = store_document(main_checkout, name, store.raw(made.id).decode().replace(made.id, name))
     with pytest.raises(CkptError):
         codec.decode(main_checkout.git("cat-file", "blob", ref).encode(), ref)
-    assert store.problems() == []  # whose it is, nobody knows: other tools keep theirs there, too
+    assert store.problems() == []  # other tools keep their refs there, too
     assert [entry.id for entry in store.list()] == [made.id]
 
 
@@ -541,7 +547,7 @@ def test_b10_checkpoints_share_what_did_not_change(store: Store, main_checkout: 
     before = size()
     for number in range(10):
         store.save("a-progress", {"n": number}, run=run, trigger="phase")
-    assert size() - before < 300  # kilobytes, of which each copy would take 200
+    assert size() - before < 300  # kilobytes; each copy would take 200
 
 
 def test_b11_index_branches_and_worktree_are_left_alone(

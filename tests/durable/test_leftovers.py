@@ -1,4 +1,4 @@
-"""Tools that outlive the client that started them: none writes into a worktree that somebody works in again."""
+"""Tools that outlive their client do not write into a worktree in use."""
 
 from __future__ import annotations
 
@@ -31,23 +31,26 @@ TOOLS = {
         "while test -e $CALLS.pids; do echo 1 >>lines; sleep 0.01; done\" <&- >&- 2>&- &)' &"
     ),
 }
-"""What an agent may run a tool as, which then writes into the worktree on and on."""
+"""The ways in which an agent may run a tool that keeps writing into the worktree."""
 
 
 @pytest.fixture(autouse=True)
 def nobody_stays(tmp_path: Path) -> Iterator[None]:
-    """Ends the tools of a test that failed."""
+    """End the tools of a failed test."""
     yield
     (tmp_path / "calls.pids").unlink(missing_ok=True)
 
 
 def phase(tool: str) -> str:
-    """Returns a phase whose first attempt waits for ever beside a tool, and whose second one has no tools."""
-    return f'one: if [ "$CKPT_ATTEMPT" -gt 1 ]; then echo begin >>lines; sleep 0.1; exit; fi\n{tool}\nsleep 60'
+    """Return a phase that waits beside a tool at first, and then has no tools."""
+    return (
+        'one: if [ "$CKPT_ATTEMPT" -gt 1 ]; then echo begin >>lines; sleep 0.1; exit; fi\n'
+        f"{tool}\nsleep 60"
+    )
 
 
 def tools(stage: Stage) -> list[int]:
-    """Returns the numbers of the tools, once there is one that has written something."""
+    """Return the process ids of the tools, once one of them has written something."""
     note, run = Path(f"{stage.env['CALLS']}.pids"), stage.run
     assert comes(
         lambda: (
@@ -60,7 +63,7 @@ def tools(stage: Stage) -> list[int]:
 
 
 def watchdog_of(driver: int) -> int:
-    """Returns the process of the watchdog of a driver."""
+    """Return the process of the watchdog of a driver."""
     children = process_tree.descendants({driver}, process_tree.list_processes())
     (found,) = (
         process.pid for process in children if process_tree.variables(process, [WATCHDOG_VARIABLE])
@@ -91,9 +94,10 @@ def test_a_resume_ends_what_lives_though_the_watchdog_was_killed_too_and_says_so
     driver = stage.begin("run", "ci")
     left = tools(stage)
     watching = [driver.pid, watchdog_of(driver.pid)]
-    for pid in watching:  # neither is to notice the end of the other one
+    for pid in watching:  # neither may notice the end of the other
         os.kill(pid, signal.SIGSTOP)
-    # The driver last: with it their group becomes an orphaned one, whose stopped members the kernel lets go on (_exit(2)).
+    # The driver ends last: its end orphans the process group, and the kernel
+    # then continues the stopped members (_exit(2)).
     for pid in reversed(watching):
         os.kill(pid, signal.SIGKILL)
     driver.wait()
@@ -132,7 +136,7 @@ def test_what_a_phase_left_that_is_complete_has_ended_before_the_next_one(stage:
 
 
 def test_the_terminal_is_that_of_the_driver(stage: Stage) -> None:
-    """Where git or ssh ask for a passphrase, though not by standard input."""
+    """Git and ssh ask for a passphrase on /dev/tty, not on standard input."""
     stage.pipeline('one: tty </dev/tty >"$CALLS"')
     talk = Talk(stage, "run", "ci")
     try:

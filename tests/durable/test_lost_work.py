@@ -1,4 +1,7 @@
-"""How the programs before this one lost work, each way by its name (B4 to B13, F1 to F11): here, nothing is lost that way."""
+"""The known ways in which earlier programs lost work lose nothing here.
+
+Each has its name (B4 to B13, F1 to F11).
+"""
 
 from __future__ import annotations
 
@@ -23,12 +26,15 @@ pytestmark = pytest.mark.long
 
 __all__ = ["stage"]
 
-WAITS = 'echo $$ > "$CALLS.pid"; echo work > work; git add --intent-to-add work; until [ -e "$CALLS.go" ]; do sleep 0.05; done'
-"""A phase that leaves a file, and waits until it may go on."""
+WAITS = (
+    'echo $$ > "$CALLS.pid"; echo work > work; git add --intent-to-add work; '
+    'until [ -e "$CALLS.go" ]; do sleep 0.05; done'
+)
+"""A phase that leaves a file, and waits for permission to continue."""
 
 
 def note(stage: Stage, name: str) -> Path:
-    """Returns the path of what a phase left for the test beside its worktree."""
+    """Return the path of a file that a phase left for the test beside its worktree."""
     return Path(f"{stage.env['CALLS']}.{name}")
 
 
@@ -98,9 +104,9 @@ def test_b8_a_last_phase_that_failed_is_resumed_and_nothing_older_afterwards(sta
     assert stage.calls == ["one", "two", "two", "two"]
     code, out, err = stage.ckpt("resume")
     assert (code, out) == (2, "")
-    assert (
-        err
-        == f"error: run {run} is complete\nhint: to do a phase again: git ckpt resume {run} --from PHASE; to fork the run: --fork\n"
+    assert err == (
+        f"error: run {run} is complete\nhint: to do a phase again: git ckpt resume {run} "
+        "--from PHASE; to fork the run: --fork\n"
     )
     older = stage.checkpoint(run, "two-failed").id
     assert (
@@ -123,7 +129,10 @@ def test_b9_a_command_that_is_missing_is_a_failure(stage: Stage) -> None:
 def test_b12_a_run_goes_on_where_only_its_refs_are(stage: Stage, tmp_path: Path) -> None:
     stage.pipeline(
         'one: echo 7 > "$CKPT_OUTPUT/answer"; echo "found=é" >> "$CKPT_SET"; echo x > loose',
-        'two: cat loose ../../runs/*/output/one/answer >> "$CALLS"; echo "$CKPT_STATE_FOUND $CKPT_INPUT_Q" >> "$CALLS"; [ -e ok ]',
+        (
+            'two: cat loose ../../runs/*/output/one/answer >> "$CALLS"; '
+            'echo "$CKPT_STATE_FOUND $CKPT_INPUT_Q" >> "$CALLS"; [ -e ok ]'
+        ),
         top="inputs = { q = 'none' }",
     )
     stage.checkout.commit("the pipeline")
@@ -173,14 +182,17 @@ def test_b13_the_project_may_be_moved(stage: Stage, tmp_path: Path) -> None:
 
 
 class TestTheBranchIsThereAndTheWorktreeIsGone:
-    """F1: nothing is reset."""
+    """F1: a resume resets nothing."""
 
     @pytest.fixture
     def run(self, stage: Stage) -> str:
         stage.checkout.write("plan.md", "do it\n")
         stage.program(
             "claude",
-            "echo 1 > committed; git add committed; git commit -qm mine; echo 2 > loose; echo 3 > README",
+            (
+                "echo 1 > committed; git add committed; git commit -qm mine; echo 2 > loose; "
+                "echo 3 > README"
+            ),
         )
         stage.checkout.git("remote", "set-url", "origin", "nowhere")
         assert stage.ckpt("run", "plan.md").code == 20
@@ -246,7 +258,8 @@ def test_f3_one_driver_at_a_time_and_a_dead_one_is_known(stage: Stage) -> None:
     code, out, err = stage.ckpt("resume")
     assert (code, out) == (11, "")
     assert err.startswith(
-        f"error: run {run} is driven by git ckpt run ci on {os.uname().nodename}, process {driver.pid}, "
+        f"error: run {run} is driven by git ckpt run ci on {os.uname().nodename}, "
+        f"process {driver.pid}, "
     )
     assert err.splitlines()[1:] == [f"hint: wait for that process, or: git ckpt cancel {run}"]
     driver.kill()
@@ -265,7 +278,7 @@ def test_f3_one_driver_at_a_time_and_a_dead_one_is_known(stage: Stage) -> None:
 
 
 class TestCheckpointsThatCannotBeWritten:
-    """F4: nothing is swallowed, and the work goes on."""
+    """F4: the run reports each failed checkpoint, and the work continues."""
 
     def test_f4_until_the_end(self, stage: Stage) -> None:
         stage.pipeline(
@@ -331,7 +344,7 @@ CHANGES = [
 
 
 class TestThePipelineHasChanged:
-    """F6: phases go by their names, and what they mean is compared."""
+    """F6: a resume identifies phases by name and compares their definitions."""
 
     @pytest.mark.sampled(2)
     @pytest.mark.parametrize(("phases", "said"), CHANGES, ids=[each[1] for each in CHANGES])

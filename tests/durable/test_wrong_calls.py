@@ -1,6 +1,9 @@
-"""Every public call, with arguments that cannot be meant: a `UsageError` names the argument, and nothing is done."""
+"""Invalid arguments of every public call raise a `UsageError` and do nothing.
 
-# mypy: disable-error-code="arg-type, call-arg, call-overload, dict-item, assignment, comparison-overlap"
+The error names the argument.
+"""
+
+# mypy: disable-error-code="arg-type,call-arg,call-overload,dict-item,assignment,comparison-overlap"
 
 from __future__ import annotations
 
@@ -36,7 +39,7 @@ def saved(store: Store) -> str:
 
 
 def within(call: Callable[[Run], object]) -> Callable[[Any], object]:
-    """Returns a call that is made with a run that is driven."""
+    """Return a call that gets a run with a driver."""
 
     def made(store: Any) -> None:
         with Run.start(store, "add-login", adapter="plumbing") as run:

@@ -1,4 +1,4 @@
-"""What the tests of imports and exports share: the files of the four systems, in a project of their own."""
+"""A project with files of the four formats, for tests of import and export."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ PLACES = {
 
 
 class Line(NamedTuple):
-    """What `git ckpt import` printed of a file."""
+    """A line that `git ckpt import` printed about a file."""
 
     path: str
     status: str
@@ -40,14 +40,14 @@ class Line(NamedTuple):
 
 
 class Imports:
-    """A project with files of the four systems, and `git ckpt import` in it."""
+    """A project with files of the four formats, and `git ckpt import` in it."""
 
     def __init__(self, checkout: Checkout, ckpt: Ckpt) -> None:
         self.checkout = checkout
         self.ckpt = ckpt
 
     def bring(self, *folders: str) -> None:
-        """Puts samples where their tools keep them; all of them by default."""
+        """Copy samples to the paths that their tools use; all samples by default."""
         for folder in folders or PLACES:
             shutil.copytree(
                 SAMPLES / folder, self.checkout.path / PLACES[folder], dirs_exist_ok=True
@@ -64,7 +64,7 @@ class Imports:
         return done.out
 
     def statuses(self) -> dict[str, str]:
-        """Returns the status of each run."""
+        """Return the status of each run."""
         return dict(line.split("\t")[:2] for line in self.ok("runs").splitlines())
 
 
@@ -75,5 +75,5 @@ def imports(checkout: Checkout, ckpt: Ckpt) -> Imports:
 
 @pytest.fixture
 def sample() -> Callable[[str], bytes]:
-    """Returns the bytes of a sample."""
+    """Return the bytes of a sample."""
     return lambda name: (SAMPLES / name).read_bytes()

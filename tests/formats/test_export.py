@@ -1,4 +1,4 @@
-"""Checkpoints written as files of other tools: where they may be written, and what the formats cannot say."""
+"""Export writes files of other tools, and reports what a format cannot hold."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ class TestWhere:
             assert len(before.read().splitlines()) == 1
 
     def test_the_list_of_exports_may_hold_anything(self, imports: Imports) -> None:
-        """After a power cut, perhaps."""
+        """A power cut may leave any bytes in the list."""
         imports.bring("workflow-checkpoints")
         made = imports()[0]
         exports = imports.checkout.main / ".git/ckpt/exports"
@@ -93,7 +93,10 @@ class TestWhere:
         assert not list(imports.checkout.path.glob(".*.new"))
 
     def test_a_slash_at_the_end_of_a_path_changes_nothing(self, imports: Imports) -> None:
-        """Of a run of rlm-act it is a directory, of all else a file, or one in a directory that is there."""
+        """A run of rlm-act goes to a directory; other runs go to a file.
+
+        A file may also go into an existing directory.
+        """
         imports.bring("rlm-act", "forge")
         made = imports()
         forge = next(line for line in made if line.format == "forge")
@@ -127,9 +130,9 @@ class TestWhere:
             )
             assert (done.code, done.out) == (14, "")
             assert (
-                "cannot write nodir/x: there is no directory nodir\nhint: create it: mkdir -p nodir;"
-                in done.err
-            )
+                "cannot write nodir/x: there is no directory nodir\nhint: create it: "
+                "mkdir -p nodir;"
+            ) in done.err
             assert not (imports.checkout.path / "nodir").exists()
 
     def test_what_several_files_lack_is_told_once(self, imports: Imports) -> None:
@@ -373,7 +376,7 @@ class TestWhatWasBornHere:
     def test_keys_that_a_tool_does_not_know(
         self, imports: Imports, sample: Callable[[str], bytes]
     ) -> None:
-        """rlm-act passes over them, and they stay; quasar's file has none."""
+        """rlm-act ignores such keys, and they stay; quasar's file has none."""
         document = json.loads(sample("rlm-act/6638940a-9f70-4e15-a671-c53b69f9a3f8.json"))
         imports.checkout.write(".rlm-act-checkpoints/x.json", json.dumps(document | {"own": [1]}))
         imports.checkout.write(

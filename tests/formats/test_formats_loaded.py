@@ -1,6 +1,6 @@
-"""Files that were written here, under the rules by which their own tools load them: which fields there are, and of which type.
+"""Exported files satisfy the loading rules of their own tools.
 
-The rules are those of the tools' structs and validators, written down anew: our own readers take more.
+The rules copy the structs and validators of the tools, as our own readers accept more.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ STATUSES = ("NOT_STARTED", "IN_PROGRESS", "PASSED", "FAILED", "BLOCKED", "SKIPPE
 
 
 def require_forge(data: bytes) -> dict[str, Any]:
-    """Fails where forge, which unmarshals into a struct, would; returns the fields."""
+    """Return the fields, or fail where forge's struct would not unmarshal."""
     found = yaml.safe_load(data)
     for key, value in found.items():
         assert type(value) is FORGE[key], key
@@ -75,7 +75,7 @@ def require_forge(data: bytes) -> dict[str, Any]:
 
 
 def require_quasar(data: bytes) -> dict[str, Any]:
-    """Fails where quasar's struct, or its Validate, refuses a checkpoint; returns the fields."""
+    """Return the fields, or fail where quasar's struct or Validate refuses them."""
     found = tomllib.loads(data.decode())
     findings = {name: found.pop(name, []) for name in ("findings", "all_findings")}
     assert {key: type(value) for key, value in found.items()} == dict(QUASAR)
@@ -96,7 +96,7 @@ def require_quasar(data: bytes) -> dict[str, Any]:
 
 
 def require_superpowers(data: bytes) -> dict[str, Any]:
-    """Fails where the protocol of checkpoints asks for what is not there; returns the loop's state."""
+    """Return the loop's state, or fail where the protocol lacks a required key."""
     loop = json.loads(data)["loop_state"]
     assert loop["step_status"] in STATUSES
     for step, record in loop["checkpoints"].items():

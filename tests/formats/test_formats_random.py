@@ -1,4 +1,4 @@
-"""Generated files of each format: what is written reads back as it was, and what is imported goes back byte for byte."""
+"""Generated files of each format read back equal and export byte for byte."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=60) | st.samp
         "{a}",
     ]
 )
-"""Any text, and what YAML and TOML are known to trip over."""
+"""Any text, with examples that confuse YAML and TOML libraries."""
 
 JSON = st.recursive(
     st.none()
@@ -84,7 +84,7 @@ def checkpoint(**values: Any) -> Checkpoint:
     return Checkpoint(**(usual | values))
 
 
-PLAIN = TEXTS.filter(lambda text: text != "=")  # for YAML 1.1, and nobody else, that is no string
+PLAIN = TEXTS.filter(lambda text: text != "=")  # only YAML 1.1 does not read "=" as a string
 KEYS = PLAIN.filter(lambda key: key != "<<")
 
 

@@ -1,4 +1,4 @@
-"""Files are written as their own tools write them: what these wrote, read and written again, is the same byte for byte."""
+"""Files are written in the style of their own tools, byte for byte."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def test_yaml_of_forge(path: Path) -> None:
     ids=named,
 )
 def test_toml_of_quasar(path: Path) -> None:
-    """But for what a state does not keep: the offset of its time, and half a character."""
+    """A state keeps neither the offset of its time nor half a character."""
     record = quasar.read(Source(path.name, path.read_bytes()))
     losses: list[str] = []
     written = quasar.write(

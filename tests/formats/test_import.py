@@ -1,4 +1,7 @@
-"""Files of the four systems taken over: each once, as runs with the right order, time and status, and given back byte for byte."""
+"""Import turns files of the four formats into runs, once each.
+
+Order, time and status are right, and export returns the same bytes.
+"""
 
 from __future__ import annotations
 
@@ -175,9 +178,9 @@ class TestAgain:
         done = imports.ckpt("import", self.NAME, at=imports.checkout)
         assert (done.code, done.out) == (1, "")
         assert (
-            f"{self.NAME}: refused: run {first.run} has continued here; import the file as another run: --fork"
-            in done.err
-        )
+            f"{self.NAME}: refused: run {first.run} has continued here; "
+            "import the file as another run: --fork"
+        ) in done.err
         (forked,) = imports("--fork", self.NAME)
         assert (forked.status, forked.run) == ("imported", f"{first.run}-2")
         assert [line.status for line in imports("--fork", self.NAME)] == ["known"]
@@ -271,7 +274,7 @@ class TestRlmAct:
         return made
 
     def test_a_local_time_that_was_called_utc(self, imports: Imports) -> None:
-        """B1: before its own commit, it was local: the zone of the committer is the one that it was written in."""
+        """B1: such a time before its own commit is in the committer's zone."""
         env = {
             "GIT_COMMITTER_DATE": "2026-01-05T10:00:00-0500",
             "GIT_AUTHOR_DATE": "2026-01-05T10:00:00-0500",
@@ -350,7 +353,9 @@ class TestRlmAct:
             "bd-9",
             "why?",
         )
-        assert inputs["research_path"] == ""  # it lies outside of the repository, and is not read
+        assert (
+            inputs["research_path"] == ""
+        )  # the file is outside of the repository, and is not read
         assert list(drives.contents) == ["plan_path"]
         assert list(drives.completed) == ["research", "tdd_planning", "beads_sync"]
 
@@ -415,7 +420,7 @@ def test_a_history_in_git_becomes_one_run(imports: Imports) -> None:
 
 
 def test_a_history_is_read_whatever_is_set_for_log(imports: Imports) -> None:
-    """A signature is there, and nobody can verify it: `git log` says so between its lines."""
+    """`git log` prints a line about a signature that it cannot verify."""
     checkout = imports.checkout
     imports.bring("superpowers")
     checkout.git("add", "--all")
@@ -508,13 +513,22 @@ def test_what_is_skipped_and_what_cannot_be_read(imports: Imports) -> None:
     assert len(done.out.splitlines()) == 2
     told = sorted(line for line in done.err.splitlines() if line.startswith("warning: "))
     assert told == [
-        "warning: .rlm-act-checkpoints/other.json: failed: the file lacks one of id, phase, timestamp, state",
-        "warning: .rlm-act-checkpoints/torn.json: failed: the file is not JSON: Expecting value: line 1 column 22 (char 21)",
+        (
+            "warning: .rlm-act-checkpoints/other.json: failed: the file lacks one of id, "
+            "phase, timestamp, state"
+        ),
+        (
+            "warning: .rlm-act-checkpoints/torn.json: failed: the file is not JSON: "
+            "Expecting value: line 1 column 22 (char 21)"
+        ),
         "warning: checkpoint-dir.toml: skipped: the format is unknown",
-        "warning: package.json: failed: unknown format; to see what a format lacks, name it: --format NAME",
+        (
+            "warning: package.json: failed: unknown format; to see what a format lacks, "
+            "name it: --format NAME"
+        ),
     ]
     torn = imports.ckpt("import", ".rlm-act-checkpoints/torn.json", at=imports.checkout)
-    assert torn.err.splitlines()[0] == told[1]  # and not that it is of none of the formats
+    assert torn.err.splitlines()[0] == told[1]  # not the error about an unknown format
     assert imports.ckpt("import", "gone", at=imports.checkout).code == 12
     assert imports.ckpt("import", "--format", "what", ".", at=imports.checkout).code == 2
 
@@ -528,12 +542,15 @@ def test_nothing_to_import(imports: Imports) -> None:
     assert [imports.ckpt("import", ".", at=imports.checkout).code for _ in range(2)] == [
         0,
         0,
-    ]  # the second time, all is known
+    ]  # the second import knows all files
 
 
 RLM = {"id": "x", "phase": "research-complete", "timestamp": "2026-01-01T00:00:00Z", "state": {}}
 CYCLE = (SAMPLES / "quasar/quasar-5r9x.cycle1.toml").read_text()
-FORGE_TEXT = "id: x\nstatus: active\ncreated_at: 2026-02-17T12:00:00Z\nsteps:\n  - name: read plan\n    status: completed\n"
+FORGE_TEXT = (
+    "id: x\nstatus: active\ncreated_at: 2026-02-17T12:00:00Z\nsteps:\n  - name: read plan\n"
+    "    status: completed\n"
+)
 
 
 @pytest.mark.parametrize(
@@ -602,7 +619,10 @@ def test_a_damaged_file_is_an_error(
         (
             "a.json",
             json.dumps({"version": 3, "track_id": "t", "status": "new", "loop_state": "EXECUTE"}),
-            "has 'EXECUTE' for loop_state, which is not stored: the step is PLAN according to the plan",
+            (
+                "has 'EXECUTE' for loop_state, which is not stored: "
+                "the step is PLAN according to the plan"
+            ),
             [],
         ),
         (

@@ -1,4 +1,7 @@
-"""Files that were made to hurt: each is a clear error, soon and with little memory, and the others are imported."""
+"""Hostile files give a clear error, with little time and memory.
+
+The other files are imported.
+"""
 
 from __future__ import annotations
 
@@ -41,7 +44,10 @@ LAUGHS = "a: &a [x,x,x,x,x,x,x,x,x]\n" + "".join(
 
 
 def bad() -> dict[str, str]:
-    """Returns the files by their paths. They are made where they are used: who collects the tests need not hold 200 MB of them."""
+    """Return the files by their paths.
+
+    The test makes them when it runs: a mere collection of tests need not hold 200 MB.
+    """
     return {
         f"{RLM}/large.json": '{"id":"x","phase":"a","timestamp":"t","state":{"x":"'
         + "a" * 100_000_000
@@ -70,20 +76,29 @@ def bad() -> dict[str, str]:
         f"{FORGE}/large.yaml": HEAD + "z: " + "a" * 2_000_000 + "\n",
         f"{FORGE}/twice.yaml": HEAD + "---\n" + HEAD,
         f"{FORGE}/many.yaml": HEAD + "z: [" + "a: b, " * 170_000 + "]\n",
-        "checkpoint.comments.toml": "version = 1\ncycle = 1\nmax_cycles = 1\ntask_title = 'x'\nphase = 1\n"
+        "checkpoint.comments.toml": (
+            "version = 1\ncycle = 1\nmax_cycles = 1\ntask_title = 'x'\nphase = 1\n"
+        )
         + "#\n" * 8_000_000,
-        "checkpoint.deep.toml": "version = 1\ncycle = 1\nmax_cycles = 1\ntask_title = 'x'\nphase = 1\nx = "
+        "checkpoint.deep.toml": (
+            "version = 1\ncycle = 1\nmax_cycles = 1\ntask_title = 'x'\nphase = 1\nx = "
+        )
         + "[" * 10000
         + "]" * 10000
         + "\n",
-        "checkpoint.dots.toml": "version = 1\ncycle = 1\nmax_cycles = 1\ntask_title = 'x'\nphase = 1\n"
+        "checkpoint.dots.toml": (
+            "version = 1\ncycle = 1\nmax_cycles = 1\ntask_title = 'x'\nphase = 1\n"
+        )
         + ".".join("a" * 20000)
         + " = 1\n",
     }
 
 
 SECONDS, BYTES = 10, 500_000_000
-"""Of the processor, for all of them, on a machine that does much else at the same time; they take less than one on a quiet one."""
+"""The limits of processor time and memory for all files together.
+
+A quiet machine takes less than one second.
+"""
 
 MEASURED = f"""
 import resource, subprocess, sys
@@ -92,8 +107,10 @@ done = subprocess.run([sys.executable, "-m", "gitckpt", *sys.argv[1:]])
 print("peak", resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss * 1024, file=sys.stderr)
 sys.exit(done.returncode)
 """
-"""Runs it below a small process, which tells the most memory that one of its own took: what the tests' own process has had counts for its
-children, too, as they begin as copies of it."""
+"""Run gitckpt below a small process that reports the peak memory of its child.
+
+A direct child would begin as a copy of the test process, and count its memory.
+"""
 
 
 @pytest.mark.long
@@ -157,7 +174,7 @@ def test_what_stands_within_strings_is_no_value(imports: Imports) -> None:
 @pytest.mark.long(spare=[f"linked-{length}" for length in (50, 5000, 5_000_000)])
 @pytest.mark.parametrize("length", [50, 5000, 5_000_000])
 def test_names_of_any_length(imports: Imports, length: int) -> None:
-    """A run for each of them, under an id of some length; to look for a free one must not read the name a thousand times."""
+    """Each name gets a run with a bounded id, found without reading names repeatedly."""
     for number in range(2):
         track = "t" * length + str(number)
         text = json.dumps(
@@ -211,7 +228,7 @@ def test_a_mark_at_the_beginning_as_some_editors_write_it(imports: Imports) -> N
 
 
 def test_names_that_are_no_text(imports: Imports, sample: Callable[[str], bytes]) -> None:
-    """They are shown as git quotes them, and the same file again is known by it."""
+    """They are shown with git's quoting, which identifies the file again."""
     above = os.fsencode(imports.checkout.path) + b"/\xff\n\t"
     os.mkdir(above)
     old = "345d2bb4-49dc-4b7e-9547-a6088147d8e9"
@@ -264,7 +281,10 @@ def test_links_are_not_followed_and_pipes_not_waited_for(imports: Imports, tmp_p
 
 
 def test_names_that_leave_the_place(imports: Imports) -> None:
-    text = "id: ../../../etc/passwd\nplan_path: ../../../etc/passwd\nstatus: failed\ncreated_at: 2026-02-17T12:00:00Z\nworktree_path: /etc\n"
+    text = (
+        "id: ../../../etc/passwd\nplan_path: ../../../etc/passwd\nstatus: failed\n"
+        "created_at: 2026-02-17T12:00:00Z\nworktree_path: /etc\n"
+    )
     imports.checkout.write(
         f"{FORGE}/dots.yaml",
         f"{text}branch: --upload-pack=x\nsteps:\n  - name: run agent\n    status: failed\n",
@@ -301,7 +321,10 @@ def test_odd_json(imports: Imports) -> None:
     deep = '{"a":' * 250 + "1" + "}" * 250
     text = rlm().replace(
         '"state": {}',
-        f'"state": {{"a": 1, "a": 2, "big": {"9" * 5000}, "deep": {deep}, "huge": 1e999, "no": NaN}}',
+        (
+            f'"state": {{"a": 1, "a": 2, "big": {"9" * 5000}, "deep": {deep}, "huge": '
+            f'1e999, "no": NaN}}'
+        ),
     )
     imports.checkout.write(f"{RLM}/odd.json", text)
     (made,) = imports()

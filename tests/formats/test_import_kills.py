@@ -1,4 +1,4 @@
-"""A kill at any git call of an import: `verify` finds nothing wrong, and importing again completes it."""
+"""An import killed at any git call leaves a sound store; a repeat completes it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Import reads what a snapshot would capture, whatever the files of other tools name."""
+"""Import reads only files that a snapshot would capture.
+
+Paths in files of other tools make no difference.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +20,10 @@ RUN = "20260217-120000-auth"
 
 def forge(plan: str) -> str:
     times = "created_at: 2026-02-17T12:00:00Z\nupdated_at: 2026-02-17T12:05:00Z\n"
-    return f"id: {RUN}\nplan_path: {plan}\nstatus: failed\n{times}steps:\n  - name: read plan\n    status: failed\n"
+    return (
+        f"id: {RUN}\nplan_path: {plan}\nstatus: failed\n{times}steps:\n  - name: read plan\n"
+        "    status: failed\n"
+    )
 
 
 def rlm_act(document: str, project: Path) -> str:
@@ -30,7 +36,7 @@ def rlm_act(document: str, project: Path) -> str:
 
 
 def is_stored(checkout: Checkout, text: str) -> bool:
-    """Tells whether any object of the repository holds a text."""
+    """Return whether any object of the repository holds a text."""
     listing = ("cat-file", "--batch-all-objects", "--batch-check=%(objectname) %(objecttype)")
     blobs = [
         line.split()[0] for line in checkout.git(*listing).splitlines() if line.endswith("blob")
@@ -108,7 +114,7 @@ def test_a_plan_beside_it_that_git_ignores(hostile: Imports) -> None:
 
 @pytest.mark.parametrize("ignored", ["", ".forge\n"])
 def test_what_a_snapshot_captures_is_read(imports: Imports, ignored: str) -> None:
-    """The files of the tool itself are read also where git ignores all of them."""
+    """Files of the tool itself are read even if git ignores all of them."""
     imports.checkout.write(".gitignore", ignored)
     imports.checkout.write("plan.md", "what to do")
     imports.checkout.write(f".forge/runs/{RUN}.yaml", forge("plan.md"))

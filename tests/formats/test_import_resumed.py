@@ -1,4 +1,4 @@
-"""Runs that another tool began, and gitckpt ends; and their files written again, as far as they came."""
+"""gitckpt finishes runs that another tool began, and exports their progress."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ AUTH = "20260217-120000-auth"
 
 
 def forge_run(stage: Stage, tmp_path: Path) -> Path:
-    """Brings a run of forge that failed at its agent, with its worktree; returns that."""
+    """Add a forge run that failed at its agent, and return its worktree."""
     stage.checkout.commit(
         "the plan", **{"plans/auth.md": "# Auth plan\n", ".gitignore": ".forge\n"}
     )
@@ -43,9 +43,9 @@ class TestForge:
         refused = stage.ckpt("resume", AUTH)
         assert refused.code == 2
         assert (
-            f"the pipeline of run {AUTH} is from the file .forge/runs/{AUTH}.yaml, which anyone may have written"
-            in refused.err
-        )
+            f"the pipeline of run {AUTH} is from the file .forge/runs/{AUTH}.yaml, "
+            "which anyone may have written"
+        ) in refused.err
         commands = refused.err.partition("commands that would run:\n")[2].splitlines()
         assert commands[:2] == ["    read plan: read plan", "    run agent: agent"]
         assert commands[2].startswith("    commit and push: set -e git add --all git diff --cached")
@@ -88,8 +88,10 @@ class TestForge:
         ]
         written = stage.ok("export", AUTH, "--format", "forge")
         assert re.sub(r"updated_at: .*", "updated_at: NOW", written) == (
-            f"id: {AUTH}\nplan_path: plans/auth.md\nstatus: completed\ncreated_at: 2026-02-17T12:00:00.253479+02:00\nupdated_at: NOW\n"
-            f"branch: forge/auth\nworktree_path: {left}\npr_url: https://example.org/ada/project/pull/7\npr_number: 7\n"
+            f"id: {AUTH}\nplan_path: plans/auth.md\nstatus: completed\ncreated_at: "
+            "2026-02-17T12:00:00.253479+02:00\nupdated_at: NOW\n"
+            f"branch: forge/auth\nworktree_path: {left}\n"
+            "pr_url: https://example.org/ada/project/pull/7\npr_number: 7\n"
             "plan_title: Auth\nsteps:\n"
             + "\n".join(
                 f"    - name: {name}\n      status: completed"
@@ -109,7 +111,7 @@ class TestForge:
     def test_it_keeps_its_title_and_its_branch(
         self, stage: Stage, tmp_path: Path, is_elsewhere: bool
     ) -> None:
-        """Forge reads the plan again, and works in the worktree that has the branch."""
+        """Forge reads the plan again, and works in the worktree of the branch."""
         left = forge_run(stage, tmp_path)
         stage.checkout.write("plans/auth.md", "---\ntitle: Log in\n---\n")
         if not is_elsewhere:
@@ -117,7 +119,10 @@ class TestForge:
         stage.program("claude", "cat > plan.seen")
         stage.program(
             "gh",
-            f'printf "%s\\n" "$@" > "{tmp_path}/words"; echo https://example.org/ada/project/pull/7',
+            (
+                f'printf "%s\\n" "$@" > "{tmp_path}/words"; '
+                "echo https://example.org/ada/project/pull/7"
+            ),
         )
         stage.ok("import", ".")
         done = stage.ckpt("resume", AUTH, "--trust")
@@ -196,7 +201,10 @@ def test_rlm_act_at_its_decomposition(stage: Stage) -> None:
     shutil.copy(SAMPLES / "rlm-act/6638940a-9f70-4e15-a671-c53b69f9a3f8.json", target)
     stage.program(
         "claude",
-        'cat > /dev/null; echo "$CKPT_PHASE" >> "$CALLS"; [ "$CKPT_PHASE" != implementation ] || echo x >> code',
+        (
+            'cat > /dev/null; echo "$CKPT_PHASE" >> "$CALLS"; '
+            '[ "$CKPT_PHASE" != implementation ] || echo x >> code'
+        ),
     )
     stage.program("bd", 'echo "[]"')
     stage.ok("import", ".")
@@ -243,7 +251,10 @@ def test_rlm_act_at_its_decomposition(stage: Stage) -> None:
 
 
 def loads_as_pipeline_state(state: dict[str, object]) -> bool:
-    """Tells whether rlm-act's own loader takes a state: what it requires is there, and every word is one that it knows."""
+    """Return whether rlm-act's own loader accepts a state.
+
+    It requires some keys, and knows a fixed set of words.
+    """
     phases = (
         "research",
         "decomposition",
@@ -294,7 +305,7 @@ def test_quasar_in_its_second_cycle(stage: Stage) -> None:
     assert "[review] resumed from checkpoint: cycle 2, resolving_issues" in done.err
     assert (
         "f-" in (stage.programs / "prompt").read_text()
-    )  # findings have ids again, which the reviewer speaks of
+    )  # the findings get ids again, which the reviewer names
     lines = stage.ok("export", run, "--format", "quasar").splitlines()
     assert [line for line in lines if line.startswith(("cycle = ", "phase = "))][:2] == [
         "cycle = 3",
@@ -356,7 +367,7 @@ def test_superpowers_at_the_right_task(stage: Stage) -> None:
 
 
 def test_a_run_of_steps_that_began_here(stage: Stage) -> None:
-    """Keys that superpowers does not know are in the file: they are not lost."""
+    """The file keeps the keys that superpowers does not know."""
     stage.ok("step", "start", "PLAN", "--track", "login")
     stage.ok("step", "pass", "PLAN", "--track", "login")
     done = stage.ckpt("export", stage.run(), "--format", "superpowers")

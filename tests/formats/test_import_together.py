@@ -1,4 +1,7 @@
-"""Files of one run are recorded many at a time: as whole as one by one, whatever is wrong with one of them, and wherever it is killed."""
+"""Import records the files of one run together, as soundly as one by one.
+
+One broken file or a kill anywhere does not matter.
+"""
 
 from __future__ import annotations
 
@@ -52,7 +55,7 @@ def many(imports: Imports) -> Imports:
 
 
 def chain(imports: Imports) -> list[str]:
-    """Returns the ids of the checkpoints of the run, oldest first, after a look at all of them."""
+    """Return the ids of the run's checkpoints, oldest first, after a check of all."""
     found = require_whole(imports.checkout)
     assert imports.ok("verify") == ""
     return require_runs(imports.checkout, found)[RUN]
@@ -107,7 +110,7 @@ def test_as_one_by_one(many: Imports, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize("there", [1, 2, COUNT - 1, COUNT])
 def test_a_transaction_of_which_git_had_done_a_part(many: Imports, there: int) -> None:
-    """Git writes its refs one after the other: the bytes, the checkpoints, and the head of the run last."""
+    """Git writes the refs in order: bytes, checkpoints, head of the run."""
     many()
     refs = many.checkout.refs("refs/checkpoints", "refs/ckpt/runs")
     gone = [f"refs/checkpoints/{nth(number)}" for number in range(there, COUNT)]

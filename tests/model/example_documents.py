@@ -1,4 +1,4 @@
-"""Checkpoint documents to read and to break, the largest and the smallest, and what reading a broken one says."""
+"""Checkpoint documents to read and to break, and the errors of broken ones."""
 
 from __future__ import annotations
 
@@ -212,7 +212,7 @@ DRIVEN = Checkpoint(
 
 
 def fields(document: str = DOCUMENT) -> dict[str, Any]:
-    """Returns a document, the whole one, as a dict of its own."""
+    """Return the whole document as a new dict."""
     return toml.loads(document)
 
 
@@ -220,7 +220,7 @@ REMOVED = object()
 
 
 def changed(path: str, value: Any, document: str = DOCUMENT) -> bytes:
-    """Returns a document, the whole one, with another value at a dotted path, or without it."""
+    """Return the whole document with a dotted path changed or removed."""
     made = fields(document)
     table: Any = made
     *steps, last = path.split(".")
@@ -234,7 +234,10 @@ def changed(path: str, value: Any, document: str = DOCUMENT) -> bytes:
 
 
 def refusal(data: bytes, ref: str = REF) -> tuple[type[InvalidCheckpoint], str, str, str]:
-    """Returns kind, ref, field and problem of the error that reading raises; header and whole document must agree."""
+    """Return kind, ref, field and problem of the error that reading raises.
+
+    Header and whole document must agree.
+    """
     with pytest.raises(InvalidCheckpoint) as caught:
         codec.decode(data, ref)
     error = caught.value

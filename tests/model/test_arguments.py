@@ -1,4 +1,4 @@
-"""What a caller hands in: an error names the argument."""
+"""Arguments that a caller passes: an error names the argument."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from gitckpt.model import arguments
 
 
 def problem(check: Callable[..., object], *args: Any, **options: Any) -> str:
-    """Returns what the error says."""
+    """Return the text of the error."""
     with pytest.raises(UsageError) as caught:
         check(*args, **options)
     assert type(caught.value) is UsageError

@@ -1,4 +1,7 @@
-"""What a document may cost: counted before it is parsed, never too low, and kept to by the writer."""
+"""The budget of a document: counted before parsing, never too low.
+
+The writer keeps to it.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +31,7 @@ PLENTY = Budget(1 << 30, 1 << 30, 1 << 30)
 
 
 def excess(text: str, limits: Budget = budget.DOCUMENT) -> str:
-    """Returns what there is too much of; "" where a reader would take it."""
+    """Return the exceeded limit, or "" if a reader would accept the text."""
     try:
         budget.require(text, limits)
     except Excess as error:
@@ -70,7 +73,7 @@ def test_names_and_values_are_counted_and_nothing_within_strings_and_comments(
 ) -> None:
     padding = (
         '"long" = {' + ", ".join(f"k{number} = []" for number in range(130)) + "}\n"
-    )  # so that nothing is settled at a glance
+    )  # prevents the quick check from deciding
     tomllib.loads(text)
     assert not excess(text, Budget(len(text), names, values))
     whole = padding + text
@@ -116,7 +119,7 @@ def test_a_dotted_key_has_no_more_parts_than_levels_are_allowed(text: str) -> No
     )
     assert excess(".".join("x" * (most + 2))).startswith(
         "nests deeper"
-    )  # which is no key yet, and is parsed all the same
+    )  # not a key yet, but parsed all the same
 
 
 @pytest.mark.parametrize(
@@ -142,7 +145,8 @@ def test_a_number_has_no_more_digits_than_are_allowed(number: str) -> None:
     text = f"a = {number.replace('{}', digits) if '{}' in number else number + digits}"
     assert excess(text).endswith("where 128 are allowed")
     assert not excess(
-        f"{digits * 2} = 1\n[{digits * 2}]\nx = {{{digits * 2} = '{digits * 2}', y = \"{digits * 2}\"}} # {digits * 2}"
+        f"{digits * 2} = 1\n[{digits * 2}]\nx = {{{digits * 2} = '{digits * 2}', "
+        f'y = "{digits * 2}"}} # {digits * 2}'
     )
 
 
@@ -157,7 +161,7 @@ def test_keys_are_looked_up_from_the_top_so_that_many_deep_ones_are_refused() ->
 
 def test_so_many_steps_as_are_allowed_are_taken() -> None:
     text = f"[{'.'.join('x' * 64)}]\n" + "".join(f"k{number} = 1.5\n" for number in range(64))
-    allowed = 64 + 64 * 65  # the header, and what is below it
+    allowed = 64 + 64 * 65  # the header, and the values below it
     assert Budget(0, 132, 0).steps == allowed
     assert not excess(text, Budget(len(text), 132, 0))
     assert (
@@ -194,14 +198,14 @@ GAPS = st.sampled_from(["", " ", "\n", "# [a.b = {,'\"\n", '\t\n# """\n'])
 
 
 def arrays(values: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
-    """Returns arrays over several lines."""
+    """Return arrays over several lines."""
     return st.lists(st.tuples(GAPS, values, GAPS).map("".join), max_size=4).map(
         lambda each: f"[{','.join(each)}{',' if each else ''}]"
     )
 
 
 def tables(values: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
-    """Returns inline tables."""
+    """Return inline tables."""
     return st.lists(st.tuples(KEYS, values).map(" = ".join), max_size=3).map(
         lambda each: f"{{{', '.join(each)}}}"
     )
@@ -219,7 +223,7 @@ LINES = (
 
 
 def found_in(value: Any) -> tuple[int, int, int]:
-    """Returns how many keys and how many commas a value needs at the least, and how deep it is."""
+    """Return the minimal numbers of keys and commas of a value, and its depth."""
     inner = (
         list(value.values())
         if isinstance(value, dict)
@@ -340,7 +344,7 @@ def test_a_document_with_changes_is_read_or_refused_and_costs_what_is_allowed(
     for read in (codec.decode, codec.decode_header, codec.decode_summary):
         found = read_or_fault(read, text.encode())
         if isinstance(found, InvalidCheckpoint):
-            assert "cannot be read" not in found.problem  # which nobody would have foreseen
+            assert "cannot be read" not in found.problem  # the message for unforeseen errors
             assert len(found.message) < 1200
 
 

@@ -1,4 +1,4 @@
-"""Checkpoint documents, version 1: what is written and read, with keys that this program does not know."""
+"""Checkpoint documents, version 1, are written and read with unknown keys."""
 
 from __future__ import annotations
 

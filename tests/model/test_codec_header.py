@@ -1,4 +1,4 @@
-"""The header of a checkpoint document: read without the state, it says the same as the whole."""
+"""The header of a document, read without the state, agrees with the whole."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from tests.model.example_documents import (
 
 
 def agree(data: bytes) -> None:
-    """Checks that header and whole document say the same of it."""
+    """Assert that header and whole document agree."""
     whole, header = read_or_fault(codec.decode, data), read_or_fault(codec.decode_header, data)
     if isinstance(whole, Checkpoint):
         assert header == replace(whole, state={})

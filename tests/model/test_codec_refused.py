@@ -1,4 +1,4 @@
-"""Checkpoint documents that are refused, each with its ref, the field and the problem."""
+"""Invalid checkpoint documents are refused with ref, field and problem."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The state in a checkpoint document: comes back exactly equal, or is refused."""
+"""The state in a checkpoint document reads back exactly equal, or is refused."""
 
 from __future__ import annotations
 

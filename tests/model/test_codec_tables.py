@@ -1,4 +1,7 @@
-"""Documents of runs that somebody drives: the tables `[pipeline]` and `[attempt]`, and what `[worktree]` says of files that are missing."""
+"""The tables `[pipeline]` and `[attempt]`, and missing files in `[worktree]`.
+
+The documents are those of runs with a driver.
+"""
 
 from __future__ import annotations
 

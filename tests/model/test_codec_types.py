@@ -13,7 +13,10 @@ from gitckpt import Checkpoint, InvalidCheckpoint
 from gitckpt.model import budget, codec, toml
 from tests.model.example_documents import REF, SMALL, SMALL_DOCUMENT, quick, read_or_fault, refusal
 
-STATE = '[state]\ntext = "null"\nraw = "AP8="\nn = 7\nlist = ["a", {"" = "5"}, []]\n[state.""]\n"~/" = "x"\n'
+STATE = (
+    '[state]\ntext = "null"\nraw = "AP8="\nn = 7\nlist = ["a", {"" = "5"}, []]\n[state.""]\n'
+    '"~/" = "x"\n'
+)
 
 
 def typed(types: str) -> bytes:
@@ -23,7 +26,8 @@ def typed(types: str) -> bytes:
 def test_types_are_applied_wherever_their_pointers_lead() -> None:
     read = codec.decode(
         typed(
-            '"/text" = "null"\n"/raw" = "bytes"\n"/list/1/" = "integer"\n"/list/0" = "null"\n"//~0~1" = "null"'
+            '"/text" = "null"\n"/raw" = "bytes"\n"/list/1/" = "integer"\n'
+            '"/list/0" = "null"\n"//~0~1" = "null"'
         ),
         REF,
     )
@@ -97,7 +101,10 @@ def test_a_type_that_is_no_string_is_refused(kind: str) -> None:
 
 
 def with_text(text: str, kind: str) -> bytes:
-    return f'{SMALL_DOCUMENT.removesuffix("[state]" + chr(10))}[types]\n"/v" = "{kind}"\n\n[state]\nv = "{text}"\n'.encode()
+    return (
+        f'{SMALL_DOCUMENT.removesuffix("[state]" + chr(10))}[types]\n"/v" = "{kind}"\n\n'
+        f'[state]\nv = "{text}"\n'
+    ).encode()
 
 
 @pytest.mark.parametrize(
@@ -151,7 +158,10 @@ def test_all_long_integers_together_have_no_more_digits_than_are_allowed() -> No
     def of(count: int) -> bytes:
         types = "".join(f'"/v/{number}" = "integer"\n' for number in range(count))
         values = ", ".join([f'"{one}"'] * count)
-        return f"{SMALL_DOCUMENT.removesuffix('[state]' + chr(10))}[types]\n{types}\n[state]\nv = [{values}]\n".encode()
+        return (
+            f"{SMALL_DOCUMENT.removesuffix('[state]' + chr(10))}[types]\n{types}\n[state]\n"
+            f"v = [{values}]\n"
+        ).encode()
 
     most = budget.MAX_LONG // budget.MAX_HEXADECIMAL
     assert len(codec.decode(of(most), REF).state["v"]) == most

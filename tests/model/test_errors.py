@@ -1,4 +1,4 @@
-"""Errors: one that was raised stays as it is."""
+"""Errors keep their values after they are raised."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ OTHERS = [
 
 @pytest.mark.parametrize("error", [*ERRORS, *OTHERS], ids=lambda error: type(error).__name__)
 def test_an_error_goes_from_process_to_process(error: CkptError) -> None:
-    """One that `pickle` cannot make again breaks the pool that it was raised in."""
+    """An error that `pickle` cannot load breaks the process pool that raised it."""
     for other in (pickle.loads(pickle.dumps(error)), copy.copy(error), copy.deepcopy(error)):
         assert (type(other), other.args, vars(other)) == (type(error), error.args, vars(error))
 

@@ -1,4 +1,4 @@
-"""Ids of checkpoints and runs, prefixes, object ids and slugs."""
+"""Ids, prefixes, object ids, run ids and slugs are made and validated."""
 
 from __future__ import annotations
 

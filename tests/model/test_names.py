@@ -1,4 +1,4 @@
-"""Names that people type and read."""
+"""Names that people type are matched, suggested and quoted."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The note of a commit: a line for each checkpoint, beside what people wrote."""
+"""The note of a commit has a line for each checkpoint beside other text."""
 
 from __future__ import annotations
 

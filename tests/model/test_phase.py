@@ -1,4 +1,4 @@
-"""Phase labels."""
+"""A phase label splits into a name and a status."""
 
 from __future__ import annotations
 
@@ -96,7 +96,10 @@ def test_a_label_without_a_name_or_with_control_characters_is_refused(text: str)
         phase.label(text)
     assert (caught.value.message, caught.value.hint) == (
         f"{text!r} is not a phase",
-        "write NAME or NAME-STATUS on one line; a status is one of complete, failed, started, progress, blocked, skipped, partial",
+        (
+            "write NAME or NAME-STATUS on one line; a status is one of complete, failed, "
+            "started, progress, blocked, skipped, partial"
+        ),
     )
 
 

@@ -1,4 +1,4 @@
-"""The expiry policy."""
+"""The expiry policy decides which checkpoints stay, and gives the reason."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ from tests.conftest import examples
 quick = settings(max_examples=examples(150), deadline=None, database=None)
 NOW = times.from_text("2026-11-21T12:00:00Z")
 NO_RANK = Policy(keep_last=0, safety_keep_last=0)
-"""The default policy without the newest that stay."""
+"""The default policy without `keep_last` and `safety_keep`."""
 
 
 def newest(found: list[Candidate], rules: Policy) -> Newest:
-    """Returns which stay among the newest, from all checkpoints there are, newest first."""
+    """Return the checkpoints that stay as the newest, given all of them in order."""
 
     def oldest(some: list[Candidate], count: int) -> tuple[int, str] | None:
         if not count:
@@ -660,7 +660,10 @@ def test_the_newest_are_not_thinned(found: list[Candidate], rules: Policy) -> No
 
 
 def spans_of(ages: list[int], rules: Policy) -> list[tuple[str, str, list[str]]]:
-    """Returns the length, the newest and what is due of each span, for checkpoints of some ages, which are their ids as well."""
+    """Return length, newest and due checkpoints of each span.
+
+    The ages of the checkpoints are also their ids.
+    """
     found = [replace(candidate(name=str(age)), time=NOW - age) for age in ages]
     spans = policy.spans(found, rules, newest(found, rules), now=NOW)
     return [(span.length, span.newest.id, [each.id for each in span.due]) for span in spans]
@@ -700,7 +703,10 @@ def test_what_thinning_says() -> None:
 
 @pytest.mark.long
 def test_a_heavy_year_ends_below_twenty_thousand() -> None:
-    """Five agents save 300 times a day each, with a commit at every tenth turn, and somebody saves twice a day by hand."""
+    """Five agents save 300 times a day each, and a user saves twice a day.
+
+    Every tenth turn of an agent makes a commit.
+    """
     found: list[Candidate] = []
     for day in range(365):
         start = NOW + day * DAY

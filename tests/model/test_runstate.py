@@ -1,4 +1,4 @@
-"""What has become of a run."""
+"""The status of a run follows from its checkpoints and its driver."""
 
 from __future__ import annotations
 

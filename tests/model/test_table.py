@@ -1,4 +1,4 @@
-"""The reader of one table of a document."""
+"""The reader of a table checks types and reports unread keys."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Timestamps and ages."""
+"""Timestamps and ages are parsed strictly and written in one form."""
 
 from __future__ import annotations
 

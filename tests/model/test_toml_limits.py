@@ -1,4 +1,7 @@
-"""What TOML cannot hold unchanged is refused with its pointer, and so is text that is no TOML."""
+"""The codec refuses values that TOML cannot hold, and text that is not TOML.
+
+The error has a pointer to the value.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +41,7 @@ class Stamp(datetime.datetime):
 
 
 class Nowhere(datetime.tzinfo):
-    """A zone that has no offset to tell."""
+    """A time zone without an offset."""
 
     def utcoffset(self, when: datetime.datetime | None) -> None:
         return None
@@ -88,7 +91,10 @@ UNSTORABLE: list[tuple[Any, str]] = [
     (NOON.replace(tzinfo=Nowhere()), "a date-time with the zone Nowhere() cannot be stored"),
     (
         NOON.replace(tzinfo=datetime.timezone(datetime.timedelta(seconds=90))),
-        "a date-time with the zone datetime.timezone(datetime.timedelta(seconds=90)) cannot be stored",
+        (
+            "a date-time with the zone datetime.timezone(datetime.timedelta(seconds=90)) "
+            "cannot be stored"
+        ),
     ),
     (NOON.replace(fold=1), "a date-time with fold=1 cannot be stored"),
 ]
@@ -197,7 +203,7 @@ def test_a_lone_surrogate_in_a_key_is_refused_with_a_pointer_that_can_be_printed
 
 
 def nested(levels: int, kind: str) -> dict[str, Any]:
-    """Returns a state with so many containers inside each other, itself not counted."""
+    """Return a state with nested containers, itself not counted as a level."""
     value: Any = 1
     for level in range(levels):
         value = [value] if kind == "lists" or (kind == "both" and level % 2) else {"k": value}

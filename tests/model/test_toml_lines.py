@@ -1,4 +1,4 @@
-"""Documents that are read line by line, without `tomllib`: what comes of that is the same."""
+"""Documents read line by line, without `tomllib`, give the same result."""
 
 from __future__ import annotations
 

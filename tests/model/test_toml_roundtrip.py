@@ -1,4 +1,4 @@
-"""The TOML that the store writes: lossless, the same to every reader, and as a person would write it."""
+"""The TOML that the store writes: lossless, portable, and readable."""
 
 from __future__ import annotations
 
@@ -59,9 +59,12 @@ NASTY = [
     "0",
     "-1",
     "state",
-    'long enough to be written on several lines, if it has\nsuch:\r\n\n  \\\n"""\n\'\'\'\n\x00 and ends in a quote"',
+    (
+        'long enough to be written on several lines, if it has\nsuch:\r\n\n  \\\n"""\n'
+        "'''\n\x00 and ends in a quote\""
+    ),
 ]
-"""Text that has broken some writer or reader of TOML, JSON pointers or our own headers."""
+"""Text that has broken a TOML writer or reader, JSON pointers, or our headers."""
 
 
 def texts() -> st.SearchStrategy[str]:
@@ -123,7 +126,9 @@ def test_the_text_is_as_a_person_would_write_it() -> None:
         "ratio": 0.5,
         "on": True,
         "text": 'a "quoted"\tword',
-        "lines": 'first line of a text that is long enough\nsecond line of it, with a \\ and a "\r\n',
+        "lines": (
+            'first line of a text that is long enough\nsecond line of it, with a \\ and a "\r\n'
+        ),
         "list": [1, [2, "x"], {"a": 1}],
         "none": [],
         "when": datetime.datetime(2026, 11, 21, 20, 15, tzinfo=datetime.UTC),
@@ -213,7 +218,7 @@ def test_the_text_has_no_control_character_but_line_feed(document: dict[str, Any
 
 
 def plain(value: Any) -> Any:
-    """Returns a value of another reader in Python's own types, with every zone as a fixed offset."""
+    """Return another reader's value in Python's types, with zones as fixed offsets."""
     if isinstance(value, dict):
         return {str(key): plain(item) for key, item in value.items()}
     if isinstance(value, list):

@@ -1,4 +1,4 @@
-"""Classes of values are what dataclasses are, to programs and to people."""
+"""Value classes behave like dataclasses, for programs and for people."""
 
 from __future__ import annotations
 
@@ -152,7 +152,7 @@ def test_values_are_copied_pickled_and_replaced() -> None:
 
 
 def test_what_copy_replace_calls_works() -> None:
-    """`copy.replace` is new in Python 3.13; it calls this method."""
+    """`copy.replace`, new in Python 3.13, calls `__replace__`."""
     value: Any = Ours(1)
     assert value.__replace__(a=2) == Ours(2)
 
@@ -187,7 +187,7 @@ def test_what_the_library_could_do_and_this_cannot_is_refused() -> None:
 
 
 def made_by(library: Any, *, frozen: bool) -> tuple[Any, Any]:
-    """Two classes: one with fields of each kind, and one that says itself how it is shown and compared."""
+    """Return two classes: one with each kind of field, one with its own repr and eq."""
 
     @library.dataclass(frozen=frozen, slots=True)
     class Value:

@@ -1,4 +1,4 @@
-"""Asking an agent: what it gets, what is shown and kept, how it ends, and going on with a conversation."""
+"""An agent call: prompt, output, kept files, exit, and continued conversations."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ RESUMES = {
 
 
 class Desk:
-    """Asks agents, in a directory of their own.
+    """Call agents in a directory of their own.
 
     Attributes:
-        work: where they run.
-        files: where prompt and output are.
-        shown: what was shown, of all calls.
+        work: the directory in which the agents run.
+        files: the directory for prompts and outputs.
+        shown: the output that all calls showed.
     """
 
     def __init__(self, path: Path, watchdog: Watchdog) -> None:
@@ -351,7 +351,10 @@ def test_failed_result_that_names_the_conversation_is_understood_too(desk: Desk)
     again = json.dumps(
         {"type": "result", "subtype": "success", "result": "new", "session_id": "third"}
     )
-    command = f"case \"$*\" in '') echo {shlex.quote(again)};; *) echo {shlex.quote(json.dumps(result))}; exit 1;; esac"
+    command = (
+        f"case \"$*\" in '') echo {shlex.quote(again)};; "
+        f"*) echo {shlex.quote(json.dumps(result))}; exit 1;; esac"
+    )
     (desk.work / "client").write_text(command)
     answer = desk.ask(
         shell("sh ./client", format="claude", resume="--resume {session}"), session="abc-1"
@@ -458,7 +461,7 @@ def test_the_output_of_each_call_is_kept(desk: Desk, monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(call, "MOST_BYTES", 7)
     desk.ask(shell("echo 13"))
     assert kept() == {"agent.log": "13\n", "agent-13.log": "12\n", "agent-12.log": "11\n"}
-    monkeypatch.setattr(call, "MOST_BYTES", 0)  # the last one is kept in any case
+    monkeypatch.setattr(call, "MOST_BYTES", 0)  # the last output is always kept
     desk.ask(shell("echo 14"))
     assert kept() == {"agent.log": "14\n", "agent-14.log": "13\n"}
 
@@ -474,8 +477,11 @@ def test_calling_the_server_again_is_no_sign_of_life(desk: Desk) -> None:
 
 
 def test_colors_hide_nothing(desk: Desk) -> None:
-    """As opencode says that it does not know a conversation."""
-    forgets = "f() { case $* in *--resume*) printf '\\033[91m\\033[1mError: \\033[0mSession not found\\n' >&2; exit 1 ;; esac; echo new; }; f"
+    """The client opencode colors its message about an unknown conversation."""
+    forgets = (
+        "f() { case $* in *--resume*) printf '\\033[91m\\033[1mError: "
+        "\\033[0mSession not found\\n' >&2; exit 1 ;; esac; echo new; }; f"
+    )
     answer = desk.ask(shell(forgets, format="text", resume="--resume {session}"), session="s-1")
     assert (answer.ok, answer.resumed, answer.report.text) == (True, False, "new\n")
     failed = desk.ask(shell("printf '\\033[91mno\\033[0m credit\\n'; exit 3"))
@@ -528,7 +534,8 @@ def test_output_is_on_disk_as_it_comes(desk: Desk) -> None:
     log = desk.files / "agent.log"
     desk.ask(
         shell(
-            f"echo one; while ! grep -q one {shlex.quote(str(log))}; do sleep 0.01; done; cp {shlex.quote(str(log))} seen"
+            f"echo one; while ! grep -q one {shlex.quote(str(log))}; do sleep 0.01; "
+            f"done; cp {shlex.quote(str(log))} seen"
         )
     )
     assert (desk.work / "seen").read_bytes() == b"one\n"

@@ -1,4 +1,4 @@
-"""Which client a text means, what a file configures, and the command that comes of it."""
+"""A text selects a client; a file configures clients; both make the command."""
 
 from __future__ import annotations
 
@@ -125,7 +125,10 @@ def test_what_is_no_command(text: str, problem: str) -> None:
         (
             BUILT_IN["claude"],
             "s-1",
-            "exec <'/a b/p' || exit 125\nclaude -p --output-format stream-json --verbose --resume s-1",
+            (
+                "exec <'/a b/p' || exit 125\nclaude -p --output-format stream-json --verbose "
+                "--resume s-1"
+            ),
         ),
         (BUILT_IN["codex"], None, "exec <'/a b/p' || exit 125\ncodex exec --json -"),
         (BUILT_IN["codex"], "s-1", "exec <'/a b/p' || exit 125\ncodex exec --json resume s-1 -"),
@@ -271,10 +274,16 @@ four = "claude"
         + ", ".join(FORMATS)
         + ", not 'claud' (did you mean claude?)",
         "gitckpt.toml:10: prompt in agent 'three' must be one of stdin, argument, not 'file'",
-        "gitckpt.toml:11: resume of agent 'three' has no {session} (write {session} where the id belongs, as in resume = \"--resume {session}\")",
+        (
+            "gitckpt.toml:11: resume of agent 'three' has no {session} (write {session} "
+            'where the id belongs, as in resume = "--resume {session}")'
+        ),
         "gitckpt.toml:14: four in agents must be a table, not 'claude'",
         "gitckpt.toml:15: the name of agent 'a/b' has a /",
-        "gitckpt.toml:16: command in agent 'five' must be one line without control characters, not 'a\\nb'",
+        (
+            "gitckpt.toml:16: command in agent 'five' must be one line without control "
+            "characters, not 'a\\nb'"
+        ),
     ]
 
 
@@ -344,9 +353,18 @@ def test_mistakes_in_a_price(tmp_path: Path) -> None:
     with pytest.raises(ConfigError) as error:
         configured(tmp_path, "[agents.codex.price]\ninput = -1\ncashed_input = 2\n")
     assert sorted(error.value.candidates) == [
-        "gitckpt.toml:1: the price of agent 'codex' has no output (add output = US dollars per million tokens)",
-        "gitckpt.toml:2: input in the price of agent 'codex' must be a number from 0 to 1e+06, not -1",
-        "gitckpt.toml:3: unknown key 'cashed_input' in the price of agent 'codex' (did you mean cached_input?)",
+        (
+            "gitckpt.toml:1: the price of agent 'codex' has no output (add output = US "
+            "dollars per million tokens)"
+        ),
+        (
+            "gitckpt.toml:2: input in the price of agent 'codex' must be a number from 0 to "
+            "1e+06, not -1"
+        ),
+        (
+            "gitckpt.toml:3: unknown key 'cashed_input' in the price of agent 'codex' (did "
+            "you mean cached_input?)"
+        ),
     ]
 
 

@@ -1,4 +1,4 @@
-"""What kind of failure a client's is, by what the clients print."""
+"""The output of a client determines the kind of its failure."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def answer(said: str, code: int = 1, *, ended_by: str = EXIT, worked: bool = Fal
             0,
             None,
             None,
-        ),  # it is its report that says so
+        ),  # its report says so
         ("HTTP 401: bad key", 1, FATAL, None),
         (
             '[API Error: {"error":{"code":401,"message":"no","status":"UNAUTHENTICATED"}}]',
@@ -109,7 +109,7 @@ def test_kinds(said: str, code: int, kind: str | None, wait: float | None) -> No
 
 
 def test_what_an_agent_says_that_has_worked_is_about_its_work() -> None:
-    """It may have written a program that is not logged in."""
+    """The agent may have written a program that is not logged in."""
     found = call.classify(answer("not logged in; connection refused", worked=True), NOW)
     assert found is not None
     assert found.kind == OTHER
@@ -127,7 +127,7 @@ def test_what_an_agent_says_that_has_worked_is_about_its_work() -> None:
 def test_a_limit_that_has_ended_work_is_the_clients_word_for_it(
     error: str | None, said: str, kind: str
 ) -> None:
-    """Whoever works at limits would be asked again without end: a limit uses no iteration."""
+    """A limit uses no iteration, so an agent that works on limits would never end."""
     report = AgentReport("", worked=True, structured=True, is_error=error is not None, error=error)
     found = call.classify(replace(answer(said), report=report), NOW)
     assert found is not None

@@ -1,4 +1,7 @@
-"""What each client's output says, and what a person is shown of it: success, failure, cut off, and garbage."""
+"""The output of each client becomes a report and the text that a person sees.
+
+The cases are success, failure, output that was cut off, and garbage.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +26,10 @@ GEMINI_ID = "c0a1b2d3-0000-4abc-8def-112233445566"
 
 
 def read(name: str, output: bytes | str, size: int | None = None) -> tuple[str, AgentReport]:
-    """Returns what is shown of an output that comes in chunks of a size, and its report; what it says of tokens has tests of its own."""
+    """Return the shown text and the report of an output in chunks of `size`.
+
+    The tokens in the report have tests of their own.
+    """
     shown, report = read_whole(name, output, size)
     return shown, replace(report, tokens={})
 
@@ -111,7 +117,10 @@ CLAUDE_STREAM = [
     claude_says(text("from below"), parent_tool_use_id="toolu_09"),
     claude_says(text("All tests pass.")),
 ]
-CLAUDE_SHOWN = "I run the tests.\n→ Bash: pytest -q tests\n→ Edit: src/a.py\n→ TodoWrite\nfrom below\nAll tests pass.\n"
+CLAUDE_SHOWN = (
+    "I run the tests.\n→ Bash: pytest -q tests\n→ Edit: src/a.py\n→ TodoWrite\nfrom below\n"
+    "All tests pass.\n"
+)
 CLAUDE_REPORT = AgentReport(
     "All tests pass.", CLAUDE_ID, 0.0421, complete=True, structured=True, worked=True
 )
@@ -153,9 +162,9 @@ def test_claude_what_an_agent_of_the_agent_says_last_is_shown_but_is_no_answer(
         claude_says(text("They are in tests/."), **below),
     ]
     shown, report = read("claude", lines(*messages, *end))
-    assert (
-        shown
-        == "Another agent looks for the tests.\n→ Agent: Look for tests\n→ Bash: ls\nThey are in tests/.\n"
+    assert shown == (
+        "Another agent looks for the tests.\n→ Agent: Look for tests\n→ Bash: ls\n"
+        "They are in tests/.\n"
     )
     assert (report.text, report.worked, report.complete) == (
         "Another agent looks for the tests.",
@@ -736,7 +745,7 @@ def test_opencode_failure_of_its_model() -> None:
 
 
 def test_codex_has_done_nothing_where_its_model_does_not_answer() -> None:
-    """As observed: a turn begins, and what it says of a model that it does not know is an item."""
+    """Codex begins a turn and reports an unknown model as an item, as observed."""
     about = {
         "type": "item.completed",
         "item": {"id": "item_0", "type": "error", "message": "Model metadata for `m` not found."},
@@ -787,8 +796,11 @@ def test_aider_whose_model_has_no_price() -> None:
 
 
 def test_aider_that_failed_ends_with_0() -> None:
-    """As observed: its exit code says nothing."""
-    failed = "Aider v0.86.2\nlitellm.AuthenticationError: AuthenticationError: OpenAIException - bad\nCheck your API key.\n"
+    """The client aider exits with 0 although it failed, as observed."""
+    failed = (
+        "Aider v0.86.2\nlitellm.AuthenticationError: AuthenticationError: "
+        "OpenAIException - bad\nCheck your API key.\n"
+    )
     report = read("aider", failed)[1]
     assert (report.is_error, report.worked) == (True, False)
     assert report.error == "litellm.AuthenticationError: AuthenticationError: OpenAIException - bad"

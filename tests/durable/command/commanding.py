@@ -1,4 +1,4 @@
-"""Running commands in tests, and looking for what they left behind."""
+"""Run commands in tests, and find the processes that they leave behind."""
 
 from __future__ import annotations
 
@@ -16,29 +16,34 @@ from gitckpt.durable.command.watchdog import EnvTag, Watchdog
 SYSTEMS = {
     "orphans are adopted": "",
     "orphans are not adopted": "supervisor.adopt_orphans = lambda: False; ",
-    "ps tells of processes": "supervisor.adopt_orphans = lambda: False; process_tree._SELF = '/nowhere'; ",
+    "ps tells of processes": (
+        "supervisor.adopt_orphans = lambda: False; process_tree._SELF = '/nowhere'; "
+    ),
 }
-"""Systems that there are, and what makes a supervisor believe that it is on one."""
+"""The supported systems, each with the code that makes a supervisor believe in it."""
 
 
 def pretend(patch: pytest.MonkeyPatch, system: str) -> None:
-    """Lets the watchdogs that are started from now on believe that they are on one of `SYSTEMS`."""
-    start = "import sys; sys.path.insert(0, sys.argv[1]); from gitckpt.durable.command import process_tree, supervisor"
+    """Make the watchdogs that start from now on believe in one of `SYSTEMS`."""
+    start = (
+        "import sys; sys.path.insert(0, sys.argv[1]); from gitckpt.durable.command import "
+        "process_tree, supervisor"
+    )
     patch.setattr(
         supervisor, "_BOOTSTRAP", f"{start}; {SYSTEMS[system]}supervisor.main(sys.argv[2:])"
     )
 
 
 def tag(directory: Path) -> EnvTag:
-    """Returns the tag of a run that is not there; its repository is a directory."""
+    """Return the tag of a run that does not exist; its repository is a directory."""
     return EnvTag("a-run", 1, str(directory))
 
 
 class Runner:
-    """Runs commands in one directory, with one watchdog.
+    """Run commands in one directory, with one watchdog.
 
     Attributes:
-        shown: the output of all of them, chunk by chunk.
+        shown: the output of all commands, chunk by chunk.
     """
 
     def __init__(self, directory: Path, watchdog: Watchdog) -> None:
@@ -60,7 +65,10 @@ class Runner:
         left: float | None = None,
         grace: float = 5.0,
     ) -> CommandResult:
-        """See `run_command`; `silence` is an idle timeout that begins with the first output, which may take long where much goes on."""
+        """Call `run_command`; `silence` is an idle timeout.
+
+        It begins with the first output, which can take long on a busy machine.
+        """
         patience = Timeouts(timeout, idle_timeout, left, grace)
         show = self.shown.append if output is None else output
 
@@ -80,12 +88,15 @@ class Runner:
         )
 
     def pid(self, name: str) -> int:
-        """Returns the number that a command wrote into a file."""
+        """Return the process id that a command wrote into a file."""
         return int((self.directory / name).read_text())
 
 
 def runs(pid: int) -> bool:
-    """Tells whether a process runs; one that has ended and was not waited for yet does not, nor does one that has no memory any more."""
+    """Return whether a process runs.
+
+    A zombie does not run, nor does a process that has already released its memory.
+    """
     try:
         os.kill(pid, 0)
     except ProcessLookupError:
@@ -98,12 +109,12 @@ def runs(pid: int) -> bool:
 
 
 def ends(*pids: int) -> bool:
-    """Waits a little for the end of processes; tells whether all have ended."""
+    """Wait a little for the end of processes, and return whether all have ended."""
     return comes(lambda: not any(runs(pid) for pid in pids))
 
 
 def comes(condition: Callable[[], bool]) -> bool:
-    """Waits a little until something is so; tells whether it came."""
+    """Wait a little for a condition, and return whether it became true."""
     deadline = time.monotonic() + 10
     while not condition():
         if time.monotonic() > deadline:
@@ -113,7 +124,7 @@ def comes(condition: Callable[[], bool]) -> bool:
 
 
 def marked(mark: str) -> list[str]:
-    """Returns the command lines of the processes that have a text in them, or in their environment."""
+    """Return the command lines of processes with a text in arguments or environment."""
     found = []
     for process in Path("/proc").iterdir():
         if process.name.isdigit():
@@ -122,5 +133,5 @@ def marked(mark: str) -> list[str]:
                 if mark.encode() in line + (process / "environ").read_bytes():
                     found.append(line.replace(b"\0", b" ").decode())
             except OSError:
-                pass  # it has ended meanwhile, or is somebody else's
+                pass  # the process has ended, or belongs to another user
     return found

@@ -1,4 +1,4 @@
-"""The command of a phase: what it gets, what it says, and how it ends by itself."""
+"""The command of a phase: its environment, its output, and how it ends by itself."""
 
 from __future__ import annotations
 
@@ -345,14 +345,16 @@ def test_background_process_that_is_silent_ends_too(run: Runner) -> None:
 
 def test_background_process_that_ignores_sigterm_ends_too(run: Runner) -> None:
     run(
-        "(trap '' TERM; touch ready; sleep 60 & echo $! >pid; wait) & while ! test -s pid; do :; done"
+        "(trap '' TERM; touch ready; sleep 60 & echo $! >pid; wait) & "
+        "while ! test -s pid; do :; done"
     )
     assert ends(run.pid("pid"))
 
 
 def test_background_process_may_clean_up(run: Runner) -> None:
     run(
-        "(trap 'echo cleaned >left; exit' TERM; touch ready; while :; do :; done) & while ! test -e ready; do :; done"
+        "(trap 'echo cleaned >left; exit' TERM; touch ready; while :; do :; done) & "
+        "while ! test -e ready; do :; done"
     )
     assert (run.directory / "left").read_text() == "cleaned\n"
 

@@ -1,4 +1,4 @@
-"""The command of a phase: what ends it before it ends by itself."""
+"""Timeouts and interruptions end the command of a phase."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ STUBBORN = "trap '' TERM; sleep 60 & echo $! >pid; echo ready; wait"
 
 
 class Unforeseen(BaseException):
-    """What nobody catches by accident."""
+    """An exception that no handler catches by accident."""
 
 
 @pytest.fixture(params=["orphans are adopted", "orphans are not adopted"])
@@ -115,7 +115,7 @@ def test_stopped_command_is_ended(run: Runner) -> None:
 @pytest.mark.usefixtures("both_ways")
 @pytest.mark.parametrize("before", ["", "echo ready; sleep 0.2; "])
 def test_who_stops_the_parent_of_his_shell_stops_nothing(run: Runner, before: str) -> None:
-    """It is the watchdog, which may not even have told that the command has begun."""
+    """The parent is the watchdog, which may not yet have reported the start."""
     outcome = run(f"{before}kill -STOP $PPID; echo on; exit 3", timeout=60)
     assert (outcome.code, outcome.ended_by, outcome.tail.splitlines()[-1]) == (3, EXIT, "on")
 
@@ -168,14 +168,14 @@ def test_interrupt_while_a_command_is_started(run: Runner, monkeypatch: pytest.M
     not Path("/proc/self/task").is_dir(), reason="Linux alone says which children there are"
 )
 def test_interrupt_leaves_no_child_to_wait_for(run: Runner) -> None:
-    before = children()  # what another test has left in the background is not of this one
+    before = children()  # another test may have left background processes
     with Watchdog(tag(run.directory)) as run.watchdog, pytest.raises(KeyboardInterrupt):
         run("echo ready; sleep 60", output=lambda _: signal.raise_signal(signal.SIGINT))
     assert children() <= before
 
 
 def children() -> set[str]:
-    """Returns the processes that this one has started and not waited for."""
+    """Return the child processes of this process that were not waited for yet."""
     return {
         pid
         for task in Path("/proc/self/task").iterdir()
@@ -244,7 +244,10 @@ def test_what_is_raised_for_the_first_output_is_not_asked_again(run: Runner) -> 
 
     with pytest.raises(Unforeseen):
         run(
-            "trap 'echo saving; sleep 0.1; touch saved; exit' TERM; echo ready; while :; do :; done",
+            (
+                "trap 'echo saving; sleep 0.1; touch saved; exit' TERM; echo ready; "
+                "while :; do :; done"
+            ),
             output=fail,
         )
     assert calls == [b"ready\n"]
@@ -273,7 +276,10 @@ def test_interrupt_while_leftovers_are_ended(run: Runner) -> None:
     try:
         with pytest.raises(KeyboardInterrupt):
             run(
-                "(trap '' TERM; sleep 60 & echo $! >pid; wait) & while ! test -s pid; do :; done; echo left",
+                (
+                    "(trap '' TERM; sleep 60 & echo $! >pid; wait) & while ! test -s pid; "
+                    "do :; done; echo left"
+                ),
                 output=lambda _: signal.setitimer(signal.ITIMER_REAL, 0.3) and None,
             )
     finally:

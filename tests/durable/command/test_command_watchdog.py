@@ -1,4 +1,4 @@
-"""The watchdog: no command outlives a driver that was killed, whatever it has done to get away."""
+"""The watchdog ends every process of a command whose driver was killed."""
 
 from __future__ import annotations
 
@@ -30,7 +30,8 @@ import os, sys
 sys.path.insert(0, {str(ROOT)!r})
 from pathlib import Path
 from tests.durable.command.commanding import Runner
-from gitckpt.durable.command.watchdog import EnvTag; from gitckpt.durable.command.watchdog import end_leftovers
+from gitckpt.durable.command.watchdog import EnvTag; \
+from gitckpt.durable.command.watchdog import end_leftovers
 from gitckpt.durable.command.watchdog import Watchdog
 directory, command, rounds = sys.argv[1:]
 run = Runner(Path(directory), Watchdog(EnvTag("a-run", 1, directory)))
@@ -47,11 +48,21 @@ COMMANDS = {
 GETAWAYS = {
     "a group of its own": "sh -mc 'sh -c \"echo $$ >pid; exec sleep 60\" & wait' 2>&- & wait",
     "a session of its own": "setsid sh -c 'echo $$ >pid; exec sleep 60' & wait",
-    "a daemon": "setsid sh -c '(echo $$ >/dev/null; sh -c \"echo \\$\\$ >pid; exec sleep 60\" &)' <&- >&- 2>&- & wait; sleep 60",
-    "no environment": "setsid env -i sh -c 'sh -c \"echo \\$\\$ >pid; exec sleep 60\" &' & wait; sleep 60",
-    "deaf": "setsid sh -c \"trap '' TERM HUP INT; echo \\$\\$ >pid; while :; do sleep 60; done\" & wait",
+    "a daemon": (
+        "setsid sh -c '(echo $$ >/dev/null; sh -c \"echo \\$\\$ >pid; exec sleep 60\" &)' "
+        "<&- >&- 2>&- & wait; sleep 60"
+    ),
+    "no environment": (
+        "setsid env -i sh -c 'sh -c \"echo \\$\\$ >pid; exec sleep 60\" &' & wait; sleep 60"
+    ),
+    "deaf": (
+        "setsid sh -c \"trap '' TERM HUP INT; echo \\$\\$ >pid; while :; do sleep 60; done\" & wait"
+    ),
 }
-"""What a tool may do that runs on its own: each writes its number into a file, and the command waits."""
+"""Ways in which a tool detaches itself.
+
+Each writes its process id into a file, and the command waits.
+"""
 
 WAYS = [
     (kind, system)
@@ -59,10 +70,13 @@ WAYS = [
     for system in SYSTEMS
     if kind != "no environment" or system == "orphans are adopted"
 ]
-"""Elsewhere, nothing says any more whose a process without an environment is."""
+"""Elsewhere, a process without an environment cannot be traced to its run."""
 
 TAGGED = [kind for kind in GETAWAYS if kind != "no environment"]
-"""Where the watchdog was killed, nothing says any more whose a process without an environment is (docs/limits.md)."""
+"""Without its watchdog, a process with an empty environment has no known run.
+
+See docs/limits.md.
+"""
 
 needs_proc = pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="no /proc")
 is_linux = pytest.mark.skipif(
@@ -73,7 +87,7 @@ is_linux = pytest.mark.skipif(
 def start_driver(
     directory: Path, command: str, mark: str, rounds: int = 1_000_000
 ) -> tuple[subprocess.Popen[bytes], int]:
-    """Starts a driver that runs one command again and again; returns it, and its watchdog."""
+    """Start a driver that repeats one command; return the driver and its watchdog."""
     argv = [sys.executable, "-c", DRIVER, str(directory), command, str(rounds)]
     driver = subprocess.Popen(argv, stdout=subprocess.PIPE, env=os.environ | {"CKPT_MARK": mark})
     assert driver.stdout
@@ -211,7 +225,7 @@ def test_nobody_gets_away_when_the_shell_ends(
 
 
 def test_who_descends_from_nobody_of_the_phase_stays(run: Runner) -> None:
-    """What a service manager starts, say."""
+    """A service manager, for example, starts such a process."""
     argv = [
         "/bin/sh",
         "-c",
@@ -227,8 +241,11 @@ def test_who_descends_from_nobody_of_the_phase_stays(run: Runner) -> None:
 
 
 def test_who_cannot_be_ended_is_named(run: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As a process that waits for a disk that is gone, or one of another user."""
-    start = "import sys; sys.path.insert(0, sys.argv[1]); from gitckpt.durable.command import process_tree, supervisor"
+    """It may wait for a disk that is gone, or belong to another user."""
+    start = (
+        "import sys; sys.path.insert(0, sys.argv[1]); from gitckpt.durable.command import "
+        "process_tree, supervisor"
+    )
     kept = "process_tree.send_signal = lambda *_: False; supervisor.os.killpg = lambda *_: None"
     monkeypatch.setattr(supervisor, "_BOOTSTRAP", f"{start}; {kept}; supervisor.main(sys.argv[2:])")
     monkeypatch.setattr("gitckpt.durable.command.execution._DYING", 0.05)
@@ -238,12 +255,16 @@ def test_who_cannot_be_ended_is_named(run: Runner, monkeypatch: pytest.MonkeyPat
         patch.setattr(watchdog_module, "_DYING", -0.5)
         with pytest.raises(BusyError) as error:
             run(
-                "setsid sleep 60 & echo $! >pid; while ! ps -o args= -p $! | grep -q ^sleep; do :; done",
+                (
+                    "setsid sleep 60 & echo $! >pid; while ! ps -o args= -p $! | grep -q ^sleep; "
+                    "do :; done"
+                ),
                 grace=0.05,
             )
     pid = run.pid("pid")
     assert error.value.message == (
-        f"cannot end processes of an earlier attempt, which may still change files: {pid} (sleep 60)"
+        "cannot end processes of an earlier attempt, which may still change files: "
+        f"{pid} (sleep 60)"
     )
     assert error.value.hint == f"end these processes: sudo kill -9 {pid}; then: git ckpt resume"
     assert runs(watchdog), "it goes on trying, and shows whoever resumes the run what is left"
@@ -322,7 +343,10 @@ def test_signals_of_a_supervisor_do_not_end_the_watchdog(run: Runner) -> None:
 
 
 def noted(directory: Path, program: str = "") -> int:
-    """Returns the number in the file `pid`, once it is there; with a program, once the process has become that."""
+    """Return the process id in the file `pid`, once the file exists.
+
+    With a program, wait until the process has become that program.
+    """
     path = directory / "pid"
     assert comes(lambda: path.exists() and path.read_text().endswith("\n"))
     pid = int(path.read_text())
@@ -331,7 +355,7 @@ def noted(directory: Path, program: str = "") -> int:
 
 
 def left_by(tag: EnvTag, command: str, directory: Path) -> int:
-    """Starts something as a phase would that has been left alone; returns its number, once it is ready."""
+    """Start a process like one left by a phase, and return its id once it is ready."""
     subprocess.run(
         ["/bin/sh", "-c", f"({command}) >/dev/null 2>&1 &"],
         cwd=directory,
@@ -412,7 +436,8 @@ def test_whoever_resumes_from_within_an_earlier_attempt_is_not_ended(
     script = f"""
 import sys
 sys.path.insert(0, {str(ROOT)!r})
-from gitckpt.durable.command.watchdog import EnvTag; from gitckpt.durable.command.watchdog import end_leftovers
+from gitckpt.durable.command.watchdog import EnvTag; \
+from gitckpt.durable.command.watchdog import end_leftovers
 print(end_leftovers(EnvTag({tag.run!r}, 2, {tag.directory!r})))
 """
     line = f"{shlex.quote(sys.executable)} -c {shlex.quote(script)}; echo on"
@@ -444,7 +469,10 @@ def test_who_cannot_be_ended_refuses_the_resume(
 def test_watchdog_that_waits_for_the_end_of_somebody_shows_who_that_is(
     tmp_path: Path, tag: EnvTag, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As a process of root's that a phase started by sudo: nobody else may read its environment, or end it."""
+    """A phase may start a root process with sudo, which the watchdog cannot end.
+
+    Other users cannot read its environment either.
+    """
     for name in ("_WATCHDOG_WAIT", "_GRACE", "_DYING"):
         monkeypatch.setattr(env_tag, name, 0.05)
     monkeypatch.setattr(process_tree, "send_signal", lambda *_: False)
@@ -473,7 +501,7 @@ def test_watchdog_of_a_dead_driver_is_waited_for_and_not_touched(
 
 
 def test_watchdog_of_a_driver_that_lives_goes_on(run: Runner, tag: EnvTag) -> None:
-    """One that was stopped, and that somebody took over from: whoever resumes the run after that is not kept waiting."""
+    """A paused driver that lost its run does not delay the next resume."""
     run("true")
     assert end_leftovers(EnvTag(tag.run, 3, tag.directory)) == []
     assert run("echo on").tail == "on\n"

@@ -1,7 +1,8 @@
-"""The pipeline plan-to-pr, from a plan to a pull request: with real pushes, an agent that is a script, and failures at each phase.
+"""The pipeline plan-to-pr, from a plan to a pull request, and its failures.
 
-The names FORGE-1 to FORGE-15 are those of the list of behaviours that this pipeline has to have. FORGE-16, the rounds with a reviewer that
-comments on the pull request, has no counterpart: the pipeline ends where the pull request is open.
+The pushes are real; the agent is a script. The names FORGE-1 to FORGE-15 are those of the list
+of behaviors that this pipeline must have. FORGE-16, the rounds with a reviewer who comments on
+the pull request, has no counterpart: the pipeline ends once the pull request is open.
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ def start(project: Stage, *options: str) -> tuple[int, str, str]:
 
 
 class TestAPlanBecomesAPullRequest:
-    """FORGE-1, 2, 3, 8, 12, 14."""
+    """FORGE-1, 2, 3, 8, 12, 14: a run takes a plan to a pull request."""
 
     def test_with_all_that_is_recorded_of_it(self, project: Stage) -> None:
         before = project.checkout.fingerprint()
@@ -160,7 +161,10 @@ FAILING = [
 
 
 class TestFailures:
-    """FORGE-9, 11, 12: the run is failed, the worktree stays, what follows is untouched, and a resume goes on from there."""
+    """FORGE-9, 11, 12: a failed run keeps its worktree, and resumes where it failed.
+
+    The phases after the failure stay untouched.
+    """
 
     @pytest.mark.turns("phase", "breaks", "mends")
     @pytest.mark.parametrize(
@@ -214,7 +218,10 @@ class TestFailures:
 
     @pytest.mark.long
     def test_the_agent_is_read_like_the_others(self, project: Stage) -> None:
-        said = '{"type": "result", "result": "I did it.", "session_id": "s-1", "total_cost_usd": 0.25, "usage": {"input_tokens": 7}}'
+        said = (
+            '{"type": "result", "result": "I did it.", "session_id": "s-1", '
+            '"total_cost_usd": 0.25, "usage": {"input_tokens": 7}}'
+        )
         project.program("claude", f"cat > feature; echo \"$*\" > words; echo '{said}'")
         _, _, err = start(project)
         assert "I did it." in err.splitlines()
@@ -235,7 +242,10 @@ class TestFailures:
         code, _, err = start(project)
         assert (code, err.splitlines()[-2]) == (
             4,
-            "error: cannot use claude: claude failed: exit code 1: Invalid API key · Please run /login",
+            (
+                "error: cannot use claude: claude failed: exit code 1: "
+                "Invalid API key · Please run /login"
+            ),
         )
 
     def test_an_agent_that_is_not_there(self, project: Stage) -> None:
@@ -260,7 +270,10 @@ class TestFailures:
 
     @pytest.mark.long
     def test_a_limit_of_the_agent_is_waited_for(self, project: Stage) -> None:
-        once = '[ -e "$HOME/once" ] || { : > "$HOME/once"; echo "429: try again in 1 seconds"; exit 1; }'
+        once = (
+            '[ -e "$HOME/once" ] || { : > "$HOME/once"; echo "429: try again in 1 seconds"; '
+            "exit 1; }"
+        )
         project.program("claude", f"{once}; cat > feature")
         code, _, err = start(project)
         assert (code, err.count("limited: the next call is at ")) == (0, 1)
@@ -271,13 +284,19 @@ class TestFailures:
 
     @pytest.mark.long
     def test_an_agent_that_changes_no_file_after_a_limit_has_failed(self, project: Stage) -> None:
-        once = '[ -e "$HOME/once" ] || { : > "$HOME/once"; echo "429: try again in 1 seconds"; exit 1; }'
+        once = (
+            '[ -e "$HOME/once" ] || { : > "$HOME/once"; echo "429: try again in 1 seconds"; '
+            "exit 1; }"
+        )
         project.program("claude", once)
         assert start(project)[0] == 20
 
     @pytest.mark.long
     def test_work_before_a_limit_counts_as_changed(self, project: Stage) -> None:
-        once = '[ -e "$HOME/once" ] || { : > "$HOME/once"; echo x > feature; echo "429: try again in 1 seconds"; exit 1; }'
+        once = (
+            '[ -e "$HOME/once" ] || { : > "$HOME/once"; echo x > feature; '
+            'echo "429: try again in 1 seconds"; exit 1; }'
+        )
         project.program("claude", once)
         assert start(project)[0] == 0
 
@@ -315,7 +334,10 @@ class TestFailures:
         assert (code, out, err) == (
             2,
             "",
-            f"error: cannot read {path}, the input plan: No such file or directory\nhint: name a readable file\n",
+            (
+                f"error: cannot read {path}, the input plan: No such file or directory\n"
+                "hint: name a readable file\n"
+            ),
         )
         assert project.runs() == []
 
@@ -338,7 +360,7 @@ class TestFailures:
 
 
 class TestResume:
-    """FORGE-4, 10, 13."""
+    """FORGE-4, 10, 13: a resumed run continues after its complete phases."""
 
     def test_a_run_that_is_not_there(self, project: Stage) -> None:
         code, out, err = project.ckpt("resume", "20270115-080000-none")
@@ -352,7 +374,7 @@ class TestResume:
     @pytest.mark.long(but=["3", "6"])
     @pytest.mark.parametrize("done", [0, 1, 3, 5, 6])
     def test_phases_that_are_complete_are_not_done_again(self, project: Stage, done: int) -> None:
-        """Each phase notes that it is done; the driver is ended after so many."""
+        """Each phase logs its name; the driver ends after `done` phases."""
         project.pipeline(
             *(
                 f'{name}: echo "{name}" >> "$CALLS"; [ "$(wc -l < "$CALLS")" -ne {done + 1} ]'
@@ -387,7 +409,7 @@ class TestResume:
 
 
 class TestFrom:
-    """FORGE-15."""
+    """FORGE-15: `--from` repeats a run from a phase."""
 
     @pytest.mark.parametrize("said", ["commit and push", "commit-and-push", "Commit_And PUSH"])
     def test_how_a_phase_may_be_written(self, said: str) -> None:
@@ -439,7 +461,7 @@ class TestFrom:
 
 
 class TestRuns:
-    """FORGE-5."""
+    """FORGE-5: `git ckpt runs` lists the runs, newest first."""
 
     def test_none(self, project: Stage) -> None:
         done = project.ckpt("runs")
@@ -459,12 +481,12 @@ class TestRuns:
 
 
 class TestRetention:
-    """FORGE-6: complete runs go after 168 hours, those that are not complete never."""
+    """FORGE-6: complete runs expire after 168 hours, incomplete runs never."""
 
     def past(
         self, checkout: Checkout, label: str, name: str, days: float, pipeline: str = "plan-to-pr"
     ) -> str:
-        """Makes a run as it would have been made before."""
+        """Make a run that is some days old."""
         clock = Clock(step=1)
         with Store.open(checkout.path, adapter="plumbing") as now:
             clock.instant = clock_of(now)() - round(days * DAY)
@@ -545,7 +567,10 @@ FRONT_MATTER = {
 
 
 class TestNames:
-    """FORGE-7. Two rules are known; the newer one is used: a run of other characters becomes one hyphen."""
+    """FORGE-7: a run of other characters becomes one hyphen.
+
+    Forge had two rules; this is the newer one.
+    """
 
     @pytest.mark.parametrize(("path", "slug"), [*BOTH.items(), *NEWER.items()])
     def test_slugs(self, path: str, slug: str) -> None:
@@ -578,7 +603,10 @@ def test_a_branch_of_somebody_else_is_not_touched(project: Stage) -> None:
     project.checkout.git("branch", "forge/my-plan")
     code, _, err = start(project)
     assert code == 20
-    told = "the branch forge/my-plan is there already, and no run made it: rename it (git branch -m forge/my-plan NEW)"
+    told = (
+        "the branch forge/my-plan is there already, and no run made it: "
+        "rename it (git branch -m forge/my-plan NEW)"
+    )
     assert f"{told}, then resume\n" in err
     assert project.checkout.git("rev-parse", "forge/my-plan") == theirs
 
@@ -591,7 +619,10 @@ def test_a_second_run_of_the_same_plan_does_not_take_the_branch_of_the_first(
     first = project.run()
     work = project.checkout.git("rev-parse", "forge/my-plan")
     code, _, err = start(project)
-    told = f"the branch forge/my-plan is of run {first}: go on with that (git ckpt resume {first}), or rename it (git branch -m "
+    told = (
+        f"the branch forge/my-plan is of run {first}: go on with that (git ckpt resume "
+        f"{first}), or rename it (git branch -m "
+    )
     assert code == 20
     assert f"{told}forge/my-plan NEW), then resume" in next(
         line for line in err.splitlines() if line.startswith("error: ")

@@ -1,4 +1,4 @@
-"""Pipelines, steps and forks as programs have them: from public names alone."""
+"""Programs use pipelines, steps and forks through the public names alone."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ phases = [
 
 
 class Told(Observer):
-    """Notes what it is told, and answers where a run pauses."""
+    """Record the events of a driver, and answer when a run pauses."""
 
     def __init__(self, *answers: tuple[str, str]) -> None:
         self.said: list[object] = []
@@ -102,7 +102,7 @@ class TestARun:
         assert (outcome.status, outcome.after) == ("paused", "one")
         assert (
             Path(str(outcome.path)) / "one"
-        ).read_text() == ".\nshorter.\n"  # not twice: the restart took the second line back
+        ).read_text() == ".\nshorter.\n"  # not twice: the restart removed the second line
         again = Pipelines(plain).resume(
             outcome.run, autonomy="fully_autonomous", inputs={"word": "late"}
         )

@@ -1,7 +1,8 @@
-"""The pipeline rlm-act, with an agent that is a script: its pauses, its questions, its shortcuts, and what a resume finds.
+"""The pipeline rlm-act with a scripted agent: pauses, questions, skips, resumes.
 
-The names RLM-16 to RLM-26 are those of the list of behaviours that this pipeline has to have. Of RLM-23 the blank project path has no
-counterpart: a run always belongs to a repository; RLM-24 and RLM-25 are tested with the loop.
+The names RLM-16 to RLM-26 are those of the list of behaviors that this pipeline must have. The
+blank project path of RLM-23 has no counterpart, as a run always belongs to a repository. The
+tests of the loop cover RLM-24 and RLM-25.
 """
 
 from __future__ import annotations
@@ -34,16 +35,17 @@ AGENT = """
 cat > "$CALLS.$CKPT_PHASE"
 echo "$CKPT_PHASE" >> "$CALLS.phases"
 echo "# $CKPT_PHASE, attempt $CKPT_ATTEMPT"
-if [ -e "$CALLS.fails" ] && [ "$(cat "$CALLS.fails")" = "$CKPT_PHASE" ]; then echo half > half-done; exit 7; fi
+if [ -e "$CALLS.fails" ] && [ "$(cat "$CALLS.fails")" = "$CKPT_PHASE" ]; \
+then echo half > half-done; exit 7; fi
 [ "$CKPT_PHASE" != implementation ] || echo "$CKPT_ATTEMPT" >> code
 """
 
 ONCE = ("-i", "tests=true", "-i", "max_iterations=1")
-"""The implementation is one call of the agent, and tests are not the point."""
+"""The implementation is one call of the agent, without tests."""
 
 
 class Act:
-    """Runs rlm-act, and knows what its agent was asked."""
+    """Run rlm-act, and record the calls of its agent."""
 
     def __init__(self, stage: Stage) -> None:
         self.stage = stage
@@ -61,15 +63,15 @@ class Act:
         return self.note(phase).read_text()
 
     def asked(self) -> list[str]:
-        """Returns the phases in which the agent was called, in order."""
+        """Return the phases in which the agent was called, in order."""
         return self.note("phases").read_text().splitlines() if self.note("phases").exists() else []
 
     def fails(self, phase: str) -> None:
-        """Lets the agent fail in a phase; "" for none."""
+        """Let the agent fail in a phase; "" for no phase."""
         self.note("fails").write_text(phase)
 
     def ended(self, run: str) -> list[str]:
-        """Returns the labels of a run without those of beginnings."""
+        """Return the labels of a run without those of phase starts."""
         return [label for label in self.stage.labels(run) if not label.endswith("-started")]
 
 
@@ -93,11 +95,12 @@ def talk(stage: Stage) -> Iterator[Callable[..., Talk]]:
 
 class TestBudget:
     def test_the_implementation_ends_where_it_is_used_up(self, act: Act) -> None:
-        agent = r"""
+        agent = """
 cat > "$CALLS.$CKPT_PHASE"
 [ "$CKPT_PHASE" = implementation ] || { echo "# $CKPT_PHASE"; exit 0; }
-printf '%s\n' "$*" >> "$CALLS.words"
-echo '{"type": "result", "subtype": "success", "is_error": false, "result": "did some", "total_cost_usd": 0.75, "session_id": "s"}'
+printf '%s\\n' "$*" >> "$CALLS.words"
+echo '{"type": "result", "subtype": "success", \
+"is_error": false, "result": "did some", "total_cost_usd": 0.75, "session_id": "s"}'
 """
         act.stage.program("claude", agent)
         done = act(
@@ -123,7 +126,10 @@ echo '{"type": "result", "subtype": "success", "is_error": false, "result": "did
 
 
 class TestPhases:
-    """RLM-20, 21: one checkpoint at the end of each phase, complete or failed; what is complete is not done again."""
+    """RLM-20, 21: each phase ends with one checkpoint, complete or failed.
+
+    A complete phase is not repeated.
+    """
 
     def test_all_six_in_order(self, act: Act) -> None:
         done = act()
@@ -166,7 +172,7 @@ class TestPhases:
         ]
 
     def test_errors_are_shown_in_their_order(self, act: Act) -> None:
-        """RLM-18."""
+        """RLM-18: `status` shows the errors in order."""
         act.fails("decomposition")
         assert act().code == 20
         shown = normal(act.stage.ok("status"), act.stage).partition("\n\n")[2]
@@ -184,7 +190,10 @@ class TestPhases:
 
     def test_without_a_question_no_run_starts(self, act: Act) -> None:
         done = act.stage.ckpt("run", "rlm-act")
-        said = "error: phase 'research' needs the input question\nhint: add a question: -i question=\"how does X work?\"\n"
+        said = (
+            "error: phase 'research' needs the input question\nhint: add a question: "
+            '-i question="how does X work?"\n'
+        )
         assert done == (2, "", said)
         assert act.stage.runs() == []
 
@@ -228,7 +237,10 @@ class TestPhases:
     def test_the_implementation_goes_on_until_its_issues_are_closed(self, act: Act) -> None:
         act.stage.program(
             "bd",
-            '[ "$1" != show ] || echo "[{\\"id\\": \\"bd-1\\", \\"status\\": \\"$(cat status)\\"}]"',
+            (
+                '[ "$1" != show ] || echo "[{\\"id\\": \\"bd-1\\", \\"status\\": '
+                '\\"$(cat status)\\"}]"'
+            ),
         )
         act.stage.program(
             "claude",
@@ -261,7 +273,7 @@ class TestPhases:
         assert act.asked().count("implementation") == 2
 
     def test_head_is_recorded_with_each(self, act: Act) -> None:
-        """RLM-16."""
+        """RLM-16: each checkpoint records HEAD."""
         assert act().code == 0
         with act.stage.store() as store:
             assert {entry.git_sha for entry in store.list()} == {
@@ -269,7 +281,7 @@ class TestPhases:
             }
 
     def test_a_state_comes_through_as_it_is(self, act: Act) -> None:
-        """RLM-17."""
+        """RLM-17: the store returns a state unchanged."""
         state = {
             "a": [1, 2.5, True, None, {"é": "\u2028"}],
             "b": {"": {}, "c": []},
@@ -333,7 +345,7 @@ class TestPausesWithoutATerminal:
 
 
 class TestQuestions:
-    """On a terminal the run asks. What it asks about is recorded before."""
+    """On a terminal the run asks, after it has recorded the reason."""
 
     QUESTION = "{} is complete. [c]ontinue, [r]evise, re[s]tart the phase, or [e]xit? "
 
@@ -441,10 +453,13 @@ class TestQuestions:
 
 
 class TestShortcuts:
-    """RLM-22: what is given is not done; each phase that is skipped has a checkpoint that says why."""
+    """RLM-22: a phase whose result is given is skipped.
+
+    Its checkpoint gives the reason.
+    """
 
     def skips(self, act: Act, *inputs: str) -> list[tuple[str, str | None]]:
-        """Returns label and message of each checkpoint of a phase that was skipped."""
+        """Return label and message of each checkpoint of a skipped phase."""
         done = act(*(word for each in inputs for word in ("-i", each)))
         assert done.code == 0, done.err
         run = act.stage.run()
@@ -508,7 +523,7 @@ class TestShortcuts:
 
     @pytest.mark.long
     def test_a_resume_skips_what_the_run_was_started_with(self, act: Act) -> None:
-        """The driver was killed before it had skipped them all."""
+        """The driver was killed before it had skipped all phases."""
         act.stage.checkout.write("plan.md", "# the plan\n")
         act.fails("implementation")
         assert act("-i", "plan_path=plan.md").code == 20
@@ -543,7 +558,7 @@ class TestShortcuts:
 
 
 class TestModes:
-    """RLM-26, as far as runs have modes and phases a status."""
+    """RLM-26, as far as runs have modes and phases have a status."""
 
     @pytest.mark.parametrize(
         ("text", "mode"),
@@ -584,7 +599,8 @@ class TestModes:
         )
 
 
-BD = r"""
+BD = (
+    r"""
 touch "$CALLS.issues"
 case $1 in
     create)
@@ -599,13 +615,16 @@ case $1 in
         status=$(cat "$CALLS.status" 2> /dev/null || echo open)
         shift
         printf '['
-        for id; do [ "$id" = --json ] || printf '%s{"id": "%s", "status": "%s"}' "$comma" "$id" "$status"; comma=,; done
+        for id; do [ "$id" = --json ] || printf '%s{"id": "%s", "status": "%s"}' """
+    r""""$comma" "$id" "$status"; comma=,; done
         echo ']' ;;
     *) echo "bd $*" ;;
 esac
 """
+)
 PLANNER = """
-if [ "$CKPT_PHASE" = multi_doc ]; then echo a > thoughts/feature/01-a.md; echo b > thoughts/feature/02-b.md; fi
+if [ "$CKPT_PHASE" = multi_doc ]; then \
+echo a > thoughts/feature/01-a.md; echo b > thoughts/feature/02-b.md; fi
 if [ "$CKPT_PHASE" = implementation ]; then
     printf x >> "$CALLS.calls"
     [ "$(cat "$CALLS.calls")" != xxx ] || echo closed > "$CALLS.status"
@@ -614,7 +633,10 @@ fi
 
 
 class TestIssues:
-    """Q4: the loop completed with issues open, as the empty default of an input hid those that an earlier phase had found."""
+    """Q4: the loop completed with issues open.
+
+    The empty default of an input hid the issues that an earlier phase had found.
+    """
 
     def documents(self, act: Act) -> None:
         act.stage.program("claude", PLANNER + AGENT)

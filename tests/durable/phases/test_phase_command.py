@@ -1,4 +1,4 @@
-"""What a command of a phase finds, where it cannot be written."""
+"""Files of a phase command: full disks, links, pipes, and large files."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def exchange_in(directory: Path) -> command._Exchange:
 
 @pytest.mark.parametrize("name", ["state.json", "set"])
 def test_a_full_disk_is_told_with_the_file(tmp_path: Path, name: str) -> None:
-    if name == "set":  # nothing is written into it: what cannot be made is told as well
+    if name == "set":  # `set` gets no content: a directory makes its creation fail
         (tmp_path / name).mkdir()
     exchange = exchange_in(tmp_path)
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
@@ -77,7 +77,7 @@ def secret(tmp_path: Path) -> Path:
 
 
 def failed(stage: Stage, *phases: str) -> str:
-    """Runs a pipeline that fails, and returns what it said; nothing of the secret is stored."""
+    """Run a pipeline that fails, and return its message; the secret is not stored."""
     stage.pipeline(*phases)
     done = stage.ckpt("run", "ci")
     assert done.code == 20, done.err
@@ -146,7 +146,7 @@ with = { agent = "cat", prompt = "task.md" }
 
 
 class TestFilesThatAPipelineNames:
-    """A branch may track one as a link to a file of the user's."""
+    """A branch may track such a file as a link to one of the user's files."""
 
     @pytest.fixture(autouse=True)
     def linked(self, stage: Stage, secret: Path) -> None:

@@ -1,4 +1,4 @@
-"""The options of phases, which are text."""
+"""The options of phases are text, and convert to booleans, numbers and times."""
 
 from __future__ import annotations
 

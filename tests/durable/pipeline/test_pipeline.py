@@ -1,6 +1,6 @@
-"""A pipeline as a value: its waits, phases by what people call them, groups, and what makes two definitions mean the same."""
+"""A pipeline as a value: waits, phase names, groups, and equal definitions."""
 
-# mypy: disable-error-code="arg-type, call-arg, call-overload, dict-item, assignment, comparison-overlap"
+# mypy: disable-error-code="arg-type,call-arg,call-overload,dict-item,assignment,comparison-overlap"
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reading pipelines: every key, every mistake with its line, all of them at once; and what goes by no name."""
+"""The parser of pipelines accepts every key and reports all mistakes by line."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class File:
         return pipelines.read(str(self.write(text).path), name, STEPS)
 
     def mistakes(self, text: str) -> list[str]:
-        """Returns what is wrong, each as `LINE: TEXT (HINT)`."""
+        """Return the mistakes, each as `LINE: TEXT (HINT)`."""
         with pytest.raises(ConfigError) as caught:
             self.read(text)
         error = caught.value
@@ -233,7 +233,8 @@ KNOWN_PIPELINE_KEYS = (
     "known keys: description, autonomy, timeout, env, worktree, retention, inputs, files, phases"
 )
 KNOWN_PHASE_KEYS = (
-    "known keys: name, run, use, env, timeout, idle_timeout, retries, autosave, max_recoveries, group, needs, on_resume, must_change, "
+    "known keys: name, run, use, env, timeout, idle_timeout, retries, autosave, "
+    "max_recoveries, group, needs, on_resume, must_change, "
     "aliases, skip_with, with"
 )
 AGES = "write a number and a unit: 90s, 30m, 12h, 7d or 2w"
@@ -293,7 +294,10 @@ class TestMistakes:
             ("group = 1", "group in phase 'lint' must be a string, not 1"),
             (
                 'needs = ["lnt"]',
-                "needs of phase 'lint' names 'lnt', which is no phase of pipeline 'ci' (did you mean lint?)",
+                (
+                    "needs of phase 'lint' names 'lnt', which is no phase of pipeline 'ci' "
+                    "(did you mean lint?)"
+                ),
             ),
             (
                 'needs = "lint"',
@@ -302,7 +306,10 @@ class TestMistakes:
             ('needs = ["lint"]', "phases need each other: lint → lint"),
             (
                 'on_resume = "rest"',
-                "on_resume in phase 'lint' must be one of keep, reset, not 'rest' (did you mean reset?)",
+                (
+                    "on_resume in phase 'lint' must be one of keep, reset, not 'rest' (did "
+                    "you mean reset?)"
+                ),
             ),
             ("on_resume = []", "on_resume in phase 'lint' must be one of keep, reset, not []"),
             ("must_change = 1", "must_change in phase 'lint' must be true or false, not 1"),
@@ -318,11 +325,17 @@ class TestMistakes:
             ),
             (
                 "env.A-B = '1'",
-                "'A-B' in env of phase 'lint' is not a valid variable name (use letters, digits and _)",
+                (
+                    "'A-B' in env of phase 'lint' is not a valid variable name (use letters, "
+                    "digits and _)"
+                ),
             ),
             (
                 "env.CKPT_RUN = '1'",
-                "CKPT_RUN in env of phase 'lint': gitckpt sets all variables CKPT_* (choose another name)",
+                (
+                    "CKPT_RUN in env of phase 'lint': gitckpt sets all variables CKPT_* "
+                    "(choose another name)"
+                ),
             ),
             ("env = 'A=1'", "env in phase 'lint' must be a table, not 'A=1'"),
         ],
@@ -351,15 +364,24 @@ class TestMistakes:
             ),
             (
                 ["name = 'a-failed'", 'run = "x"'],
-                f"2: the name of phase 'a-failed' ends with a status (a status is one of {', '.join(phase.STATUSES)})",
+                (
+                    "2: the name of phase 'a-failed' ends with a status (a status is one of "
+                    f"{', '.join(phase.STATUSES)})"
+                ),
             ),
             (
                 ["name = 'Run'", 'run = "x"'],
-                "2: the name of phase 'Run' is reserved (reserved names: run, commit, manual, safety, rewind)",
+                (
+                    "2: the name of phase 'Run' is reserved (reserved names: run, commit, "
+                    "manual, safety, rewind)"
+                ),
             ),
             (
                 ["name = 'rewind'", 'run = "x"'],
-                "2: the name of phase 'rewind' is reserved (reserved names: run, commit, manual, safety, rewind)",
+                (
+                    "2: the name of phase 'rewind' is reserved (reserved names: run, commit, "
+                    "manual, safety, rewind)"
+                ),
             ),
             (["name = 'a'"], "1: phase 'a' has no command (add run = \"COMMAND\")"),
             (["name = 'a'", "run = ' '"], "3: run is empty in phase 'a'"),
@@ -370,11 +392,17 @@ class TestMistakes:
             ),
             (
                 ["name = 'a'", "use = 'read plna'"],
-                "3: use in phase 'a' names an unknown step: 'read plna' (did you mean 'read plan'?)",
+                (
+                    "3: use in phase 'a' names an unknown step: 'read plna' (did you mean "
+                    "'read plan'?)"
+                ),
             ),
             (
                 ["name = 'a'", "use = 'xyzzy'"],
-                "3: use in phase 'a' names an unknown step: 'xyzzy' (steps: generate branch, read plan)",
+                (
+                    "3: use in phase 'a' names an unknown step: 'xyzzy' (steps: "
+                    "generate branch, read plan)"
+                ),
             ),
         ],
     )
@@ -401,7 +429,10 @@ class TestMistakes:
             ),
             (
                 'description = "a\\nb"',
-                "description in pipeline 'ci' must be one line without control characters, not 'a\\nb'",
+                (
+                    "description in pipeline 'ci' must be one line without control "
+                    "characters, not 'a\\nb'"
+                ),
             ),
             (
                 "inputs = { a = 1 }",
@@ -409,7 +440,10 @@ class TestMistakes:
             ),
             (
                 "inputs = { Plan = '' }",
-                "'Plan' in inputs of pipeline 'ci' is not a valid input name (use lower-case letters, digits and _, a letter first)",
+                (
+                    "'Plan' in inputs of pipeline 'ci' is not a valid input name (use "
+                    "lower-case letters, digits and _, a letter first)"
+                ),
             ),
             (
                 "files = ['plan']",
@@ -437,7 +471,10 @@ class TestMistakes:
             ),
             (
                 "[pipelines.ci]\nphases = 'x'\n",
-                "2: phases in pipeline 'ci' must be an array of tables, [[pipelines.ci.phases]], not 'x'",
+                (
+                    "2: phases in pipeline 'ci' must be an array of tables, "
+                    "[[pipelines.ci.phases]], not 'x'"
+                ),
             ),
             ("[pipelines]\nci = 1\n", "2: ci in pipelines must be a table, not 1"),
             ("\npipelines = 1\n", "2: pipelines must be a table (write [pipelines.NAME])"),
@@ -528,7 +565,10 @@ class TestNames:
             ("test", f"pipelines: ci, rlm-act, {OTHERS}; define others in gitckpt.toml"),
             (
                 "plan-to-rp",
-                f"did you mean plan-to-pr? pipelines: ci, rlm-act, {OTHERS}; define others in gitckpt.toml",
+                (
+                    f"did you mean plan-to-pr? pipelines: ci, rlm-act, {OTHERS}; "
+                    "define others in gitckpt.toml"
+                ),
             ),
         ],
     )

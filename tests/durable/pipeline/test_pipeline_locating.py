@@ -1,4 +1,4 @@
-"""Locations: the line of each key, against what `tomllib` reads, in documents that libraries and people write."""
+"""The line of each key agrees with `tomllib` in generated and real documents."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ DOCUMENTS = st.dictionaries(
 
 
 def paths(value: Any, path: KeyPath = ()) -> Iterator[KeyPath]:
-    """Yields the path of everything within a value."""
+    """Yield the path of everything within a value."""
     items = (
         value.items()
         if isinstance(value, dict)
@@ -54,7 +54,10 @@ def paths(value: Any, path: KeyPath = ()) -> Iterator[KeyPath]:
 
 
 def assert_located(text: str) -> None:
-    """Asserts that every key stands where it is said to stand, and that nothing of one table is said to stand before the table."""
+    """Assert that every key stands on its reported line.
+
+    No key of a table may be reported before the table itself.
+    """
     lines = text.split("\n")
     locations = Locations(text)
     for path in paths(tomllib.loads(text)):
@@ -67,7 +70,7 @@ def assert_located(text: str) -> None:
 
 
 def is_quoted_in(key: str, line: str) -> bool:
-    """Tells whether one of the quoted words of a line is the key."""
+    """Return whether one of the quoted words of a line is the key."""
     return any(
         tomllib.loads(f"k = {quoted}")["k"] == key
         for quoted in re.findall(r'(?=("(?:\\.|[^"\\])*"))', line)

@@ -1,4 +1,7 @@
-"""The presets: what they say, that a shell can read them, and what their commands do in a real repository, once and again."""
+"""The presets: their text, their shell syntax, and their commands in a repository.
+
+The commands run once and again.
+"""
 
 from __future__ import annotations
 
@@ -155,7 +158,7 @@ def test_loop() -> None:
 
 @dataclass
 class Bench:
-    """Runs the commands of a preset as a run would."""
+    """Run the commands of a preset as a run would."""
 
     preset: str
     checkout: Checkout
@@ -164,14 +167,14 @@ class Bench:
     inputs: dict[str, str] = field(default_factory=dict)
 
     def agent(self, name: str, script: str) -> str:
-        """Writes a program into a directory whose name has a space, and returns the command that calls it."""
+        """Write a program whose path has a space, and return the command that calls it."""
         path = self.scratch / name
         path.write_text("#!/bin/sh\n" + script)
         path.chmod(0o755)
         return f"'{path}'"
 
     def run(self, phase: str, **state: str) -> tuple[int, str, str]:
-        """Returns exit code, what was printed, and what the phase sets in the state."""
+        """Return the exit code, the output, and the state keys that the phase sets."""
         definition = pipelines.preset(self.preset, STEPS)
         sets = self.scratch / "set"
         sets.write_text("")
@@ -223,7 +226,10 @@ class TestPlanToPr:
     def test_a_branch_of_somebody_else_is_left_alone(self, bench: Bench) -> None:
         bench.checkout.git("branch", "plans/login")
         head = bench.checkout.git("symbolic-ref", "HEAD")
-        message = "the branch plans/login is there already, and no run made it: rename it (git branch -m plans/login NEW), then resume\n"
+        message = (
+            "the branch plans/login is there already, and no run made it: "
+            "rename it (git branch -m plans/login NEW), then resume\n"
+        )
         assert bench.run("create worktree", branch="plans/login") == (1, message, "")
         assert bench.checkout.git("symbolic-ref", "HEAD") == head
 
@@ -307,9 +313,9 @@ class TestRlmAct:
         assert self.prompt(act).endswith("\nQuestion: Why `date` $(date)?\n")
         assert act.run("decomposition")[0] == 0
         assert (
-            "is in thoughts/login/research.md, and requirements that are there already in no file.\n"
-            in self.prompt(act)
-        )
+            "is in thoughts/login/research.md, and requirements that are there already "
+            "in no file.\n"
+        ) in self.prompt(act)
 
     def test_an_agent_that_fails(self, act: Bench) -> None:
         act.env = {**act.env, "FAIL": "7"}
@@ -329,9 +335,9 @@ class TestRlmAct:
         act.inputs |= {"research_path": "/r", "hierarchy_path": "/h", "plan_path": "/p"}
         act.run("decomposition")
         assert (
-            "The research, if there is any, is in /r, and requirements that are there already in /h.\n"
-            in self.prompt(act)
-        )
+            "The research, if there is any, is in /r, and requirements that are there "
+            "already in /h.\n"
+        ) in self.prompt(act)
         act.run("planning")
         assert self.prompt(act).startswith("Plan the work for the requirements in /p. ")
 
@@ -339,7 +345,10 @@ class TestRlmAct:
         programs = act.scratch / "bin"
         programs.mkdir()
         act.env = {"PATH": str(programs)}
-        message = "bd is not there: install beads, or leave the phase beads_sync out of a copy of this pipeline, then resume\n"
+        message = (
+            "bd is not there: install beads, or leave the phase beads_sync out of a copy of "
+            "this pipeline, then resume\n"
+        )
         assert act.run("beads_sync") == (4, message, "")
         act.agent("bin/bd", 'echo "bd $*"; exit 3')
         assert act.run("beads_integration") == (3, "bd sync\n", "")

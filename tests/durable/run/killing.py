@@ -1,4 +1,4 @@
-"""A pipeline whose driver or commands are killed, and what must be so afterwards, whoever was killed when."""
+"""A pipeline whose driver or commands are killed, and its invariants."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ KNOWN = {"one": ["one"], "two": ["one", "steps"], "three": ["one", "steps", "thr
 """The keys of the state once a phase is complete."""
 
 PLACE = "KILL_LOG"
-"""Environment: where each command says that it began, and that it came to its end."""
+"""The environment variable for the log in which commands record start and end."""
 
 MARK = 'set -e\necho "begin $CKPT_PHASE $$" >>"$KILL_LOG"\n'
 END = '\necho "end $CKPT_PHASE" >>"$KILL_LOG"\n'
@@ -55,7 +55,7 @@ git mv moved kept/moved
 echo "three=3" >>"$CKPT_SET"
 """,
 )
-"""Commands none of which may be done twice upon the same files."""
+"""Commands that must not be repeated on the same files."""
 
 ALWAYS = (
     """\
@@ -79,11 +79,11 @@ cat "$CKPT_OUTPUT/../one/report" >kept/three
 echo "three=3" >>"$CKPT_SET"
 """,
 )
-"""Commands that may be done again upon what is left of them."""
+"""Commands that may be repeated on the files that they left."""
 
 
 def pipeline(commands: tuple[str, ...], settings: str) -> str:
-    """Returns a `gitckpt.toml`.
+    """Return a `gitckpt.toml`.
 
     Args:
         commands: of its phases.
@@ -91,7 +91,10 @@ def pipeline(commands: tuple[str, ...], settings: str) -> str:
     """
     phases = zip(PHASES, commands, strict=True)
     return "".join(
-        f"[[pipelines.three.phases]]\nname = '{name}'\n{settings}\nrun = '''\n{MARK}{run}{END}'''\n\n"
+        (
+            f"[[pipelines.three.phases]]\nname = '{name}'\n{settings}\nrun = '''\n"
+            f"{MARK}{run}{END}'''\n\n"
+        )
         for name, run in phases
     )
 
@@ -111,7 +114,7 @@ HELD = pipeline((ONCE[0], ONCE[1] + HOLD, ONCE[2]), 'on_resume = "reset"\nmax_re
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What a run leaves, apart from names and times."""
+    """The result of a run, apart from names and times."""
 
     worktree: dict[str, Any]
     commits: str
@@ -121,11 +124,11 @@ class Outcome:
 
 
 class Project:
-    """A repository with a pipeline, and what became of its only run.
+    """A repository with a pipeline and a single run.
 
     Args:
-        checkout: where commands are given.
-        log: where the commands of the phases say that they began and ended.
+        checkout: the worktree in which commands run.
+        log: the file in which the commands of the phases record start and end.
         hooks: whether commits become checkpoints by themselves.
     """
 
@@ -136,25 +139,25 @@ class Project:
         self.log.write_text("")
 
     def run(self) -> str | None:
-        """Returns the id of the run; None where there is none yet."""
+        """Return the id of the run, or None before it exists."""
         with Store(Checkpoints(repository_of(self.checkout), adapter="plumbing")) as store:
             found = [summary.run for summary in summaries(inside(store))]
         assert len(found) <= 1, found
         return found[0] if found else None
 
     def is_released(self, run: str) -> bool:
-        """Tells whether the last driver of the run has given its lease back."""
+        """Return whether the last driver of the run has released its lease."""
         with Store(Checkpoints(repository_of(self.checkout), adapter="plumbing")) as store:
             lease = inside(store).leases.read(run)
         return lease is not None and lease[1].released is not None
 
     def said(self, word: str) -> list[str]:
-        """Returns the phases whose command said that it began, or ended, in order."""
+        """Return the phases whose command logged its start, or its end, in order."""
         lines = [line.split() for line in self.log.read_text().splitlines()]
         return [line[1] for line in lines if line[0] == word]
 
     def shells(self) -> list[int]:
-        """Returns the process of each command that has begun, in order."""
+        """Return the process of each command that has begun, in order."""
         return [
             int(line.split()[2])
             for line in self.log.read_text().splitlines(keepends=True)
@@ -162,7 +165,10 @@ class Project:
         ]
 
     def require_nothing_lost(self, run: str) -> int:
-        """Returns how many phases are complete, after a look that they are the first ones, and that the state is what they left."""
+        """Return the number of complete phases.
+
+        They must be the first phases, and the state must be the one that they left.
+        """
         with Store(Checkpoints(repository_of(self.checkout), adapter="plumbing")) as store:
             newest = store.read(store.list(Query(run=run))[0].id)
         completed = list(newest.pipeline.completed) if newest.pipeline else []
@@ -173,13 +179,13 @@ class Project:
         return len(completed)
 
     def set_head_back(self, run: str) -> None:
-        """Lets the head of the run lag behind, as a power cut in the middle of a transaction does."""
+        """Set the head of the run back, like a power cut within a transaction."""
         with Store(Checkpoints(repository_of(self.checkout), adapter="plumbing")) as store:
             newest, before = store.list(Query(run=run))[:2]
         self.checkout.git("update-ref", f"refs/ckpt/runs/{run}", before.oid, newest.oid)
 
     def outcome(self, run: str) -> Outcome:
-        """Returns what the run leaves."""
+        """Return the result of the run."""
         with Store(Checkpoints(repository_of(self.checkout), adapter="plumbing")) as store:
             newest = inside(store).heads.read(run)
         there = Checkout(self.checkout.main / ".ckpt/worktrees" / run)
@@ -192,7 +198,7 @@ class Project:
         )
 
     def require_settled(self, nursery: Nursery, run: str, *, interruptions: int) -> None:
-        """Looks whether a run that came to its end left everything as it should, however often it was interrupted."""
+        """Assert that a complete run left everything in order despite its interruptions."""
         assert nursery.orphans() == []
         git_dir = self.checkout.main / ".git"
         locks = [str(path) for path in git_dir.rglob("*.lock") if path.parent.name != "ckpt"]
@@ -230,24 +236,24 @@ class Project:
 
 
 def attempts(chain: list[Checkpoint], phase: str) -> list[int]:
-    """Returns the numbers of the attempts at a phase, as they began."""
+    """Return the numbers of the attempts at a phase, in the order they began."""
     return [
         each.attempt.number for each in chain if each.label == f"{phase}-started" and each.attempt
     ]
 
 
 def in_order(names: list[str]) -> list[str]:
-    """Returns names without repetitions that follow each other."""
+    """Return names without consecutive repetitions."""
     return [name for at, name in enumerate(names) if names[at - 1 : at] != [name]]
 
 
 class Nest:
-    """Makes projects that are all alike.
+    """Make identical projects.
 
     Args:
         template: the main worktree of a repository.
-        directory: where they are made; each replaces the one before.
-        linked: whether commands are given in a linked worktree.
+        directory: for the projects; each replaces the one before.
+        linked: whether commands run in a linked worktree.
         hooks: whether commits become checkpoints by themselves.
     """
 
@@ -259,7 +265,7 @@ class Nest:
         self.log = directory / "log"
 
     def make(self, nursery: Nursery) -> Project:
-        """Makes a project."""
+        """Make a project."""
         shutil.rmtree(self._directory, ignore_errors=True)
         main = self._directory / "project"
         shutil.copytree(self._template.path, main, symlinks=True)

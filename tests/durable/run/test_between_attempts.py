@@ -1,4 +1,4 @@
-"""What people do in a run's worktree between two attempts at a phase, and what the next one finds of it."""
+"""A later attempt at a phase finds changes that people made in the worktree."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A failure is recorded, and comes as it was raised, whatever the exception says of itself."""
+"""A failure is recorded and raised unchanged, even if its exception misbehaves."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""A driver that is stopped, or killed, while files come back: nobody else goes on with the run until that is over."""
+"""The files lock keeps other drivers away while a driver restores files.
+
+The driver may be stopped or killed meanwhile.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +32,10 @@ def test_what_somebody_else_brings_back_is_not_written_over_the_next_attempt(
     monkeypatch.setattr(writer, "PATIENCE", 0.2)
     held, asked, again = (tmp_path / name for name in ("held", "asked", "again"))
     locks = stage.checkout.path / ".git" / "ckpt"
-    waits = f"if ls {locks}/files.*; then touch {asked}; while test -e {held}; do sleep 0.02; done; fi >/dev/null 2>&1; cat"
+    waits = (
+        f"if ls {locks}/files.*; then touch {asked}; while test -e {held}; do sleep 0.02; "
+        "done; fi >/dev/null 2>&1; cat"
+    )
     stage.checkout.git("config", "filter.slow.smudge", waits)
     stage.checkout.git("config", "filter.slow.clean", "cat")
     stage.checkout.commit(
@@ -81,7 +87,10 @@ def test_what_a_kill_left_of_it_is_swept(stage: Stage) -> None:
 def test_a_lock_file_that_somebody_deletes_meanwhile_is_given_back_all_the_same(
     stage: Stage,
 ) -> None:
-    """It was a bug to whoever brought files back; and the file that the next one holds must not go."""
+    """A release that finds its file gone does not delete the next holder's file.
+
+    It once raised an error for the process that restored files.
+    """
     stage.pipeline("one: true")
     with stage.store() as store:
         run = str(Run.begin(store, "r")[0].run)

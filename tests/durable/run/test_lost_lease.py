@@ -1,4 +1,4 @@
-"""A driver whose lease somebody took over: its command is ended as soon as it finds out, and nothing more is written."""
+"""A driver that lost its lease ends its command and writes nothing more."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Secrets in what a run is told and says are masked before they are stored."""
+"""Secrets in a run's inputs and outputs are masked before they are stored."""
 
 from __future__ import annotations
 
@@ -20,7 +20,8 @@ PIPELINE = """
 task = ""
 [[pipelines.leak.phases]]
 name = "tell"
-run = "echo token {token}; echo told: $CKPT_INPUT_TASK; mkdir -p $CKPT_OUTPUT; echo said {token} > $CKPT_OUTPUT/agent.log; {end}"
+run = "echo token {token}; echo told: $CKPT_INPUT_TASK; mkdir -p $CKPT_OUTPUT; \
+echo said {token} > $CKPT_OUTPUT/agent.log; {end}"
 """
 
 
@@ -66,7 +67,8 @@ inputs = {{ plan = "{path}" }}
 files = ["plan"]
 [[pipelines.leak.phases]]
 name = "read"
-run = "wc -c < $CKPT_INPUT_PLAN > size.txt; mkdir -p $CKPT_OUTPUT; cp $CKPT_INPUT_PLAN $CKPT_OUTPUT/prompt"
+run = "wc -c < $CKPT_INPUT_PLAN > size.txt; mkdir -p $CKPT_OUTPUT; \
+cp $CKPT_INPUT_PLAN $CKPT_OUTPUT/prompt"
 [[pipelines.leak.phases]]
 name = "again"
 run = "grep -q call $CKPT_INPUT_PLAN"
@@ -76,7 +78,7 @@ MASKED = "# Plan\ncall it with [masked: github-pat]\nand be done"
 
 
 class Told:
-    """A run of a pipeline with an input that is a file, which is not committed.
+    """Start a pipeline with an input that is an uncommitted file.
 
     Args:
         here: the repository.
@@ -102,7 +104,7 @@ class Told:
         )
 
     def stored(self) -> list[str]:
-        """Returns the copies of the plan that checkpoints have."""
+        """Return the copies of the plan in the checkpoints."""
         refs = self.here.git("for-each-ref", "--format=%(refname)", "refs/ckpt/trees").split()
         return [self.here.git("cat-file", "blob", f"{ref}:run/input/plan") for ref in refs]
 
@@ -165,9 +167,9 @@ def test_without_the_file_nobody_goes_on_from_what_is_masked_unasked(
         return
     assert "the run's copy of the input plan has masked secrets" in done.err
     assert (
-        f"restore the original plan.md, or continue with the masked copy: git ckpt resume {told.run} --accept-changes"
-        in done.err
-    )
+        "restore the original plan.md, or continue with the masked copy: "
+        f"git ckpt resume {told.run} --accept-changes"
+    ) in done.err
     assert told.copy.read_text() == f"{MASKED}\n"
     told.here.write("plan.md", PLAN)
     assert told.resume("--no-run").code == 0

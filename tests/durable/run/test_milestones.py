@@ -1,4 +1,4 @@
-"""Milestones: how far a phase has come, and where it goes on after a crash or a failure."""
+"""A milestone records a phase's progress, where a crash or failure resumes."""
 
 from __future__ import annotations
 
@@ -18,7 +18,10 @@ RESET = PhaseOptions(on_resume="reset", autosave=0)
 
 
 def counting(run: Run, checkout: Checkout, stop: Callable[[int], None]) -> Callable[[], list[int]]:
-    """Returns work that counts to five, with a file, a commit and a milestone for each; `stop` gets each number before its milestone."""
+    """Return work that counts to five; each number makes file, commit and milestone.
+
+    `stop` gets each number before its milestone.
+    """
 
     def work() -> list[int]:
         here = Path(run.path)
@@ -46,7 +49,7 @@ def never(number: int) -> None:
 
 
 class Once:
-    """Raises something the first time that a number comes."""
+    """Raise an exception the first time that a number comes."""
 
     def __init__(self, number: int, error: BaseException) -> None:
         self.number = number
@@ -157,7 +160,10 @@ def test_crashes_with_a_milestone_between_them_do_not_add_up(
 def test_what_is_saved_after_a_milestone_does_not_move_it(
     plain: Store, main_checkout: Checkout
 ) -> None:
-    """A commit within the work is recorded by its own checkpoint, and is taken back with the rest of the attempt."""
+    """A reset takes back such a commit with the rest of the attempt.
+
+    The commit's own checkpoint still records it.
+    """
 
     def work() -> None:
         Path(run.path, "a").write_text("1\n")
@@ -177,7 +183,7 @@ def test_what_is_saved_after_a_milestone_does_not_move_it(
 def test_one_that_cannot_be_written_moves_nothing(
     plain: Store, main_checkout: Checkout, tmp_path: Path
 ) -> None:
-    """Files and state go back together, to the newest milestone that is in the store."""
+    """Files and state return together to the newest stored milestone."""
     flag = tmp_path / "full"
     refuse_refs(main_checkout, flag)
     seen: list[int] = []

@@ -1,4 +1,4 @@
-"""The start of a phase: recorded before its work begins, and counted by whoever goes on with the run."""
+"""The start of a phase is recorded before its work, and counts as an attempt."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ with Store.open(sys.argv[1]) as store:
 
 
 def killed_at_once(checkout: Checkout, run: str, number: int) -> int:
-    """Drives a run in a process that its work kills as soon as it begins; returns how that ended."""
+    """Drive a run whose work kills its process at once; return the exit code."""
     argv = [sys.executable, "-c", _POISON, str(checkout.path), run, str(number)]
     return subprocess.run(
         argv, check=False, env=os.environ | {"PYTHONPATH": str(Path(gitckpt.__file__).parents[1])}
@@ -79,7 +79,7 @@ def test_milestones_and_phases_within_a_phase_come_after_its_start(run: Run) -> 
 def test_work_that_kills_its_process_is_counted_by_its_starts(
     store: Store, checkout: Checkout
 ) -> None:
-    """Such work shall not be tried for ever."""
+    """Without the count, such work would be tried for ever."""
     with Run.start(store, "a run") as run:
         run.pause()
     for number in range(3):

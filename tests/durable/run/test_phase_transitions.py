@@ -1,4 +1,7 @@
-"""Where one phase ends and the next begins: both are recorded in one transaction, and whatever comes between, nothing is lost."""
+"""One transaction records the end of a phase and the start of the next.
+
+An interruption between the two loses nothing.
+"""
 
 from __future__ import annotations
 
@@ -41,7 +44,7 @@ def checkout(checkout: Checkout) -> Checkout:
 
 
 class Witness(Observer):
-    """Looks, whenever it is told something, at what is recorded."""
+    """Read the records at each event of a driver."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -59,14 +62,17 @@ class Witness(Observer):
 
 
 def write(run: Run, name: str) -> int:
-    """Changes a file of a run's worktree."""
+    """Change a file of a run's worktree."""
     return (Path(run.path) / name).write_text(name)
 
 
 def watch(
     monkeypatch: pytest.MonkeyPatch, act: Callable[[list[str]], None] = lambda _: None
 ) -> list[list[str]]:
-    """Returns the checkpoints of each transaction from now on, as labels of what they are; `act` is called once one is over."""
+    """Return the labels of the checkpoints of each transaction from now on.
+
+    `act` is called after each transaction.
+    """
     update = Refs.update
     seen: list[list[str]] = []
 
@@ -176,7 +182,7 @@ def test_an_error_that_comes_after_both_were_written_writes_neither_again(
 def test_what_ends_the_run_between_two_phases_finds_the_first_one_complete(
     store: Store, monkeypatch: pytest.MonkeyPatch, error: BaseException
 ) -> None:
-    """As `cancel` does, or Ctrl-C, before it is recorded that the next one begins."""
+    """`cancel` or Ctrl-C may come before the next start is recorded."""
     check = Session.check
 
     def fail(session: Session) -> None:

@@ -1,4 +1,4 @@
-"""Runs that a program drives: each phase once, whatever happens in between."""
+"""A run that a program drives executes each phase once despite interruptions."""
 
 from __future__ import annotations
 
@@ -102,7 +102,10 @@ def test_a_phase_with_other_inputs_is_refused_by_name_unless_that_is_accepted(pl
         with pytest.raises(Changed) as caught:
             run.phase("research", Counted(), inputs={"question": "how?", "deep": 1})
         run.pause()
-    changes = "phase 'research': input 'question' has changed; phase 'research': input 'depth' is gone; phase 'research': input 'deep' is new"
+    changes = (
+        "phase 'research': input 'question' has changed; phase 'research': "
+        "input 'depth' is gone; phase 'research': input 'deep' is new"
+    )
     assert caught.value.message == f"run {RUN} has changed since its start: {changes}"
     assert caught.value.exit_code == 2
     with go_on(plain, RUN, accept_changes=True) as run:
@@ -178,7 +181,7 @@ def test_retries_wait_longer_each_time_and_number_their_attempts(
 
 
 class TestClockSetBack:
-    """A clock that was ahead, by eight days, and is put right."""
+    """A clock that was eight days ahead is set right."""
 
     BACK = 8 * 86_400 * SECOND
 
@@ -368,7 +371,10 @@ def test_where_the_time_does_not_suffice_for_files_in_between_it_is_said_once(
     with Run.start(store, "Add login!", adapter="plumbing") as run:
         run.phase("work", work, conduct=PhaseOptions(autosave=50_000))
         run.pause()
-    said = f"no autosaves of run {RUN}: capturing the files took more than 0 seconds; to allow more time: git config ckpt."
+    said = (
+        f"no autosaves of run {RUN}: capturing the files took more than 0 seconds; "
+        "to allow more time: git config ckpt."
+    )
     assert (Path(private_dir(store)) / "log").read_text().count(said) == 1
 
 

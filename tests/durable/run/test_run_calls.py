@@ -1,6 +1,6 @@
-"""What a program gets wrong with a run is told at once, and nothing is done."""
+"""A wrong call of a run fails at once and changes nothing."""
 
-# mypy: disable-error-code="arg-type, call-arg, call-overload, dict-item, assignment, comparison-overlap"
+# mypy: disable-error-code="arg-type,call-arg,call-overload,dict-item,assignment,comparison-overlap"
 
 from __future__ import annotations
 
@@ -42,9 +42,9 @@ def test_an_unknown_argument_is_refused(plain: Store) -> None:
     with pytest.raises(UsageError) as refused:
         Run.resume(plain, run.id, accept_change=True)
     assert refused.value.message == "there is no argument 'accept_change'"
-    assert (
-        refused.value.hint
-        == "valid arguments: accept_changes, adapter, again, directory, holder, lease, take_over, trust"
+    assert refused.value.hint == (
+        "valid arguments: accept_changes, adapter, again, directory, holder, lease, "
+        "take_over, trust"
     )
     assert plain.runs()[0].lease is None
 
@@ -117,7 +117,7 @@ def test_another_store_asks_a_run_to_stop(plain: Store, main_checkout: Checkout,
     with pytest.raises(Cancelled), Run.start(plain, "add-login") as run:
         run.phase("work", work)
     assert [(info.status, info.label) for info in plain.runs()] == [("failed", "work-failed")]
-    assert not plain.cancel(run.id)  # nobody drives it any more
+    assert not plain.cancel(run.id)  # no process drives the run any more
     with pytest.raises(UsageError, match=r"^'add-login' is not a run id$"):
         plain.cancel("add-login")
 
@@ -125,7 +125,8 @@ def test_another_store_asks_a_run_to_stop(plain: Store, main_checkout: Checkout,
 SLEEPER = """
 import sys, time
 from gitckpt import Run, Store
-with Store.open(sys.argv[1], adapter="plumbing") as store, Run.start(store, "nap", adapter="plumbing") as run:
+with Store.open(sys.argv[1], adapter="plumbing") as store, \
+Run.start(store, "nap", adapter="plumbing") as run:
     run.phase("sleep", lambda: (print(run.id, flush=True), time.sleep(60)))
 """
 
@@ -199,7 +200,7 @@ def test_head_of_an_unborn_branch_is_no_commit(plain: Store, main_checkout: Chec
 
 def test_a_run_that_is_driven_is_taken_over_where_that_is_stalled(plain: Store) -> None:
     first, _ = Run.begin(plain, "one")
-    plain.take_over(str(first.run))  # nobody drives it
+    plain.take_over(str(first.run))  # no process drives the run
     assert plain.runs()[0].lease is None
     with Run.resume(plain, str(first.run)) as run:
         with pytest.raises(LeaseHeld):

@@ -1,4 +1,4 @@
-"""Runs with a key: there is one, whoever starts it."""
+"""A key belongs to one run, however many processes start it."""
 
 from __future__ import annotations
 
@@ -106,7 +106,10 @@ def append(path: str) -> None:
 
 
 def drive(path: str) -> str:
-    """Starts the run, or waits until it can go on with it; appends a line for each time that its phase is done."""
+    """Start the run, or retry until its lease is free.
+
+    Its phase appends a line each time that it executes.
+    """
     with open_store(path) as store:
         while True:
             try:

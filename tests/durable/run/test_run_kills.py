@@ -1,4 +1,7 @@
-"""Runs whose driver or commands are killed, at random moments and at every write: resumed, they end as if nothing had happened."""
+"""Runs whose driver or commands are killed end as if undisturbed.
+
+The kills come at random moments and at every write.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +34,7 @@ MakeNest = Callable[..., Nest]
 
 @pytest.fixture
 def nest(main_checkout: Checkout, tmp_path: Path, request: pytest.FixtureRequest) -> Nest:
-    """Projects with a pipeline: `request.param` names it, and perhaps `linked` or `hooks`."""
+    """Projects with a pipeline; `request.param` names it, with `linked` or `hooks`."""
     words = str(request.param).split()
     definition = {
         "reset": killing.RESET,
@@ -50,7 +53,7 @@ def nursery(nest: Nest, tmp_path: Path) -> Iterator[Nursery]:
 
 
 def undisturbed(nest: Nest, nursery: Nursery) -> tuple[Outcome, float]:
-    """Returns what a run leaves that nobody kills, and how many seconds it took."""
+    """Return the outcome of a run without kills, and its duration in seconds."""
     project = nest.make(nursery)
     before = time.monotonic()
     done = nursery.call(project.checkout, "run", "three")
@@ -63,11 +66,11 @@ def undisturbed(nest: Nest, nursery: Nursery) -> tuple[Outcome, float]:
 
 
 class Disturbed:
-    """Drives one run to its end, whatever happens on the way.
+    """Drive one run to its end despite kills.
 
     Attributes:
         kills: how often its driver was killed.
-        left: about how much of it is left to be done, from 1 to 0.
+        left: the approximate share of the run that is left, from 1 to 0.
     """
 
     def __init__(self, project: Project, nursery: Nursery) -> None:
@@ -77,7 +80,7 @@ class Disturbed:
         self.left = 1.0
 
     def start(self, env: dict[str, str] | None = None) -> None:
-        """Starts the run, or resumes it where there is one, now and then without saying which."""
+        """Start the run, or resume an existing one, sometimes without its id."""
         run = self.project.run()
         words = (
             ("run", "three") if run is None else ("resume", run) if self.kills % 3 else ("resume",)
@@ -85,7 +88,10 @@ class Disturbed:
         self.nursery.start(self.project.checkout, *words, env=env)
 
     def is_killed(self, done: Done) -> bool:
-        """Tells whether the driver was killed; if not, it must have come to its end, now or just before it was killed the last time."""
+        """Return whether the driver was killed.
+
+        If not, the run must be complete, now or just before the last kill.
+        """
         if done.code == 0:
             return False
         run = self.project.run()
@@ -98,7 +104,7 @@ class Disturbed:
         return True
 
     def require(self, expected: Outcome) -> None:
-        """Looks whether it ended as one that nobody killed."""
+        """Assert that the run ended like one without kills."""
         run = self.project.run()
         assert run is not None
         self.project.require_settled(self.nursery, run, interruptions=self.kills)
@@ -108,7 +114,7 @@ class Disturbed:
 
 
 KILLS = 6
-"""How often a driver is killed in each test of random moments; with `--long` more than 3,000 times in all of them."""
+"""How often each random test kills a driver; `--long`: over 3,000 in all."""
 
 
 @pytest.mark.parametrize("seed", range(1))
@@ -133,7 +139,10 @@ def test_a_driver_that_is_killed_at_random_moments(
 
 
 SHARES, STRIDE = 2, 24
-"""The positions are shared out among so many tests; without `--long`, each takes every twenty-fourth of its own."""
+"""The number of tests that share the positions, and the stride of each.
+
+Without the stride, under `--long`, each test takes all positions of its share.
+"""
 
 
 @pytest.mark.parametrize("share", range(SHARES))
@@ -153,11 +162,9 @@ def test_a_driver_that_is_killed_at_every_git_call(
         disturbed = Disturbed(nest.make(nursery), nursery)
         disturbed.start(positions.env(at))
         if not disturbed.is_killed(nursery.wait()):
-            assert (
-                at > count * 3 / 4
-            )  # their number differs by a few: links are put off by the clock
+            assert at > count * 3 / 4  # the number varies by a few: the clock delays links
             continue
-        again = chance.randint(0, count)  # the rest has fewer: some of these kill nobody
+        again = chance.randint(0, count)  # the rest has fewer positions: some kill no process
         disturbed.start(positions.env(again))
         if disturbed.is_killed(nursery.wait()):
             disturbed.start()
@@ -166,7 +173,10 @@ def test_a_driver_that_is_killed_at_every_git_call(
 
 
 def kill_commands(project: Project, nursery: Nursery, chance: random.Random, *, most: int) -> int:
-    """Kills commands of phases while their driver lives, each at a random moment, and returns how many: `most` at most."""
+    """Kill commands of phases at random moments, and return the number of kills.
+
+    At most `most` commands are killed, all while their driver lives.
+    """
     sent, seen = 0, len(project.shells())
     while not nursery.has_ended():
         shells = project.shells()
@@ -181,7 +191,7 @@ def kill_commands(project: Project, nursery: Nursery, chance: random.Random, *, 
 
 
 def kill_command(pid: int, log: Path) -> bool:
-    """Kills the shell of a phase; tells whether it was still there."""
+    """Kill the shell of a phase, and return whether it still existed."""
     try:
         if str(log).encode() not in Path(f"/proc/{pid}/environ").read_bytes():
             return False
@@ -192,7 +202,7 @@ def kill_command(pid: int, log: Path) -> bool:
 
 
 COMMAND = 0.02
-"""About how long the command of a phase takes, in seconds."""
+"""The approximate duration of a phase's command, in seconds."""
 
 
 @pytest.mark.parametrize("seed", range(1))
@@ -276,7 +286,10 @@ while read -r _ _ ref; do
     esac
 done
 """
-"""A hook of git that kills the driver as soon as a ref below SPACE points to a document with a line that begins with WORD."""
+"""A git hook that kills the driver at a given write.
+
+The write points a ref below SPACE to a document with a line that begins with WORD.
+"""
 
 
 @pytest.mark.parametrize(
@@ -300,5 +313,5 @@ def test_what_a_driver_put_off_to_its_end_is_not_lost_with_it(
     assert nursery.call(disturbed.project.checkout, "runs").out.split("\t")[1] == "complete"
     assert (
         nursery.call(disturbed.project.checkout, "resume", run).code == code
-    )  # 2: it is complete, and all was done
+    )  # 2: the run is complete
     disturbed.require(expected)

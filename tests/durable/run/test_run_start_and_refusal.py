@@ -1,4 +1,4 @@
-"""Runs that a program drives: where they begin, what is refused, and the ways back."""
+"""Runs that a program drives: where they start, refusals, and resets."""
 
 from __future__ import annotations
 
@@ -186,7 +186,7 @@ def test_nothing_is_taken_back_while_what_is_newer_cannot_be_recorded(
         run.pause()
     assert not [
         label for label in labels(plain, RUN) if label.startswith("rewind")
-    ]  # nothing says that it was cut off
+    ]  # no checkpoint reports the cut
 
 
 def test_a_fork_goes_on_by_itself(store: Store, checkout: Checkout) -> None:
@@ -234,7 +234,7 @@ def test_a_lock_that_somebody_holds_is_left_alone_and_one_that_is_left_goes(
             "sh",
             "-c",
             f"{git_program()} commit --quiet --all; :",
-        ]  # ours are children of this process
+        ]  # gitckpt finds its own git calls among the children of this process
         committing = subprocess.Popen(
             command, cwd=run.path, env=env, stdout=subprocess.PIPE, start_new_session=True
         )
@@ -249,7 +249,7 @@ def test_a_lock_that_somebody_holds_is_left_alone_and_one_that_is_left_goes(
         committing.stdout.close()
         while process_tree.is_working_in(
             "git", run.path
-        ):  # the shell is gone, and what it had started may take a moment longer
+        ):  # the shell is gone; its children may take a moment longer
             time.sleep(0.01)
         rewind.remove_locks(inside(run.store).repository, run.id)
         assert not lock.exists()

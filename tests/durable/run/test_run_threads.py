@@ -1,4 +1,7 @@
-"""A run belongs to one thread at a time, and its phases are called, not awaited; what would lose a result is refused at once."""
+"""A run belongs to one thread at a time, and refuses coroutines as work.
+
+A call that would lose a result fails at once.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Reports progress of one step again and again, and prints the id of each checkpoint. Started many times over by `test_recording.py`."""
+"""Report progress of one step repeatedly, and print the id of each checkpoint.
+
+`test_recording.py` starts this program many times.
+"""
 
 from __future__ import annotations
 

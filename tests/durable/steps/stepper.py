@@ -1,4 +1,4 @@
-"""What the tests of the step protocol share: a run without a repository, and one with."""
+"""Runs with and without a repository, for the tests of the step protocol."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from gitckpt.store.store import inside
 
 
 class Loop:
-    """A state, and the reports that change it. The n-th report is made at `at(n)`."""
+    """A state, and the reports that change it; the n-th report is made at `at(n)`."""
 
     def __init__(self, state: dict[str, Any] | None = None, graph: Graph | None = None) -> None:
         self.state: dict[str, Any] = state or {}
@@ -45,21 +45,21 @@ class Loop:
         return found
 
     def to(self, step: str) -> Loop:
-        """Goes on until the run is at a step."""
+        """Pass steps until the run is at a step."""
         while self.position.step != step:
             self("start", self.position.step)("pass", self.position.step)
         return self
 
 
 def at(number: int) -> str:
-    """Returns the timestamp of the n-th report."""
+    """Return the timestamp of the n-th report."""
     return f"2027-01-15T08:{number // 60:02d}:{number % 60:02d}.000000Z"
 
 
 def report(
     store: Store, run: str | None, action: str, step: str, *, track: str | None = None, **said: Any
 ) -> Checkpoint:
-    """Records a report of a run, or of the open run of a track."""
+    """Record a report for a run, or for the open run of a track."""
     options = {name: said.pop(name) for name in ("graph", "files") if name in said}
     where = journal.find_target(inside(store), run=run, track=track, environ={})
     return journal.report(

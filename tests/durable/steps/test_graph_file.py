@@ -1,4 +1,4 @@
-"""Step graphs of `gitckpt.toml`: every key, every mistake with its line, all of them at once."""
+"""Step graphs in `gitckpt.toml`: every key, and every mistake with its line."""
 
 from __future__ import annotations
 
@@ -181,7 +181,10 @@ def test_all_mistakes_are_told_at_once_with_hints() -> None:
     )
     assert caught.value.candidates == [
         "gitckpt.toml:4: unknown key 'on_pas' in step 'a' (did you mean on_pass?)",
-        "gitckpt.toml:7: on_fail of step 'b' names 'B', which is not a step (there are: a, b, COMPLETE)",
+        (
+            "gitckpt.toml:7: on_fail of step 'b' names 'B', which is not a step (there are: "
+            "a, b, COMPLETE)"
+        ),
         "gitckpt.toml:8: the name of steps '' is empty",
         "gitckpt.toml:8: steps '' has no steps (add [[steps..steps]])",
     ]

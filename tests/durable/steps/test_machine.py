@@ -1,4 +1,7 @@
-"""The machine of the steps, as it is specified, and the flaws of those before it. Values only."""
+"""The state machine of the steps as specified, and the flaws of its predecessors.
+
+The tests use values only.
+"""
 
 from __future__ import annotations
 
@@ -225,7 +228,10 @@ def test_sup_05_the_limit_blocks() -> None:
     with pytest.raises(StepsBlocked) as caught:
         loop("start", "EVALUATE_EXECUTION")
     assert (caught.value.message, caught.value.hint, caught.value.exit_code) == (
-        "the run is blocked at EVALUATE_EXECUTION: the step failed after 3 fix cycles: two tests fail",
+        (
+            "the run is blocked at EVALUATE_EXECUTION: the step failed after 3 fix cycles: "
+            "two tests fail"
+        ),
         "resolve the blocker, then: git ckpt step reset EVALUATE_EXECUTION",
         4,
     )
@@ -403,9 +409,9 @@ def test_a_step_that_is_not_next_is_refused() -> None:
         with pytest.raises(OutOfOrder) as caught:
             loop(action, "EXECUTE")
         assert caught.value.message == "the run is at PLAN (NOT_STARTED), not at EXECUTE"
-        assert (
-            caught.value.hint
-            == "next is: git ckpt step start PLAN; to go back or ahead: git ckpt step reset EXECUTE, or --force"
+        assert caught.value.hint == (
+            "next is: git ckpt step start PLAN; to go back or ahead: git ckpt step reset "
+            "EXECUTE, or --force"
         )
     assert loop.state == {}
     assert loop("start", "EXECUTE", force=True).here == ("EXECUTE", "IN_PROGRESS")
@@ -577,7 +583,10 @@ def counts_of(loop: Loop) -> tuple[int, int]:
 
 @pytest.mark.parametrize("place", ["progress", "record"])
 def test_counts_that_were_given_survive_the_first_task(place: str) -> None:
-    """Q11: 5 of 35, told by somebody or taken over with a file, became 1 of 1 with the first task that was named."""
+    """Q11: the first task that was named turned 5 of 35 into 1 of 1.
+
+    The counts came from a report or an imported file.
+    """
     counts = {"tasks_completed": 5, "tasks_total": 35}
     record = {"status": "IN_PROGRESS", **(counts if place == "record" else {"progress": counts})}
     loop = Loop(
@@ -604,7 +613,7 @@ def test_counts_that_are_given_with_the_first_task_count_it() -> None:
 
 
 def test_a_record_in_progress_that_has_no_beginning() -> None:
-    """As models write them: a report on it was a KeyError."""
+    """Models write such records; a report on one once raised a KeyError."""
     loop = Loop(
         {
             "loop_state": {

@@ -1,4 +1,4 @@
-"""Recording reports: which run is meant, from where it is seen, who else writes, and that nothing is lost."""
+"""Reports find their run, are visible at once, and survive concurrent writers."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ ROOT = Path(__file__).parents[3]
 
 
 def reporter(checkout: Checkout, run: str, worker: int, count: int) -> subprocess.Popen[str]:
-    """Starts a process that reports so many times."""
+    """Start a process that makes a number of reports."""
     return subprocess.Popen(
         [sys.executable, str(REPORTER), str(checkout.path), run, str(worker), str(count)],
         env=os.environ | {"PYTHONPATH": str(ROOT)},
@@ -50,7 +50,10 @@ def reporter(checkout: Checkout, run: str, worker: int, count: int) -> subproces
 
 
 def require_all(store: Store, run: str, reported: list[str]) -> None:
-    """Looks that each report is one checkpoint, in one chain without a gap, and that each has added to what those before it made."""
+    """Assert that each report is one checkpoint in one chain without gaps.
+
+    Each report must add to the state before it.
+    """
     chain = [store.read(entry.id) for entry in reversed(store.list(Query(run=run)))]
     assert [each.sequence for each in chain] == list(range(1, len(chain) + 1))
     assert [each.parent for each in chain] == [None, *(each.id for each in chain[:-1])]
@@ -109,11 +112,14 @@ class TestMany:
         self, main_checkout: Checkout, plain: Store
     ) -> None:
         script = (
-            "import sys; from gitckpt.durable.steps import journal; from gitckpt.durable.steps.report import StepReport;"
-            "from gitckpt.git.repository import open_repository; from gitckpt.store.checkpoints import Checkpoints;"
+            "import sys; from gitckpt.durable.steps import journal; "
+            "from gitckpt.durable.steps.report import StepReport;"
+            "from gitckpt.git.repository import open_repository; "
+            "from gitckpt.store.checkpoints import Checkpoints;"
             "store = Checkpoints(open_repository('.'), 'plumbing');"
             "where = journal.find_target(store, track='t'); sys.stdin.read();"
-            "print(journal.report(store, where, StepReport('progress', 'PLAN', notes=sys.argv[1])).is_new)"
+            "print(journal.report(store, where, StepReport('progress', 'PLAN', "
+            "notes=sys.argv[1])).is_new)"
         )
         racers = [
             subprocess.Popen(
@@ -137,7 +143,7 @@ class TestMany:
 
 
 class TestChange:
-    """`Store.record(change=…)`, which the reports stand on."""
+    """`Store.record(change=…)`, on which the reports are built."""
 
     def test_it_is_called_with_the_state_of_the_head_and_again_when_others_were_faster(
         self,
@@ -145,7 +151,9 @@ class TestChange:
         main_checkout: Checkout,
         monkeypatch: pytest.MonkeyPatch,
     ) -> None:
-        monkeypatch.setattr(ref_names, "PATIENCE", 0.0)  # the other one goes on without the lock
+        monkeypatch.setattr(
+            ref_names, "PATIENCE", 0.0
+        )  # the other store continues without the lock
         one, other = make_store(main_checkout), make_store(main_checkout)
         run = one.record("a-started", {"n": 1}, start="r").run
         seen = []

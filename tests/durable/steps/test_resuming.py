@@ -1,4 +1,7 @@
-"""Where a run goes on: plans as people and models write them, and what the records say beside."""
+"""A run resumes at the step that its plan and its records determine.
+
+People and models write the plans.
+"""
 
 from __future__ import annotations
 
@@ -63,8 +66,10 @@ class TestPlans:
 
     def test_headings_are_as_far_as_their_steps(self) -> None:
         text = (
-            "### Task 1: All\n- [x] **Step 1: a**\n- [X] Step 2\n### Task 2: Some\n- [x] a\n- [ ] b\n"
-            "### Task 3: None\n- [ ] a\n### Task 4: Stuck\n- [x] a\n- [!] b\n### Task 5: of which nothing is known\n## More\n- [ ] loose\n"
+            "### Task 1: All\n- [x] **Step 1: a**\n- [X] Step 2\n### Task 2: Some\n"
+            "- [x] a\n- [ ] b\n"
+            "### Task 3: None\n- [ ] a\n### Task 4: Stuck\n- [x] a\n- [!] b\n### Task 5: "
+            "of which nothing is known\n## More\n- [ ] loose\n"
         )
         assert tasks(text) == [
             ("1", "Task 1: All", "x", 1),
@@ -209,7 +214,10 @@ class TestNext:
         failed = Loop()("fail", "PLAN", notes="no spec").state
         assert next_of(failed, top) == NextStep("PLAN", "FAILED", remarks=("PLAN failed: no spec",))
         unknown = {"loop_state": {"current_step": "ENRICH"}}
-        remark = "the run is at ENRICH, which is not a step of superpowers; to continue: git ckpt step reset STEP"
+        remark = (
+            "the run is at ENRICH, which is not a step of superpowers; to continue: "
+            "git ckpt step reset STEP"
+        )
         assert next_of(unknown, top).remarks == (remark,)
         with pytest.raises(StepsBlocked, match="the run is blocked at PLAN: a key"):
             next_of(Loop()("block", "PLAN", notes="a key").state, top)

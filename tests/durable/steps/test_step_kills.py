@@ -1,4 +1,4 @@
-"""Reports of steps that are killed, and made again where they were not recorded: nothing is lost, and nothing counts twice."""
+"""Reports that are killed and repeated lose nothing and count once."""
 
 from __future__ import annotations
 
@@ -67,11 +67,11 @@ TIMES = (
 
 
 class Track:
-    """A project in which a script reports of its steps.
+    """A project in which a script reports its steps.
 
     Attributes:
         kills: how many reports were killed.
-        unseen: how many of these were recorded nevertheless.
+        unseen: how many of the killed reports were recorded nevertheless.
     """
 
     def __init__(self, checkout: Checkout, nursery: Nursery) -> None:
@@ -81,17 +81,20 @@ class Track:
         self.unseen = 0
 
     def start(self, words: tuple[str, ...]) -> None:
-        """Starts a report."""
+        """Start a report."""
         self.nursery.start(self.checkout, "step", *words, "--track", TRACK)
 
     def recorded(self) -> int:
-        """Returns how many reports are recorded, as `git ckpt step show --history` says it."""
+        """Return the number of reports in `git ckpt step show --history`."""
         done = self.nursery.call(self.checkout, "step", "show", "--history", "--track", TRACK)
         assert done.code in (0, 12), done
         return len(done.out.splitlines())
 
     def must_be_made_again(self, done: Done, number: int) -> bool:
-        """Tells whether a report was killed before it was recorded: its caller, who saw no exit code, asks the history."""
+        """Return whether a report was killed before it was recorded.
+
+        The caller saw no exit code, so it asks the history.
+        """
         if done.code == 0:
             return False
         assert done.code == -9, done
@@ -102,7 +105,10 @@ class Track:
         return recorded == number
 
     def outcome(self) -> dict[str, Any]:
-        """Returns what is left: state, and reports in order, without times; after a look that everything is whole."""
+        """Return the state and the reports in order, without times.
+
+        The store must have no problems.
+        """
         assert self.nursery.orphans() == []
         verified = self.nursery.call(self.checkout, "verify")
         assert (verified.code, verified.out) == (0, ""), verified
@@ -124,7 +130,7 @@ class Track:
 
 
 def timeless(value: Any) -> Any:
-    """Returns a state with TIME for each time that stands in it."""
+    """Return a state with TIME in place of each time."""
     if isinstance(value, dict):
         return {
             key: "TIME" if key in TIMES and inner is not None else timeless(inner)
@@ -149,7 +155,7 @@ def nursery(nest: Nest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iter
 
 
 def undisturbed(nest: Nest, nursery: Nursery) -> tuple[dict[str, Any], list[float]]:
-    """Returns what the script leaves when nobody kills its reports, and how many seconds each took."""
+    """Return the outcome of the script without kills, and the seconds per report."""
     track, seconds = Track(nest.make(nursery).checkout, nursery), []
     for words in SCRIPT:
         before = time.monotonic()
@@ -191,7 +197,7 @@ def test_reports_that_are_killed_at_random_moments(
         kills, unseen = kills + track.kills, unseen + track.unseen
     assert (
         most == KILLS or 0 < unseen < kills
-    )  # some were recorded, and their callers did not hear of it
+    )  # some were recorded, but the kill hid that from their callers
 
 
 START, PASS, FAIL = ("start", "PLAN"), ("pass", "PLAN"), ("fail", "PLAN", "--notes", "no")
@@ -223,7 +229,10 @@ TWICE: tuple[tuple[tuple[tuple[str, ...], ...], int, set[str]], ...] = (
     ((("block", "PLAN", "--notes", "no key"),), 0, {"iterations", "blockers"}),
     ((("block", "PLAN", "--notes", "no key"), ("reset", "PLAN")), 0, set()),
 )
-"""Reports; the exit code of the last one when it is made again though it was recorded; and what that changes, but for times."""
+"""Reports whose last one is repeated although it was recorded.
+
+Each comes with the exit code of the repetition, and the keys that it changes, without times.
+"""
 
 
 @pytest.mark.long(but=["start PLAN"])
@@ -249,5 +258,5 @@ def test_a_report_that_is_made_again_though_it_was_recorded(
 
 
 def flat(state: dict[str, Any]) -> dict[str, Any]:
-    """Returns a state with the keys of `loop_state` beside its own."""
+    """Return a state with the keys of `loop_state` beside its own."""
     return {**state, **state["loop_state"], "loop_state": None}

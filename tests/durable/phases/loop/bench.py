@@ -1,4 +1,7 @@
-"""Drives loops in this process, with an agent that does what a script says, and programs on PATH that stand for `bd` and tests."""
+"""Drive loops in this process, with a scripted agent and fake programs on PATH.
+
+The programs replace `bd` and the tests of a project.
+"""
 
 from __future__ import annotations
 
@@ -58,7 +61,7 @@ esac
 
 
 class Listener(Observer):
-    """Whoever is told what a driver does. It can pull the plug.
+    """Receive the events of a driver, and kill the driver at a given text.
 
     Attributes:
         shown: all output.
@@ -85,11 +88,11 @@ class Listener(Observer):
 
 
 class Bench:
-    """Where loops are tried.
+    """A project in which tests run loops.
 
     Attributes:
         run: the id of the newest run.
-        listener: is told what the driver does.
+        listener: receives the events of the driver.
     """
 
     def __init__(
@@ -131,17 +134,17 @@ class Bench:
         self.script({})
 
     def program(self, name: str, script: str) -> None:
-        """Puts a shell script on PATH."""
+        """Put a shell script on PATH."""
         path = self._programs / name
         path.write_text(f"#!/bin/sh\n{script}\n")
         path.chmod(0o755)
 
     def script(self, *entries: dict[str, Any]) -> None:
-        """Says what the agent does at each call; the last one counts for all that follow."""
+        """Set the agent's action for each call; the last one is repeated."""
         self._script.write_text("".join(json.dumps(entry) + "\n" for entry in entries))
 
     def issues(self, **statuses: str) -> str:
-        """Commits issues of beads (`bd_1="open"`), and returns their ids."""
+        """Commit issues of beads (`bd_1="open"`), and return their ids."""
         ids = [name.replace("_", "-") for name in statuses]
         self.program("bd", BEADS)
         self.checkout.commit(
@@ -154,12 +157,15 @@ class Bench:
         return " ".join(ids)
 
     def pipeline(self, text: str) -> PipelineDefinition:
-        """Lets runs go through the pipeline of a text from now on."""
+        """Let later runs use the pipeline of a text."""
         (self.definition,) = parse(text, "gitckpt.toml", driver.OPTIONS).values()
         return self.definition
 
     def start(self, **inputs: str) -> str:
-        """Starts a run; without anything said otherwise, until the tests pass, in nine iterations. Nobody drives it yet."""
+        """Start a run without a driver; by default, it loops until the tests pass.
+
+        The default limit is nine iterations.
+        """
         said = {
             "plan": str(self.checkout.path / PLAN),
             "agent": "fake",
@@ -173,11 +179,11 @@ class Bench:
         return self.run
 
     def drive(self, *, again: str | None = None, forget: tuple[str, ...] = ()) -> dict[str, Any]:
-        """Drives the run to its end, and returns the result of the loop.
+        """Drive the run to its end, and return the result of the loop.
 
         Args:
-            again: a phase that is to be done again.
-            forget: what of the state the phase does not need any more.
+            again: a phase to repeat.
+            forget: keys of the state to remove, as the phase no longer needs them.
         """
         opening = reopen(inside(self.store), self.run, adapter="plumbing", again=True)
         opened = Run(Session(opening, self.sleeper))
@@ -191,7 +197,7 @@ class Bench:
         return self.result()
 
     def die(self, at: str) -> Run:
-        """Drives the run until a text is shown, at which the driver is killed."""
+        """Drive the run until a text is shown, and kill the driver there."""
         self.listener.kill_at = at.encode()
         opened = go_on(self.store, self.run, self.sleeper)
         with pytest.MonkeyPatch.context() as patch:
@@ -203,24 +209,24 @@ class Bench:
         return opened
 
     def loop(self, **inputs: str) -> dict[str, Any]:
-        """Starts a run and drives it to its end."""
+        """Start a run and drive it to its end."""
         self.start(**inputs)
         return self.drive()
 
     def result(self) -> dict[str, Any]:
-        """Returns the result of the loop."""
+        """Return the result of the loop."""
         found = json.loads(str(attempt_of(self.store, self.run, f"{PHASE}-complete").result))
         assert isinstance(found, dict)
         return found
 
     @property
     def prompts(self) -> list[str]:
-        """What the agent was asked, call by call."""
+        """The prompt of each call of the agent."""
         return [path.read_text() for path in self._calls("prompt")]
 
     @property
     def words(self) -> list[str]:
-        """The arguments of each call."""
+        """The arguments of each call of the agent."""
         return [path.read_text().strip() for path in self._calls("words")]
 
     @property
@@ -229,11 +235,11 @@ class Bench:
 
     @property
     def memory(self) -> dict[str, Any]:
-        """What the newest checkpoint says of the loop."""
+        """The loop's entry in the state of the newest checkpoint."""
         return dict(self.newest.state["loop"])
 
     def milestones(self) -> list[Checkpoint]:
-        """Returns the checkpoints that the loop made, in order."""
+        """Return the checkpoints that the loop made, in order."""
         found = [
             self.store.read(entry.id) for entry in reversed(self.store.list(Query(run=self.run)))
         ]
@@ -243,11 +249,11 @@ class Bench:
         return [str(each.message) for each in self.milestones()]
 
     def path(self, name: str) -> Path:
-        """Returns where a file of the run's worktree is."""
+        """Return the path of a file in the run's worktree."""
         return self.checkout.path / ".ckpt/worktrees" / self.run / name
 
     def shown(self) -> list[str]:
-        """Returns the lines that the loop itself showed."""
+        """Return the lines that the loop itself showed."""
         return [
             line[7:]
             for line in self.listener.shown.decode().splitlines()

@@ -1,4 +1,4 @@
-"""What the tests of the autonomous loop share."""
+"""Fixtures that the tests of the autonomous loop share."""
 
 from __future__ import annotations
 

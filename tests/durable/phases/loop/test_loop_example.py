@@ -1,4 +1,4 @@
-"""The example of the documentation, run as a reader would."""
+"""The example in the documentation works as written."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A loop whose driver is killed at random moments: resumed, it ends as if nothing had happened."""
+"""A loop whose driver is killed at random moments ends as if undisturbed."""
 
 from __future__ import annotations
 
@@ -66,7 +66,10 @@ SCRIPT: list[dict[str, Any]] = [
     },
     {"write": {"works": ""}, **shell("echo 6 >> notes; git add all"), "say": "sixth"},
 ]
-"""None of this may be done twice upon the same files. From the fourth call on all seems done, with the sixth the tests pass."""
+"""Steps that must not be repeated on the same files.
+
+From the fourth call on all seems done; with the sixth the tests pass.
+"""
 
 NOTES = "1\n2\n2b\n3\n4\n5\n6\n"
 MESSAGES = [
@@ -101,7 +104,7 @@ class LoopProject(Project):
     """A project whose only run is a loop."""
 
     def iterations(self, run: str) -> int:
-        """Returns how many iterations the newest checkpoint knows of."""
+        """Return the number of iterations in the newest checkpoint."""
         with open_store(self.checkout) as store:
             state = store.read(store.list(Query(run=run))[0].id).state
         return int(state["loop"]["iterations"]) if "loop" in state else 0
@@ -127,7 +130,10 @@ def nest(main_checkout: Checkout, tmp_path: Path) -> Nest:
     pipeline = preset_text("loop").replace(
         'on_resume = "reset"', 'on_resume = "reset"\nmax_recoveries = 1000'
     )
-    client = f"[agents.fake]\ncommand = {json.dumps(agent)}\nformat = 'claude'\nresume = '--resume {{session}}'\n"
+    client = (
+        f"[agents.fake]\ncommand = {json.dumps(agent)}\nformat = 'claude'\n"
+        f"resume = '--resume {{session}}'\n"
+    )
     main_checkout.commit(
         "second",
         **{
@@ -142,7 +148,10 @@ def nest(main_checkout: Checkout, tmp_path: Path) -> Nest:
 
 @pytest.fixture
 def nursery(nest: Nest, tmp_path: Path) -> Iterator[Nursery]:
-    """The agent counts its calls in the worktree: a call that is taken back was none."""
+    """An agent that counts its calls in the worktree.
+
+    Restoring the worktree takes back the count of an undone call.
+    """
     with Nursery(tmp_path, {"FAKE_AGENT_COUNTER": ".calls"}) as made:
         yield made
 
@@ -153,7 +162,7 @@ def make(nest: Nest, nursery: Nursery) -> LoopProject:
 
 
 def undisturbed(nest: Nest, nursery: Nursery) -> tuple[Outcome, float]:
-    """Returns what a loop leaves that nobody kills, and how many seconds it took."""
+    """Return the outcome of a loop without kills, and its duration in seconds."""
     project = make(nest, nursery)
     before = time.monotonic()
     done = nursery.call(project.checkout, "loop", "plan.md", *WORDS)

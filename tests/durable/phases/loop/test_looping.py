@@ -1,6 +1,7 @@
-"""The autonomous loop: iterations, what ends it, what it remembers, and where it goes on.
+"""The autonomous loop: iterations, limits, memory, and resumes.
 
-REQ_019 is the requirement that describes it, RLM-24 the list of what the loop it is modelled on does; B6 and B9 are flaws of that one.
+REQ_019 is the requirement that describes it. RLM-24 is the list of behaviors of rlm-act's loop,
+its model; B6 and B9 are flaws of that loop.
 """
 
 from __future__ import annotations
@@ -24,20 +25,20 @@ from tests.durable.phases.loop.bench import PHASE, PLAN, Bench
 from tests.dying import die_at_rename
 
 TESTS = '[ -e works ] || { echo "works is missing"; exit 1; }'
-"""Tests that pass where the agent has written the file `works`."""
+"""Tests that pass once the agent has written the file `works`."""
 
 WORKS = {"write": {"works": "yes\n"}}
 
 
 def fails(bench: Bench) -> PhaseFailed:
-    """Drives a loop that has to fail, and returns how it did."""
+    """Drive a loop that must fail, and return the failure."""
     with pytest.raises(PhaseFailed) as caught:
         bench.drive()
     return caught.value
 
 
 class TestRequirement:
-    """REQ_019.1, behaviour by behaviour."""
+    """REQ_019.1, behavior by behavior."""
 
     def test_req_019_1_1_the_prompt_has_plan_and_issues(self, bench: Bench) -> None:
         ids = bench.issues(bd_1="closed", bd_2="closed")
@@ -166,7 +167,7 @@ until_tests_pass = "yes"
 
 
 class TestConformance:
-    """RLM-24, item by item, where REQ_019 does not say the same."""
+    """RLM-24, item by item, as far as REQ_019 does not cover it."""
 
     @pytest.mark.long
     def test_rlm_24_max_iterations_are_counted(self, bench: Bench) -> None:
@@ -212,7 +213,10 @@ class TestConformance:
         bench.script({}, WORKS)
         bench.loop(tests=TESTS, pause="0s")
         first, second = bench.prompts
-        said = "\n## The tests failed\n\nMake them pass. This is their last output:\n\n```\nworks is missing\n```\n"
+        said = (
+            "\n## The tests failed\n\nMake them pass. This is their last output:\n\n```\n"
+            "works is missing\n```\n"
+        )
         assert first + said == second
 
     @pytest.mark.long
@@ -222,7 +226,7 @@ class TestConformance:
         bench.script({}, WORKS)
         assert bench.loop(tests="", pause="0s")["iterations"] == 2
         assert bench.memory["tests_output"] == "pytest -v --tb=short\n"
-        assert not bench.path("made").exists()  # tests that fail are no reason to run other ones
+        assert not bench.path("made").exists()  # failed tests do not start another test command
 
     @pytest.mark.long
     def test_rlm_24_make_only_where_pytest_is_missing(
@@ -281,7 +285,7 @@ class TestConformance:
 
 
 def without_pytest(directory: Path, patch: pytest.MonkeyPatch) -> None:
-    """Sets a PATH on which the fake programs and a few others are, and no pytest."""
+    """Set a PATH with the fake programs and a few others, but without pytest."""
     tools = directory / "tools"
     tools.mkdir()
     for name in ("git", "sh", "cat", "ls", "wc", "make", "echo"):
@@ -294,7 +298,7 @@ def without_pytest(directory: Path, patch: pytest.MonkeyPatch) -> None:
 def test_b9_a_missing_test_command_is_a_failure(
     bench: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The flaw: no test command was found, and that counted as success."""
+    """B9: rlm-act's loop counted a missing test command as success."""
     without_pytest(tmp_path, monkeypatch)
     bench.checkout.commit("no target", Makefile="tests:\n\ttrue\n")
     bench.start(tests="", max_iterations="1")
@@ -313,7 +317,7 @@ def test_b9_a_test_command_that_is_not_there_is_a_failure(bench: Bench) -> None:
 
 
 class TestMemory:
-    """B6: the loop that this one is modelled on forgot everything when it was killed."""
+    """B6: rlm-act's loop forgot everything when it was killed."""
 
     @pytest.mark.long
     def test_b6_iterations_errors_and_test_output_survive_a_kill(self, bench: Bench) -> None:
@@ -361,7 +365,10 @@ class TestMemory:
     @pytest.mark.long(but=["second"])
     @pytest.mark.parametrize("at", ["[loop] iteration 2 of", "second", "[loop] tests: test -e b"])
     def test_b6_the_iteration_that_was_under_way_begins_again(self, bench: Bench, at: str) -> None:
-        """An agent that was killed is asked again, with the files as they were; one that had ended is not."""
+        """The loop repeats the call of a killed agent, with the files as they were.
+
+        It does not repeat a call that had ended.
+        """
         bench.checkout.write("counter", "")
         first = {"run": ["sh", "-c", "echo x >> a"], "say": "first"}
         second = {"run": ["sh", "-c", "echo y >> a"], "write": {"b": "b\n"}, "say": "second"}
@@ -479,9 +486,9 @@ class TestExhaustion:
     def test_the_status_of_a_loop_that_failed(self, bench: Bench) -> None:
         bench.start(tests="echo no; false", max_iterations="1")
         failed = fails(bench)
-        assert (
-            failed.hint
-            == f"see the progress: git ckpt status {bench.run}; to continue: git ckpt resume {bench.run}"
+        assert failed.hint == (
+            f"see the progress: git ckpt status {bench.run}; to continue: "
+            f"git ckpt resume {bench.run}"
         )
         history = bench.store.history(bench.run)
         (event,) = history.events
@@ -501,7 +508,7 @@ class TestExhaustion:
 
     @pytest.mark.long
     def test_a_loop_that_is_complete_can_be_done_again(self, bench: Bench) -> None:
-        """Even where only an earlier phase was named, and the memory is still there."""
+        """The user names only an earlier phase, and the memory still exists."""
         bench.pipeline(
             OWN.format(more='tests = "true"').replace(
                 "[[pipe", '[[pipelines.own.phases]]\nname = "before"\nrun = "true"\n\n[[pipe', 1
@@ -545,7 +552,10 @@ class TestDone:
         failed = fails(bench)
         assert (failed.message, failed.hint) == (
             "the agent is not installed: nosuchagent",
-            f"install nosuchagent, then: git ckpt resume {bench.run}; or use another agent: git ckpt resume {bench.run} --input agent=CLIENT",
+            (
+                f"install nosuchagent, then: git ckpt resume {bench.run}; "
+                f"or use another agent: git ckpt resume {bench.run} --input agent=CLIENT"
+            ),
         )
         assert bench.prompts == []
 
@@ -643,7 +653,7 @@ class TestConversation:
 
 
 class TestPlan:
-    """The plan that a run is started with is the one that counts; the agent may tick off what is done."""
+    """The plan at the start of a run applies; the agent may tick off items."""
 
     @pytest.mark.long
     def test_one_that_is_not_committed_is_put_into_the_worktree(self, bench: Bench) -> None:
@@ -716,7 +726,7 @@ class TestTemplate:
         bench.start()
         opened = go_on(bench.store, bench.run)
         opened.state["revisions"] = {PHASE: "Use tabs."}
-        opened.skip("nothing")  # which records the state
+        opened.skip("nothing")  # records the state
         opened.pause()
         opened.close()
         bench.drive()
@@ -782,13 +792,17 @@ class TestStopping:
 
 CALLS = """
 n=$(($(cat "$ASKED/n" 2> /dev/null || echo 0) + 1)); echo $n > "$ASKED/n"
-cat > "$ASKED/$n.prompt"; printf '%s\\n' "$*" > "$ASKED/$n.words"; env | grep '^CKPT_' > "$ASKED/$n.env"
+cat > "$ASKED/$n.prompt"; printf '%s\\n' "$*" > "$ASKED/$n.words"; \
+env | grep '^CKPT_' > "$ASKED/$n.env"
 case $n in {cases} *) echo done ;; esac
 """
 
 
 class TestClasses:
-    """A failure of the client that says nothing of the work uses no iteration; one that will not pass by itself ends the loop at once."""
+    """A client failure that says nothing about the work uses no iteration.
+
+    A permanent failure ends the loop at once.
+    """
 
     def agent(self, bench: Bench, *cases: str) -> None:
         bench.program(
@@ -819,7 +833,7 @@ class TestClasses:
 
     @pytest.mark.long
     def test_one_without_a_time_that_stays_uses_iterations(self, bench: Bench) -> None:
-        """What a client says may be the agent's own words: "rate limit" is a feature, too."""
+        """The output may be the agent's own words: "rate limit" can be a feature."""
         self.agent(bench, *["echo 'I did not finish the rate limit'; exit 1"] * 99)
         bench.start(agent="own", pause="0s", max_iterations="1", tests="false")
         assert fails(bench).message == "reached max iterations (1)"
@@ -876,7 +890,10 @@ class TestClasses:
         assert fails(bench).exit_code == 4
 
     def test_what_is_not_allowed_three_times_in_a_row(self, bench: Bench) -> None:
-        result = '{"type": "result", "is_error": false, "result": "no", "num_turns": 1, "permission_denials": [{"tool_name": "Write"}]}'
+        result = (
+            '{"type": "result", "is_error": false, "result": "no", "num_turns": 1, '
+            '"permission_denials": [{"tool_name": "Write"}]}'
+        )
         bench.client = replace(bench.client, command=f"cat > /dev/null; echo '{result}'")
         bench.start(pause="0s", tests="false")
         failed = fails(bench)

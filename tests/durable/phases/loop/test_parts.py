@@ -1,4 +1,4 @@
-"""The parts of the autonomous loop: its options, its prompt, what it asks of beads, and which tests it runs."""
+"""The parts of the autonomous loop: options, prompt, beads, and test commands."""
 
 from __future__ import annotations
 
@@ -188,7 +188,8 @@ bd sync                               # bring the issues into git
 
 1. Read the plan's overview, to know what is done and what is not.
 2. Find the documents of its phases in the same directory.
-3. Implement the task with the highest priority, with subagents where that helps: write its tests, see them fail, make them pass.
+3. Implement the task with the highest priority, with subagents where that helps: \
+write its tests, see them fail, make them pass.
 4. Run all tests (`make test`).
 5. Update the plan: tick off what is done.
 6. When all of a phase is done, close its issue: `bd close <id>`.
@@ -344,7 +345,7 @@ def test_rlm_25_it_takes_too_long() -> None:
 
 
 def test_rlm_25_no_issues_are_no_answer() -> None:
-    """Nobody asked for nothing: that would be done at once. It is an error of the options."""
+    """A loop over an empty list of issues would end at once, so it is refused."""
     with pytest.raises(UsageError):
         read(issues=" , ")
 

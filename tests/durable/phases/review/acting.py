@@ -1,4 +1,4 @@
-"""Agents that play a part, and a journal in memory: what the tests of reviews share."""
+"""Scripted agents and a journal in memory for the tests of reviews."""
 
 from __future__ import annotations
 
@@ -19,12 +19,15 @@ from tests.durable.conftest import Killed
 REJECTED = (
     "ISSUE:\nSEVERITY: major\nDESCRIPTION: {}\n\nREPORT:\nSATISFACTION: low\nSUMMARY: not yet"
 )
-APPROVED = "APPROVED: fine\n\nREPORT:\nSATISFACTION: high\nRISK: low\nNEEDS_HUMAN_REVIEW: no\nSUMMARY: done"
+APPROVED = (
+    "APPROVED: fine\n\nREPORT:\nSATISFACTION: high\nRISK: low\nNEEDS_HUMAN_REVIEW: no\n"
+    "SUMMARY: done"
+)
 
 
 @dataclass(frozen=True)
 class Turn:
-    """What an agent does when it is asked: files to write, and its reply."""
+    """One action of an agent: files to write, and its reply."""
 
     text: str = "I did it."
     files: Mapping[str, str] = field(default_factory=dict)
@@ -35,7 +38,9 @@ class Turn:
 
 
 class Actor:
-    """An agent whose turns follow a script: one for each new prompt, so that who is asked the same again answers the same.
+    """An agent whose turns follow a script, one for each new prompt.
+
+    A repeated prompt gets the same answer.
 
     Args:
         checkout: the worktree.
@@ -63,11 +68,11 @@ class Actor:
 
 
 class Memory:
-    """A journal that keeps what is recorded.
+    """A journal that keeps its records in memory.
 
     Args:
-        state: what it begins with.
-        dies_after: the number of the milestone after which whoever writes it is killed.
+        state: the initial state.
+        dies_after: the number of the milestone after which the writer is killed.
     """
 
     id = "RUN"
@@ -104,12 +109,12 @@ class Memory:
 
     @property
     def cycle(self) -> CycleState:
-        """What was recorded last."""
+        """The newest recorded state."""
         return CycleState.from_state(self.recorded[-1][KEY])
 
 
 class Bench:
-    """A worktree with coder, reviewer, journal and options, for one review after the other."""
+    """A worktree with coder, reviewer, journal and options, for several reviews."""
 
     def __init__(self, checkout: Checkout, coder: Actor, reviewer: Actor, **options: Any) -> None:
         self.checkout = checkout
@@ -122,7 +127,7 @@ class Bench:
         self.commands: list[str] = []
 
     def go(self, **options: Any) -> Verdict:
-        """Starts or resumes the review; options that are named replace the others."""
+        """Start or resume the review; named options replace the others."""
         chosen = ReviewOptions(
             **{**{name: getattr(self.options, name) for name in ReviewOptions.__slots__}, **options}
         )
@@ -141,7 +146,7 @@ class Bench:
         return review.go()
 
     def resume(self, state: CycleState | dict[str, Any] | None = None, **options: Any) -> Verdict:
-        """Goes on in a new process, from what was recorded last or from another state."""
+        """Resume in a new process, from the newest record or from another state."""
         table = state.to_state() if isinstance(state, CycleState) else state
         self.journal = Memory({KEY: table} if table is not None else self.journal.recorded[-1])
         return self.go(**options)
@@ -158,5 +163,5 @@ class Bench:
         return done.returncode, done.stdout + done.stderr
 
     def log(self) -> list[str]:
-        """Returns the subjects of the commits, oldest first."""
+        """Return the subjects of the commits, oldest first."""
         return self.checkout.git("log", "--reverse", "--format=%s").splitlines()

@@ -1,4 +1,4 @@
-"""States of coder and reviewer, and a way to make any."""
+"""Example states of coder and reviewer, and a strategy for arbitrary ones."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ EMPTY = CycleState()
 
 
 def without_more(state: CycleState) -> dict[str, Any]:
-    """Returns a state as a table with what quasar's own checkpoint knows of it."""
+    """Return a state as a table with the keys of quasar's own checkpoint."""
     return {key: value for key, value in state.to_state().items() if key != MORE}
 
 
@@ -133,4 +133,4 @@ STATES = st.builds(
     beads=st.dictionaries(_TEXTS, _TEXTS, max_size=2),
     report=_reports(),
 )
-"""Any state that a review can be in, but for errors."""
+"""Any state that a review can have, without errors."""

@@ -1,4 +1,4 @@
-"""Child beads: an issue of a tracker for each finding, made once, and never in the way of the review."""
+"""Child beads: the review files one issue per finding, and never waits for bd."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def issue(severity: str, text: str) -> str:
 
 @dataclass
 class Tracker:
-    """A tracker in memory, which is called by the shell's own words."""
+    """An issue tracker in memory, called with the words of a shell command."""
 
     issues: dict[str, str] = field(default_factory=dict)
     lines: list[list[str]] = field(default_factory=list)
@@ -151,7 +151,10 @@ class TestATrackerThatFails:
         state = tracker.file(ONE, TWO)
         assert (state.child_bead_ids, state.beads) == (("bd-9.1",), {TWO.id: "bd-9.1"})
         assert tracker.said == [
-            "no issue created for 1 of the findings; the next cycle retries: bd create: exit code 1: Error: no"
+            (
+                "no issue created for 1 of the findings; the next cycle retries: bd create: "
+                "exit code 1: Error: no"
+            )
         ]
 
     @pytest.mark.parametrize(

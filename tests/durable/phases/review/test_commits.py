@@ -1,4 +1,4 @@
-"""The commits of a worktree."""
+"""A review commits all changes of its worktree, and compares commits."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""What quasar's plan for its checkpoints asks for, number by number; where this program decides otherwise, the test says so."""
+"""Reviews conform to quasar's plan for checkpoints, number by number.
+
+Where this program differs on purpose, the test says so.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +32,7 @@ def bench(main_checkout: Checkout) -> Bench:
 
 
 def left_in(bench: Bench, phase: str) -> CycleState:
-    """Returns the state that a review leaves when it enters a phase for the first time."""
+    """Return the state of a review when it first enters a phase."""
     bench.go()
     states = [CycleState.from_state(table[KEY]) for table in bench.journal.recorded]
     return next(each for each in states if each.phase == phase)
@@ -57,7 +60,7 @@ def test_qsr_03_findings_come_back() -> None:
 
 
 def test_qsr_04_every_transition_is_recorded(bench: Bench) -> None:
-    """The plan records three events, and thus nothing of what happens between them."""
+    """The plan records three events only, and no transition between them."""
     bench.go()
     phases = [PHASES[table[KEY]["phase"]] for table in bench.journal.recorded]
     assert phases == [table[KEY]["more"]["phase"] for table in bench.journal.recorded]
@@ -66,7 +69,7 @@ def test_qsr_04_every_transition_is_recorded(bench: Bench) -> None:
 
 
 def test_qsr_05_each_record_is_whole(bench: Bench) -> None:
-    """Each is a state from which one can go on: nothing is written in parts."""
+    """A review can continue from each record."""
     bench.go()
     for table in bench.journal.recorded:
         state = CycleState.from_state(table[KEY])
@@ -117,7 +120,7 @@ class TestQsr07Validation:
 
 
 def test_qsr_08_to_finish_twice_is_to_finish(bench: Bench) -> None:
-    """The plan removes its file, twice if need be; here nothing is removed, and what is approved stays approved."""
+    """The plan removes its file; here the approved state stays."""
     first = bench.go()
     assert bench.resume() == first
     assert bench.resume(bench.journal.state[KEY]) == first
@@ -155,7 +158,7 @@ class TestQsr09Resume:
 
 class TestQsr10Worker:
     def test_qsr_10_what_is_invalid_is_refused_and_kept(self, bench: Bench) -> None:
-        """The plan warns, removes the file, and begins anew: here nothing is lost, and nobody begins anew unasked."""
+        """The plan removes an invalid file and restarts; here the file is kept."""
         table = {**left_in(bench, "coding").to_state(), "cycle": "one"}
         with pytest.raises(InvalidCheckpoint):
             bench.resume(table)
@@ -169,7 +172,7 @@ class TestQsr10Worker:
 
 
 def test_qsr_11_to_resume_needs_no_flag(bench: Bench) -> None:
-    """The plan has a flag that is ignored without another one: here, what is recorded is gone on with."""
+    """The plan needs two flags to resume; here a record is enough."""
     bench.reviewer.turns = (replace(bench.reviewer.turns[0], ok=False), Turn(APPROVED))
     with pytest.raises(AgentFailed):
         bench.go()

@@ -1,6 +1,6 @@
-"""Whoever drives a review is killed somewhere; another one goes on, and all ends as if nothing had happened."""
+"""A review that is killed anywhere and resumed ends as if undisturbed."""
 
-# mypy: disable-error-code="arg-type, call-arg, call-overload, dict-item, assignment, comparison-overlap"
+# mypy: disable-error-code="arg-type,call-arg,call-overload,dict-item,assignment,comparison-overlap"
 
 from __future__ import annotations
 
@@ -34,7 +34,8 @@ CODER = (
 REVIEWER = (
     Turn(f"{REJECTED.format('no test')}\n\n{REJECTED.format('no docs')}"),
     Turn(
-        f"VERIFICATION:\nFINDING_ID: {ONE}\nSTATUS: fixed\n\nVERIFICATION:\nFINDING_ID: {TWO}\nSTATUS: still_present"
+        f"VERIFICATION:\nFINDING_ID: {ONE}\nSTATUS: fixed\n\nVERIFICATION:\nFINDING_ID: "
+        f"{TWO}\nSTATUS: still_present"
     ),
     Turn(f"VERIFICATION:\nFINDING_ID: {TWO}\nSTATUS: fixed\n\n{APPROVED}"),
 )
@@ -49,7 +50,7 @@ def made(checkout: Checkout) -> Bench:
 
 
 def changing_task(bench: Bench) -> Callable[[], str | None]:
-    """Returns what says that the task was changed in cycle 2, however often that cycle is done."""
+    """Return a check that reports a changed task from cycle 2 on."""
     return lambda: "Add a login by mail" if bench.journal.state[KEY]["cycle"] >= 2 else None
 
 
@@ -67,7 +68,7 @@ def go(bench: Bench, journal: Memory) -> Verdict:
 
 @pytest.fixture
 def copies(main_checkout: Checkout, tmp_path: Path) -> Callable[[], Checkout]:
-    """Makes copies of one repository, so that all their commits are equal."""
+    """Copy one repository, so that all commits of the copies are equal."""
     made = 0
 
     def copy_of() -> Checkout:
@@ -81,7 +82,7 @@ def copies(main_checkout: Checkout, tmp_path: Path) -> Callable[[], Checkout]:
 
 
 def story(bench: Bench) -> list[tuple[str, str]]:
-    """Returns the commits: subject and tree."""
+    """Return subject and tree of each commit."""
     return [
         (line[:40], line[41:])
         for line in bench.checkout.git("log", "--reverse", "--format=%T %s").splitlines()
@@ -139,7 +140,7 @@ MILESTONES = 29
 
 
 class Keeping(Memory):
-    """A journal that keeps the worktree of each milestone too, and what the agents were asked until then."""
+    """A journal that also keeps the worktree and the prompts of each milestone."""
 
     def __init__(self, bench: Bench, directory: Path) -> None:
         super().__init__()
@@ -159,7 +160,7 @@ class Keeping(Memory):
 @pytest.mark.long
 @pytest.mark.parametrize("share", range(3))
 def test_killed_after_each_transition(main_checkout: Checkout, tmp_path: Path, share: int) -> None:
-    """Nobody is asked twice: what was answered is recorded."""
+    """A resumed review does not repeat a call whose answer is recorded."""
     bench = made(main_checkout)
     journal = Keeping(bench, tmp_path)
     result = go(bench, journal)
@@ -178,7 +179,7 @@ def test_killed_after_each_transition(main_checkout: Checkout, tmp_path: Path, s
 @pytest.mark.long
 @pytest.mark.parametrize("role", ["coder", "reviewer"])
 def test_killed_in_the_middle_of_each_call(copies: Callable[[], Checkout], role: str) -> None:
-    """Only the answer that was cut off is asked for again, in the same words."""
+    """The review repeats only the call that was cut off, with the same prompt."""
     bench, result = undisturbed(copies())
     for number in range(1, len(CODER if role == "coder" else REVIEWER) + 1):
         other = made(copies())
@@ -210,7 +211,7 @@ def test_killed_again_and_again(copies: Callable[[], Checkout]) -> None:
 
 @pytest.mark.long
 def test_killed_after_an_error(copies: Callable[[], Checkout]) -> None:
-    """The milestone of an error, of any step that asks somebody, leads back to that step."""
+    """The milestone of an agent's error resumes at the step that failed."""
     bench, _ = undisturbed(copies())
     for role, number in [
         *(("coder", at) for at in range(5)),
@@ -237,7 +238,7 @@ def test_killed_after_an_error(copies: Callable[[], Checkout]) -> None:
 
 
 class Recorder:
-    """A run as a journal, whose driver is killed after a milestone, or once something else was asked."""
+    """A run as a journal; its driver is killed after a milestone."""
 
     def __init__(self, run: Run, dies_after: int = 0) -> None:
         self._run = run
@@ -266,7 +267,7 @@ RESET = PhaseOptions(on_resume="reset", autosave=0)
 
 
 def work_of(run: Run, bench: Bench, dies_after: int = 0) -> Callable[[], str]:
-    """Returns the work of the phase `review`."""
+    """Return the work of the phase `review`."""
 
     def work() -> str:
         checkout = Checkout(Path(run.path), bench.checkout.main)
@@ -291,7 +292,7 @@ def work_of(run: Run, bench: Bench, dies_after: int = 0) -> Callable[[], str]:
 
 
 def goes_on_to_the_same_end(store: Store, run: Run, bench: Bench, copy_of: Checkout) -> None:
-    """Lets somebody else go on with a run whose driver was killed."""
+    """Let another driver finish a run whose driver was killed."""
     expected, _ = undisturbed(copy_of)
     with go_on(store, run.id) as again:
         head = again.phase("review", work_of(again, bench), conduct=RESET)
@@ -305,7 +306,7 @@ def goes_on_to_the_same_end(store: Store, run: Run, bench: Bench, copy_of: Check
 def test_a_run_whose_driver_is_killed_after_a_milestone(
     make_store: Callable[[Checkout], Store], copies: Callable[[], Checkout], number: int
 ) -> None:
-    """Files, commits and state go back together to the newest milestone."""
+    """Files, commits and state return together to the newest milestone."""
     checkout = copies()
     store, bench = make_store(checkout), made(checkout)
     run = Run.start(store, "Add login!", adapter="plumbing")

@@ -1,4 +1,4 @@
-"""The state of coder and reviewer as a table and as quasar's file."""
+"""The state of coder and reviewer converts to a table and to quasar's file."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ KEYS = [
 
 
 def table(**changes: Any) -> dict[str, Any]:
-    """Returns the table of a state, with changes; None takes a key away."""
+    """Return the table of a state with changes; None removes a key."""
     whole = {**MID_CYCLE.to_state(), **changes}
     return {key: value for key, value in whole.items() if value is not None}
 
@@ -250,7 +250,7 @@ class TestFile:
                 ReviewFinding("minor", "multi\nline — unicode ✓ 日本", 1),
                 ReviewFinding("major", "it's broken", 2),
             ),
-            beads={"f-943b66c1ea7b": "", "f-eb8239beadee": ""},  # quasar has made theirs
+            beads={"f-943b66c1ea7b": "", "f-eb8239beadee": ""},  # quasar has created their beads
         )
 
     @pytest.mark.parametrize(("cycle", "commits", "findings"), [(1, 1, 1), (2, 2, 2), (4, 4, 4)])

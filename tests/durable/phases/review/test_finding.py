@@ -1,4 +1,4 @@
-"""Findings: their ids, and what verifications make of them."""
+"""Findings: their ids, and the effect of verifications."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The flaws of quasar's plan, each as a test that fails where one of them comes back."""
+"""Regression tests for the flaws of quasar's plan."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_q01_there_is_a_checkpoint_in_the_middle_and_after_an_agent_s_error(
 
 
 def test_q02_a_later_commit_loses_nothing(main_checkout: Checkout) -> None:
-    """The coder commits in each cycle: if HEAD had to be what it was, no checkpoint but the last would ever be good."""
+    """The coder commits in each cycle, so HEAD may differ from the recorded one."""
     bench = made(main_checkout, REJECTED.format("one"), APPROVED)
     bench.go()
     for state in states(bench):
@@ -220,7 +220,7 @@ def test_q11_after_a_resume_only_what_is_left_is_shared_out(main_checkout: Check
 
 
 class TestMissing:
-    """What quasar's checkpoint lacks, and a faithful resume needs."""
+    """Fields that a faithful resume needs and quasar's checkpoint lacks."""
 
     def test_what_was_fixed_is_not_asked_for_again(self, main_checkout: Checkout) -> None:
         one = finding_id("major", "one")

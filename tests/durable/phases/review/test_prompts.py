@@ -1,4 +1,4 @@
-"""What coder and reviewer are asked."""
+"""The prompts give coder and reviewer the task, the findings and the lint output."""
 
 from __future__ import annotations
 
@@ -19,15 +19,16 @@ LATER = replace(
 
 
 def test_the_coder_in_the_first_cycle() -> None:
-    assert (
-        cycle.coder_prompt(FIRST)
-        == "Task t-1: Add a login\n\nImplement this task. Read the existing code first, then make the changes.\n"
+    assert cycle.coder_prompt(FIRST) == (
+        "Task t-1: Add a login\n\nImplement this task. Read the existing code first, "
+        "then make the changes.\n"
     )
 
 
 def test_the_coder_later_gets_what_is_not_fixed() -> None:
     assert cycle.coder_prompt(LATER) == (
-        "Task t-1: Add a login\n\nYour last implementation has these issues:\n\n1. [minor] an old one\n2. [major] a new one\n\n"
+        "Task t-1: Add a login\n\nYour last implementation has these issues:\n\n"
+        "1. [minor] an old one\n2. [major] a new one\n\n"
         "Fix them. Read the files concerned first: they are the current state.\n"
     )
 
@@ -35,7 +36,8 @@ def test_the_coder_later_gets_what_is_not_fixed() -> None:
 def test_the_coder_gets_the_reviewer_s_words_where_it_named_no_issue() -> None:
     state = replace(LATER, all_findings=(GONE,), findings=(), review_output="\nHm, no.\n")
     assert cycle.coder_prompt(state) == (
-        "Task t-1: Add a login\n\nThe reviewer did not approve of your last implementation, and said:\n\nHm, no.\n\n"
+        "Task t-1: Add a login\n\nThe reviewer did not approve of your last "
+        "implementation, and said:\n\nHm, no.\n\n"
         "Do what is asked there. Read the files concerned first: they are the current state.\n"
     )
 
@@ -60,7 +62,8 @@ def test_the_coder_after_a_change_of_the_task() -> None:
 
 def test_the_coder_where_the_linter_complains() -> None:
     assert cycle.lint_fix_prompt(replace(FIRST, lint_output="é" * 3001)) == (
-        "Task t-1: Add a login\n\nThe linter complains about your work; fix this before the review.\n\n"
+        "Task t-1: Add a login\n\nThe linter complains about your work; "
+        "fix this before the review.\n\n"
         f"LINT OUTPUT:\n{'é' * 3000}{CUT}\n\nFix all of it. Read the files concerned first.\n"
     )
 
@@ -68,7 +71,8 @@ def test_the_coder_where_the_linter_complains() -> None:
 def test_the_reviewer_in_the_first_cycle() -> None:
     prompt = cycle.reviewer_prompt(replace(FIRST, coder_output="é" * 3001))
     assert prompt.startswith(
-        f"Task t-1: Add a login\n\nThe coder has finished, and says:\n\n{'é' * 3000}{CUT}\n\nREVIEW INSTRUCTIONS:\n1. "
+        "Task t-1: Add a login\n\nThe coder has finished, and says:\n\n"
+        f"{'é' * 3000}{CUT}\n\nREVIEW INSTRUCTIONS:\n1. "
     )
     assert "\n4. End with either APPROVED: or one or more ISSUE: blocks.\n" in prompt
     assert not {"PRIOR FINDINGS", "VERIFICATION", "linter:"} & {
@@ -79,9 +83,9 @@ def test_the_reviewer_in_the_first_cycle() -> None:
 def test_the_reviewer_later_gets_all_findings_to_verify() -> None:
     prompt = cycle.reviewer_prompt(LATER)
     assert (
-        "VERIFICATION:\nFINDING_ID: the id\nSTATUS: fixed, still_present or regressed\nCOMMENT: why\n"
-        in prompt
-    )
+        "VERIFICATION:\nFINDING_ID: the id\nSTATUS: fixed, still_present or regressed\n"
+        "COMMENT: why\n"
+    ) in prompt
     assert (
         f"1. [minor] id={OLD.id} cycle=1 status=still_present\n   an old one\n"
         f"2. [major] id={GONE.id} cycle=1 status=fixed\n   a fixed one\n"

@@ -1,4 +1,4 @@
-"""What a reviewer's answer is read as."""
+"""The parser finds findings, verifications, report and approval in any answer."""
 
 from __future__ import annotations
 
@@ -21,11 +21,17 @@ from gitckpt.durable.phases.review.state import (
         ("", []),
         ("The code looks good.\n\nAPPROVED: it does what was asked", []),
         (
-            "I found a problem.\n\nISSUE:\nSEVERITY: critical\nDESCRIPTION: the connection is never closed",
+            (
+                "I found a problem.\n\nISSUE:\nSEVERITY: critical\nDESCRIPTION: "
+                "the connection is never closed"
+            ),
             [("critical", "the connection is never closed")],
         ),
         (
-            "ISSUE:\nSEVERITY: major\nDESCRIPTION: one\n\nISSUE:\nSEVERITY: minor\nDESCRIPTION: two\n\nISSUE:\nDESCRIPTION: three",
+            (
+                "ISSUE:\nSEVERITY: major\nDESCRIPTION: one\n\nISSUE:\nSEVERITY: minor\n"
+                "DESCRIPTION: two\n\nISSUE:\nDESCRIPTION: three"
+            ),
             [("major", "one"), ("minor", "two"), ("major", "three")],
         ),
         (
@@ -89,7 +95,10 @@ def test_a_finding_has_the_id_of_its_words_and_is_found() -> None:
         ("VERIFICATION:\nSTATUS: fixed", []),
         ("VERIFICATION:\n\nFINDING_ID: f-1\nSTATUS: fixed", []),
         (
-            "VERIFICATION:\nFINDING_ID: f-1\nSTATUS: fixed\nVERIFICATION:\nFINDING_ID: f-2\nSTATUS: regressed\nISSUE:\nSTATUS: fixed",
+            (
+                "VERIFICATION:\nFINDING_ID: f-1\nSTATUS: fixed\nVERIFICATION:\nFINDING_ID: "
+                "f-2\nSTATUS: regressed\nISSUE:\nSTATUS: fixed"
+            ),
             [("f-1", "fixed", ""), ("f-2", "regressed", "")],
         ),
         (
@@ -111,7 +120,10 @@ def test_verifications(answer: str, said: list[tuple[str, str, str]]) -> None:
         ("REPORT:\n", None),
         ("REPORT:\nnothing of it", None),
         (
-            "REPORT:\nSATISFACTION: HIGH\nRISK: low\nNEEDS_HUMAN_REVIEW: no\nSUMMARY: Fine: it works",
+            (
+                "REPORT:\nSATISFACTION: HIGH\nRISK: low\nNEEDS_HUMAN_REVIEW: no\n"
+                "SUMMARY: Fine: it works"
+            ),
             ReviewReport("high", "low", False, "Fine: it works"),
         ),
         (

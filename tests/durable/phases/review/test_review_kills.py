@@ -1,4 +1,4 @@
-"""A coder and a reviewer whose driver is killed at random moments: resumed, they end as if nothing had happened."""
+"""A review whose driver is killed at random moments ends as if undisturbed."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ REVIEW = ("review", "Greet who is named", "--coder", "coder", "--reviewer", "rev
 CHECKS = ("--lint", "sh -n greet.sh", "--filter", "test=sh greet.test", "--max-budget", "1")
 CYCLES = 3
 LOOSE = ("total_cost_usd", "created_at")
-"""Keys of the state that may tell of the kills."""
+"""Keys of the state whose values depend on the kills."""
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What a review leaves, apart from names and times."""
+    """The result of a review, apart from names and times."""
 
     worktree: dict[str, Any]
     commits: str
@@ -49,7 +49,7 @@ class Outcome:
 
 
 class Reviewed:
-    """A project in which coder and reviewer work at a task, until it is approved.
+    """A project in which coder and reviewer work at a task until it is approved.
 
     Attributes:
         kills: how often its driver was killed.
@@ -62,7 +62,7 @@ class Reviewed:
         self.kills = 0
 
     def start(self) -> None:
-        """Starts the review, or resumes it where there is one, now and then without saying which."""
+        """Start the review, or resume an existing one, sometimes without its id."""
         run = self.project.run()
         words = (
             (*REVIEW, *CHECKS)
@@ -74,7 +74,10 @@ class Reviewed:
         self.nursery.start(self.checkout, *words)
 
     def is_killed(self, done: Done) -> bool:
-        """Tells whether the driver was killed; if not, it must have come to its end, now or just before it was killed the last time."""
+        """Return whether the driver was killed.
+
+        If not, the review must be complete, now or just before the last kill.
+        """
         run = self.project.run()
         if done.code == 0 or (
             done.code == 2 and self.kills and done.err.startswith(f"error: run {run} is complete\n")
@@ -85,7 +88,7 @@ class Reviewed:
         return True
 
     def left(self) -> float:
-        """Returns about how much is left to be done, from 1 to 0."""
+        """Return roughly the share of the work that is left, from 1 to 0."""
         run = self.project.run()
         if run is None:
             return 1.0
@@ -94,7 +97,7 @@ class Reviewed:
         return float(1 - cycle / (CYCLES + 1))
 
     def outcome(self) -> Outcome:
-        """Returns what it has left, after a look that everything is as it should be."""
+        """Return the outcome of the review, after a check of its files and records."""
         run = str(self.project.run())
         self._require_settled(run)
         found = require_whole(self.checkout)
@@ -135,7 +138,10 @@ class Reviewed:
 
 @pytest.fixture
 def nest(main_checkout: Checkout, tmp_path: Path, request: pytest.FixtureRequest) -> Nest:
-    """Projects with the agents of the example; `request.param` may say `hooks`. Each agent says in a log that it was called."""
+    """Projects with the agents of the example; `request.param` may say `hooks`.
+
+    Each agent logs its calls.
+    """
     agents = (EXAMPLE / "gitckpt.toml").read_text()
     for role in ("coder", "reviewer"):
         agents = agents.replace(
@@ -165,7 +171,7 @@ def nursery(nest: Nest, tmp_path: Path) -> Iterator[Nursery]:
 
 
 def undisturbed(nest: Nest, nursery: Nursery) -> tuple[Outcome, float]:
-    """Returns what a review leaves whose driver nobody kills, and how many seconds it took."""
+    """Return the outcome of a review without kills, and its duration in seconds."""
     project = nest.make(nursery)
     before = time.monotonic()
     done = nursery.call(project.checkout, *REVIEW, *CHECKS)

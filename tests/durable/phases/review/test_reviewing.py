@@ -1,4 +1,4 @@
-"""The cycle of coder and reviewer."""
+"""Coder and reviewer take turns until approval, a failure, or a limit."""
 
 from __future__ import annotations
 
@@ -126,9 +126,9 @@ def test_after_max_cycles_one_goes_on_with_more(main_checkout: Checkout) -> None
     with pytest.raises(MaxCyclesReached):
         bench.go()
     assert bench.resume(max_cycles=2).approved
-    assert (
-        bench.said[4]
-        == "resumed from checkpoint: cycle 1, resolving_issues, after: not approved after 1 cycles, which is the limit"
+    assert bench.said[4] == (
+        "resumed from checkpoint: cycle 1, resolving_issues, after: not approved after 1 "
+        "cycles, which is the limit"
     )
     assert bench.log()[1:] == ["t-1/cycle-1: Add a login", "t-1/cycle-2: Add a login"]
 
@@ -527,7 +527,8 @@ class TestStruggle:
         with pytest.raises(Struggling) as caught:
             bench.go()
         assert caught.value.message == (
-            "struggling: the same filter failed in 2 cycles in a row, 100% of the findings are those of earlier cycles"
+            "struggling: the same filter failed in 2 cycles in a row, 100% of the "
+            "findings are those of earlier cycles"
         )
         assert (
             caught.value.hint
@@ -564,7 +565,7 @@ class TestStruggle:
 
 class TestHead:
     def left(self, checkout: Checkout) -> Bench:
-        """Returns a review that was left in resolving_issues."""
+        """Return a review that stopped in resolving_issues."""
         bench = made(checkout, *rejected("one"), APPROVED, max_cycles=1)
         with pytest.raises(MaxCyclesReached):
             bench.go()
@@ -652,7 +653,10 @@ def test_the_rest_of_the_state_is_left_alone(main_checkout: Checkout) -> None:
 
 
 def test_statuses_over_the_cycles(main_checkout: Checkout) -> None:
-    said = f"VERIFICATION:\nFINDING_ID: {finding_id('major', 'one')}\nSTATUS: {{}}\nCOMMENT: see line 3\n\n"
+    said = (
+        f"VERIFICATION:\nFINDING_ID: {finding_id('major', 'one')}\nSTATUS: {{}}\n"
+        "COMMENT: see line 3\n\n"
+    )
     bench = made(
         main_checkout,
         *rejected("one"),

@@ -1,4 +1,4 @@
-"""When coder and reviewer go round in circles, and when they do not."""
+"""The struggle check tells a review that goes in circles from one that progresses."""
 
 from __future__ import annotations
 
@@ -89,12 +89,18 @@ STUCK = {
         ({"cycle": 2, "filter_history": ("vet", "vet")}, ""),
         (
             {**STUCK, "filter_history": ("vet", "vet")},
-            "the same filter failed in 2 cycles in a row, 100% of the findings are those of earlier cycles",
+            (
+                "the same filter failed in 2 cycles in a row, 100% of the findings are those "
+                "of earlier cycles"
+            ),
         ),
         ({**STUCK, "max_cycles": 4, "total_cost_usd": 5.0, "max_budget_usd": 10.0}, ""),
         (
             {**STUCK, "max_cycles": 4, "total_cost_usd": 9.5, "max_budget_usd": 10.0},
-            "100% of the findings are those of earlier cycles, a cycle costs 1.90 times its share of the budget",
+            (
+                "100% of the findings are those of earlier cycles, a cycle costs 1.90 times "
+                "its share of the budget"
+            ),
         ),
     ],
 )
