@@ -1,4 +1,4 @@
-"""What looks like a secret by its content: captured, warned of, named in the document, and settled by whoever knows better."""
+"""Contents that look like secrets are captured, reported, and can be settled."""
 
 from __future__ import annotations
 
@@ -164,7 +164,10 @@ def test_a_digest_is_of_this_clone_and_its_key_for_nobody_else(
 def test_a_key_that_a_power_cut_has_emptied_is_made_anew(
     plain: Store, main_checkout: Checkout
 ) -> None:
-    """By an empty one, whoever is pushed to could try passwords on a digest."""
+    """An emptied secret key is replaced.
+
+    With an empty key, anyone with the pushed digest could test passwords against it.
+    """
     key = main_checkout.main / ".git/ckpt/secret-key"
     key.parent.mkdir(exist_ok=True)
     key.touch()

@@ -1,4 +1,7 @@
-"""`verify`: what is derived from checkpoints is compared with them, and mended; checkpoints themselves are never touched."""
+"""`verify` compares derived data with checkpoints and repairs it.
+
+It never changes a checkpoint.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +29,10 @@ NOTES = "refs/notes/checkpoints"
 
 
 def fill(checkout: Checkout, make_store: MakeStore) -> dict[str, str]:
-    """Records four checkpoints: one that is clean, one of a merge in progress with files, and a run of two; returns the refs."""
+    """Record four checkpoints, and return the refs.
+
+    One is clean, one has a merge in progress with files, and two form a run.
+    """
     checkout.git("checkout", "--quiet", "-b", "other")
     checkout.commit("theirs", README="theirs\n")
     checkout.git("checkout", "--quiet", "-")
@@ -113,7 +119,7 @@ def test_reftable(
 
 
 def unlinked(checkout: Checkout, *names: str) -> list[tuple[str, str, str]]:
-    """Returns what is said of checkpoints of HEAD that no note lists."""
+    """Return the findings for checkpoints of HEAD that no note lists."""
     commit = checkout.git("rev-parse", "HEAD")
     return [
         (
@@ -197,9 +203,9 @@ def test_a_commit_that_is_gone_is_left_to_a_person(main_checkout: Checkout) -> N
     sentence = f"{gone} is missing or damaged; files or history of the checkpoint need this"
     seen = require_left(main_checkout, [("objects-missing", f"refs/checkpoints/{ONE}", sentence)])
     fetch = "git fetch --no-tags --no-prune REMOTE 'refs/keep/ckpt/*:refs/keep/ckpt/*'"
-    assert (
-        seen.findings[0].cure
-        == f"fetch from a clone that has it: {fetch}; or give the checkpoint up: git ckpt remove 00000001"
+    assert seen.findings[0].cure == (
+        f"fetch from a clone that has it: {fetch}; "
+        "or give the checkpoint up: git ckpt remove 00000001"
     )
 
 
@@ -314,7 +320,10 @@ def test_notes_whose_commit_is_gone(filled: Checkout) -> None:
 
 
 def test_a_link_is_missing_only_where_no_note_lists_it(filled: Checkout) -> None:
-    """As after an amend: git has carried the note over, and the commit's own was lost."""
+    """A link counts where the note of the amended commit lists the checkpoint.
+
+    Git copied the note there, and the note of the old commit was lost.
+    """
     commit = filled.git("rev-parse", "HEAD")
     filled.git("commit", "--quiet", "--amend", "-m", "reworded")
     filled.git("notes", "--ref=checkpoints", "copy", commit, "HEAD")
@@ -344,7 +353,7 @@ def test_stray_lines(filled: Checkout) -> None:
 
 
 def blob(id_: str) -> str:
-    """Returns an id as SQL."""
+    """Return an id as SQL."""
     return f"x'{id_.replace('-', '')}'"
 
 
@@ -446,8 +455,14 @@ def test_what_is_no_document_at_all(main_checkout: Checkout, make_store: MakeSto
     seen = require_left(main_checkout, [unreadable, invalid])
     ref = f"refs/checkpoints/{ONE}"
     assert [finding.cure for finding in seen.findings] == [
-        f"fetch it from a clone that has it: git fetch --no-tags --no-prune REMOTE +{ref}:{ref}; or give the checkpoint up: git ckpt remove {ONE}",
-        f"inspect the document: git cat-file -p {odd}; remove the checkpoint: git ckpt remove {STRANGER}",
+        (
+            "fetch it from a clone that has it: git fetch --no-tags --no-prune REMOTE "
+            f"+{ref}:{ref}; or give the checkpoint up: git ckpt remove {ONE}"
+        ),
+        (
+            f"inspect the document: git cat-file -p {odd}; "
+            f"remove the checkpoint: git ckpt remove {STRANGER}"
+        ),
     ]
     path.write_bytes(content[:20])
     require_left(main_checkout, [unreadable, invalid])
@@ -459,7 +474,10 @@ def test_what_is_no_document_at_all(main_checkout: Checkout, make_store: MakeSto
 def test_a_checkpoint_that_is_being_written_is_no_flaw(
     main_checkout: Checkout, make_store: MakeStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The refs are listed in the middle of a transaction; the next look sees all of it."""
+    """A checkpoint in the middle of its transaction is no finding.
+
+    A second look sees all of its refs.
+    """
     with make_store(main_checkout) as store:
         store.record("plan-complete")
     commit = main_checkout.git("rev-parse", "HEAD")
@@ -545,7 +563,10 @@ def test_a_snapshot_without_a_commit_is_clean(
 def test_a_ref_whose_object_is_gone(
     main_checkout: Checkout, make_store: MakeStore, ref: str
 ) -> None:
-    """A gc during a commit deletes the commit; then `git branch` and every gc fail."""
+    """A ref to a missing commit is reported with a cure.
+
+    A gc during a commit deletes the commit; then `git branch` and every gc fail.
+    """
     with make_store(main_checkout) as store:
         store.save("a-complete")
         main_checkout.git("update-ref", ref, "HEAD")
@@ -593,7 +614,10 @@ def test_a_detached_head_whose_commit_is_gone(
 def test_stashes_that_are_gone_are_dropped_as_is_told(
     main_checkout: Checkout, lost: list[int]
 ) -> None:
-    """And no other one: no clone has them, and `git stash drop` fails."""
+    """The cure drops the broken stashes and no others.
+
+    No clone has a stash, and `git stash drop` fails on a broken one.
+    """
     for number in range(3):
         main_checkout.write("README", f"{number}\n")
         main_checkout.git("stash", "--quiet")

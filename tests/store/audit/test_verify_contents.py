@@ -1,4 +1,4 @@
-"""`verify` names damaged objects, and leaves them where they are."""
+"""`verify` names damaged objects, and leaves them in place."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ PLACES = (
 
 
 def read_all(checkout: Checkout, *, repair: bool = False) -> Report:
-    """Verifies the repository of a checkout, contents and all."""
+    """Verify the repository of a checkout, contents included."""
     with open_store(str(checkout.path), clock=Clock()) as store:
         return store.verify(repair=repair, contents=True)
 
 
 @pytest.fixture
 def saved(main_checkout: Checkout, make_store: MakeStore, make_once: MakeOnce) -> Checkout:
-    """A checkpoint of a commit and of files that are new, changed, staged, and a link."""
+    """A checkpoint with new, changed and staged files and a link."""
 
     def save() -> None:
         main_checkout.write("deep/changed", "one\n")
@@ -69,7 +69,10 @@ def missing(oid: str) -> tuple[str, str, str]:
 @pytest.mark.parametrize("how", KINDS)
 @pytest.mark.parametrize("path", PLACES)
 def test_it_is_found(saved: Checkout, path: str, how: str) -> None:
-    """Files of length zero, which a power cut leaves, at each look; the others by reading everything."""
+    """Each look finds empty files; reading everything finds other damage.
+
+    A power cut leaves empty files.
+    """
     oid = oid_of(saved, path)
     spoil(place_of(saved, oid), how)
     found = [each[:2] for each in told(read_all(saved))]
@@ -97,7 +100,10 @@ def test_what_nobody_has(saved: Checkout) -> None:
         (
             "object-damaged",
             False,
-            f"move the object's file away; then write the object again: git hash-object -w FILE; or {fetch}",
+            (
+                "move the object's file away; "
+                f"then write the object again: git hash-object -w FILE; or {fetch}"
+            ),
         ),
     ]
     assert place_of(saved, oid).exists()
@@ -157,7 +163,10 @@ def test_what_a_pack_that_is_cut_off_had_is_missing(saved: Checkout, ending: str
 def test_what_is_past_mending_can_be_cleared(
     main_checkout: Checkout, make_store: MakeStore, ref: str
 ) -> None:
-    """What a ref of ours points to is gone, or the linked commit: by the cures, git collects garbage again, and the rest is whole."""
+    """After the cures, gc works again, and the other checkpoints are whole.
+
+    The target of one of gitckpt's refs is missing, or a linked commit.
+    """
     with make_store(main_checkout) as store:
         kept = store.save("one-complete").id
         main_checkout.git("checkout", "--quiet", "--detach")
@@ -206,7 +215,10 @@ def test_what_is_past_mending_can_be_cleared(
 
 
 def test_a_run_head_whose_document_is_gone_waits_for_nobody(main_checkout: Checkout) -> None:
-    """One that is young may belong to a run that is about to start, but not where its object is missing."""
+    """A run head without its object is removed at once.
+
+    A young head with an object stays: its run may be about to start.
+    """
     oid = main_checkout.git("hash-object", "-w", "--stdin", data="a document\n")
     main_checkout.git("update-ref", "refs/ckpt/runs/r", oid)
     place_of(main_checkout, oid).unlink()
@@ -217,7 +229,7 @@ def test_a_run_head_whose_document_is_gone_waits_for_nobody(main_checkout: Check
 
 
 def test_a_document_that_is_damaged_can_be_given_up(saved: Checkout, make_store: MakeStore) -> None:
-    """Nothing but its ref tells of it any more; with that gone, git collects garbage again."""
+    """Removing a damaged checkpoint makes gc work again."""
     for path in place_of(saved, "1" * 40).parent.parent.glob("??/*"):
         assert path.stat().st_size
     spoil(place_of(saved, saved.git("rev-parse", f"refs/checkpoints/{ONE}")), "empty")

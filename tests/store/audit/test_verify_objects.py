@@ -1,4 +1,7 @@
-"""`verify`: what checkpoints need is there, down to the last blob; partial and shallow clones lack only what they may."""
+"""`verify` checks that every object of a checkpoint exists, down to blobs.
+
+Partial and shallow clones lack only what git allows them to lack.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +21,7 @@ from tests.store.conftest import ONE, TWO, MakeStore
 
 
 def lacking(name: str, *oids: str) -> tuple[str, str, str]:
-    """Returns what is said of a checkpoint that lacks objects."""
+    """Return the finding for a checkpoint that lacks objects."""
     names = ", ".join(sorted(oids))
     verb = "is" if len(oids) == 1 else "are"
     return (
@@ -30,7 +33,7 @@ def lacking(name: str, *oids: str) -> tuple[str, str, str]:
 
 @pytest.fixture
 def filled(main_checkout: Checkout, make_store: MakeStore, make_once: MakeOnce) -> Checkout:
-    """A checkpoint of a clean worktree, one commit, and a checkpoint with a new file in a directory."""
+    """A checkpoint of a clean worktree, then a commit and one with a new file."""
 
     def fill() -> None:
         main_checkout.commit("second", **{"deep/a": "a\n"})
@@ -60,16 +63,16 @@ def filled(main_checkout: Checkout, make_store: MakeStore, make_once: MakeOnce) 
     ],
 )
 def test_an_object_is_missing(filled: Checkout, tmp_path: Path, rev: str, whose: list[str]) -> None:
-    """The fetch that is told brings it, also where commits are here that lead to it."""
+    """The suggested fetch brings the object, even below commits that exist here."""
     shutil.copytree(filled.main / ".git", tmp_path / "REMOTE")
     oid = filled.git("rev-parse", rev)
     place_of(filled, oid).unlink()
     found = [lacking(name, oid) for name in whose]
     seen = require_left(filled, found)
     name, fetch = whose[0][:8], f"git fetch --refetch --no-tags REMOTE {oid}"
-    assert (
-        seen.findings[0].cure
-        == f"fetch from a clone that has it: {fetch}; or give the checkpoint up: git ckpt remove {name}"
+    assert seen.findings[0].cure == (
+        f"fetch from a clone that has it: {fetch}; "
+        f"or give the checkpoint up: git ckpt remove {name}"
     )
     filled.git(*fetch.replace("REMOTE", str(tmp_path / "REMOTE")).split()[1:])
     assert told(look(filled)) == []
@@ -77,7 +80,7 @@ def test_an_object_is_missing(filled: Checkout, tmp_path: Path, rev: str, whose:
 
 @pytest.mark.parametrize("with_graph", [False, True])
 def test_a_commit_of_the_history_is_missing(filled: Checkout, with_graph: bool) -> None:
-    """With a commit-graph, git itself does not notice."""
+    """A missing commit is found even where a commit-graph hides it from git."""
     if with_graph:
         filled.git("commit-graph", "write", "--reachable")
     oid = filled.git("rev-parse", "HEAD~2")
@@ -202,7 +205,10 @@ def test_a_shallow_clone(
 def partial(
     make_checkout: Callable[..., Checkout], make_store: MakeStore, tmp_path: Path
 ) -> Checkout:
-    """A clone without blobs and without a worktree's files, offline, with a checkpoint of a commit of its own and a new file."""
+    """An offline, sparse clone without blobs, with one checkpoint.
+
+    The checkpoint has a local commit and a new file.
+    """
     origin = make_checkout("origin")
     origin.git("config", "uploadpack.allowFilter", "true")
     for i in range(3):

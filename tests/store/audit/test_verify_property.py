@@ -1,4 +1,4 @@
-"""`verify` finds nothing in what gitckpt itself does, in whatever order; and mends whatever is taken from it that is derived."""
+"""`verify` accepts whatever gitckpt does, and repairs lost derived data."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Walk:
     """Random operations on a repository.
 
     Attributes:
-        runs: the ids of those that go on, each with the name of the phase that was started, "" for none.
+        runs: the unfinished runs, each with the name of its started phase, or "".
     """
 
     def __init__(self, checkout: Checkout, store: Store, dice: random.Random) -> None:
@@ -62,7 +62,7 @@ class Walk:
         self.runs[str(self.store.record("run-started", {}, start="work").run)] = ""
 
     def proceed(self) -> None:
-        """Goes on with a run: a phase starts, makes progress, or ends; sometimes the run does."""
+        """Continue a run: start a phase, make progress, end it, or end the run."""
         for run in self.dice.sample(sorted(self.runs), min(1, len(self.runs))):
             if not self.runs[run] and self.dice.random() < 0.2:
                 self.store.record("run-complete", run=run)
@@ -89,7 +89,7 @@ class Walk:
         )
 
     def remove(self) -> None:
-        """Removes one that is alone, a whole run, the newest of one, or the progress of phases that are complete."""
+        """Remove a single checkpoint, a whole run, or parts of a run at random."""
         entries = self.store.list()
         alone = [[entry.id] for entry in entries if entry.run is None]
         chains = [

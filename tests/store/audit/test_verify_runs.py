@@ -1,4 +1,7 @@
-"""`verify`: runs are chains without gaps, but for what expiry takes from them; heads point to their ends."""
+"""`verify`: runs are chains without gaps, and heads point to their ends.
+
+Expiry may leave gaps.
+"""
 
 from __future__ import annotations
 
@@ -106,7 +109,8 @@ def test_a_gap(main_checkout: Checkout, there: list[tuple[int, str]], missing: l
         found.append(("chain-gap", HEAD, f"{words} {number(int(after))}"))
     seen = require_left(main_checkout, found)
     assert seen.findings[0].cure == (
-        "fetch the missing checkpoint from a clone that has it; or delete leftover refs and notes: git ckpt verify --repair"
+        "fetch the missing checkpoint from a clone that has it; "
+        "or delete leftover refs and notes: git ckpt verify --repair"
     )
 
 
@@ -140,7 +144,10 @@ def test_what_lost_its_ref_alone_is_a_gap(make_store: MakeStore, main_checkout: 
 
 
 def test_what_is_being_removed_is_no_gap(main_checkout: Checkout) -> None:
-    """A git that is killed at a removal leaves refs that tell of what is gone, until somebody goes on with it."""
+    """An interrupted removal is no gap in a run.
+
+    Its refs stay until the next removal completes it.
+    """
     chain(main_checkout, (1, "run-started"), (3, "a-complete"))
     main_checkout.git("update-ref", f"refs/ckpt/trees/{number(2)}", "HEAD^{tree}")
     assert [code for code, _, _ in told(look(main_checkout))] == ["chain-gap"]
@@ -151,7 +158,10 @@ def test_what_is_being_removed_is_no_gap(main_checkout: Checkout) -> None:
 
 
 def test_a_run_whose_expiry_was_interrupted(main_checkout: Checkout) -> None:
-    """It takes the end of a run last, which says that the run is complete."""
+    """A rest of a run whose expiry was interrupted is no gap.
+
+    Expiry deletes the end of a run last, and that end says that the run is complete.
+    """
     chain(main_checkout, (4, "run-complete"))
     assert told(look(main_checkout)) == []
     late = Checkpoint(number(9), "commit-complete", STAMP, "", "post-commit", RUN, number(8), 9)
@@ -357,7 +367,7 @@ def test_what_a_kill_between_two_refs_leaves_is_mended(
 
 
 def lease(run: str, *, alive: bool) -> bytes:
-    """Returns the document of a lease of another machine that lasts, or does not any more."""
+    """Return the lease of another machine, current or expired."""
     now = Clock()()
     end = timestamp(now + 60 * SECOND) if alive else STAMP
     return lease_document(

@@ -1,4 +1,4 @@
-"""`verify`: worktrees are registered, where git believes them to be, and of something that exists; none is ever deleted."""
+"""`verify` checks worktrees and their registration, and never deletes one."""
 
 from __future__ import annotations
 
@@ -54,7 +54,10 @@ def test_the_worktree_of_a_run(checkout: Checkout, make_store: MakeStore) -> Non
 def test_a_head_that_a_power_cut_has_emptied(
     checkout: Checkout, opened: Path, make_store: MakeStore, said: str
 ) -> None:
-    """Git takes such a directory for no worktree, and a phase would be run in it all the same."""
+    """A worktree with an empty HEAD is reported, and resume repairs it.
+
+    Git does not see such a worktree, but a phase would run in it.
+    """
     head = admin(checkout, opened) / "HEAD"
     before = head.read_text()
     head.write_text(said)
@@ -86,7 +89,10 @@ def test_a_head_that_a_power_cut_has_taken(
     with make_store(checkout) as store:
         again = store.resume(store.read(opened.name))
     assert again.remarks == (
-        f"HEAD was gone, and is detached at {before[:10]} now; to see the commits before: git reflog",
+        (
+            f"HEAD was gone, and is detached at {before[:10]} now; "
+            "to see the commits before: git reflog"
+        ),
     )
     assert [head.read_text(), told(look(checkout))] == [before, []]
 
@@ -95,7 +101,10 @@ def test_a_head_that_a_power_cut_has_taken(
 def test_a_worktree_that_does_not_say_whose_it_is(
     checkout: Checkout, opened: Path, make_store: MakeStore, said: str | None
 ) -> None:
-    """Git does nothing in it, and `git ckpt resume` failed with nothing to do about it."""
+    """A worktree with a broken `commondir` is reported, and resume repairs it.
+
+    Git does nothing in it.
+    """
     file = admin(checkout, opened) / "commondir"
     file.unlink() if said is None else file.write_text(said)
     sentence = "the file commondir is missing or broken, so git does not see the worktree"
@@ -173,9 +182,9 @@ def test_a_worktree_that_is_gone(checkout: Checkout, opened: Path, make_store: M
         checkout, [("worktree-missing", str(opened), "the directory of this worktree is gone")]
     )
     rid = f"git worktree remove --force --force {opened}"
-    assert (
-        seen.findings[0].cure
-        == f"git ckpt resume {ONE}; or, to delete all that is only staged there, or committed on no branch: {rid}"
+    assert seen.findings[0].cure == (
+        f"git ckpt resume {ONE}; or, to delete all that is only staged there, or committed on "
+        f"no branch: {rid}"
     )
     with make_store(checkout) as store:
         store.resume(store.read(ONE))
@@ -227,7 +236,10 @@ def test_a_worktree_that_git_has_forgotten(
     ]
     seen = require_left(checkout, found)
     assert [finding.cure for finding in seen.findings] == [
-        f"if {name} is a checkpoint or run: git ckpt resume {name}; else move the directory elsewhere"
+        (
+            f"if {name} is a checkpoint or run: git ckpt resume {name}; "
+            "else move the directory elsewhere"
+        )
         for name in (ONE, "'by a person'")
     ]
     (opened.parent / "by a person").rmdir()
@@ -353,14 +365,20 @@ def lose_its_commit(checkout: Checkout, opened: Path) -> None:
 def test_what_is_left_of_a_worktree_of_nothing_that_is_gone(
     main_checkout: Checkout, make_store: MakeStore, do: Callable[[Checkout, Path], None]
 ) -> None:
-    """One finding: to make it again, as for one that is gone alone, there is nothing to make it from."""
+    """A missing worktree of a removed checkpoint gives one finding.
+
+    No cure can make the worktree again, as its checkpoint is gone.
+    """
     main_checkout.git("config", "core.logAllRefUpdates", "always")
     with make_store(main_checkout) as store:
         opened = Path(store.resume(store.save("plan-complete")).path)
         do(main_checkout, opened)
         store.remove([ONE])
     shutil.rmtree(opened)
-    sentence = f"the directory of this worktree is gone, and the checkpoint {ONE} of this worktree no longer exists"
+    sentence = (
+        f"the directory of this worktree is gone, and the checkpoint {ONE} of this worktree no "
+        "longer exists"
+    )
     seen = require_left(main_checkout, [("worktree-orphan", str(opened), sentence)])
     command = f"git worktree remove --force --force {opened}"
     assert (
@@ -379,7 +397,10 @@ def test_a_worktree_of_nothing_that_is_gone_and_with_which_nothing_goes(
         store.remove([ONE])
     shutil.rmtree(opened)
     before = checkout.refs()
-    sentence = f"the directory of this worktree is gone, and the checkpoint {ONE} of this worktree no longer exists"
+    sentence = (
+        f"the directory of this worktree is gone, and the checkpoint {ONE} of this worktree no "
+        "longer exists"
+    )
     seen = look(checkout)
     assert told(seen) == [("worktree-orphan", str(opened), sentence)]
     assert seen.findings[0].cure == "git ckpt verify --repair"
@@ -400,7 +421,10 @@ def test_a_worktree_of_nothing_that_may_be_on_another_disk_is_left(
         opened = store.resume(store.save("plan-complete"), tmp_path / "disk/place").path
         store.remove([ONE])
     (tmp_path / "disk").rename(tmp_path / "taken out")
-    sentence = f"the directory of this worktree is gone, and the checkpoint {ONE} of this worktree no longer exists"
+    sentence = (
+        f"the directory of this worktree is gone, and the checkpoint {ONE} of this worktree no "
+        "longer exists"
+    )
     require_left(main_checkout, [("worktree-orphan", opened, sentence)])
 
 
@@ -430,7 +454,10 @@ def test_a_worktree_of_nobody_that_is_gone(checkout: Checkout, opened: Path) -> 
             (
                 "worktree-unclaimed",
                 str(opened),
-                "the directory of this worktree is gone, and the record of git names no run or checkpoint",
+                (
+                    "the directory of this worktree is gone, and the record of git names no run "
+                    "or checkpoint"
+                ),
             )
         ],
     )
@@ -454,7 +481,10 @@ def test_a_bare_repository_and_settings_that_cannot_be_read(
 
 @pytest.fixture
 def unfinished(checkout: Checkout, opened: Path) -> tuple[Path, Path]:
-    """What git, killed at making a worktree for us, has left: the scaffold, and what git keeps, whose HEAD names no commit yet."""
+    """The remains of a git that was killed while it made a worktree for gitckpt.
+
+    The directory exists, and the HEAD of git's record names no commit yet.
+    """
     scaffold, kept = (
         opened.parent / ".making-0a1b2c3d",
         admin(checkout, opened).parent / "unfinished",
@@ -472,7 +502,7 @@ def unfinished(checkout: Checkout, opened: Path) -> tuple[Path, Path]:
 
 
 def collects(checkout: Checkout) -> bool:
-    """Tells whether git can collect garbage."""
+    """Return whether git can collect garbage."""
     return (
         subprocess.run(
             [git_program(), "gc", "--quiet"], cwd=checkout.path, capture_output=True, check=False

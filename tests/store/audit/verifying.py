@@ -1,4 +1,4 @@
-"""What the tests of `verify` share: damage is done with plain git, and reports are compared whole."""
+"""Helpers for the tests of `verify`: damage by plain git, whole reports."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ RUN = "20270115-080000-work"
 
 
 def look(checkout: Checkout, *, repair: bool = False, adapter: str = "plumbing") -> Report:
-    """Verifies the repository of a checkout, through a store that recorded nothing itself."""
+    """Verify the repository of a checkout with a store that recorded nothing."""
     with Store(Checkpoints(repository_of(checkout), adapter=adapter, clock=Clock())) as store:
         return verify(inside(store), repair=repair)
 
 
 def told(report: Report) -> list[tuple[str, str, str]]:
-    """Returns code, object and sentence of each finding."""
+    """Return code, object and sentence of each finding."""
     return [(finding.code, finding.object, finding.sentence) for finding in report.findings]
 
 
 def require_mended(
     checkout: Checkout, before: dict[str, str], found: list[tuple[str, str, str]]
 ) -> None:
-    """Asserts that what was found can be repaired, all of it, and that the refs then are what they were before the damage."""
+    """Assert that repair handles every finding and brings back the previous refs."""
     seen = look(checkout)
     assert told(seen) == found
     assert {finding.cure for finding in seen.findings} == {"git ckpt verify --repair"}
@@ -46,7 +46,7 @@ def require_mended(
 
 
 def require_left(checkout: Checkout, found: list[tuple[str, str, str]]) -> Report:
-    """Asserts that something is found which is left to a person, and that repairing changes no ref; returns what was found."""
+    """Assert that repair leaves the findings and all refs; return the report."""
     before = checkout.refs()
     seen = look(checkout)
     assert told(seen) == found
@@ -58,14 +58,14 @@ def require_left(checkout: Checkout, found: list[tuple[str, str, str]]) -> Repor
 
 
 def age(checkout: Checkout, *refs: str) -> None:
-    """Makes refs older than those that may belong to a checkpoint that is being written."""
+    """Make refs too old to belong to a checkpoint that is being written."""
     long_ago = time.time() - 2 * times.GRACE
     for ref in refs:
         os.utime(Path(repository_of(checkout).common_dir) / ref, (long_ago, long_ago))
 
 
 def put(checkout: Checkout, checkpoint: Checkpoint) -> str:
-    """Stores a checkpoint as it is, with plain git; returns the oid of its document."""
+    """Store a checkpoint unchanged with plain git; return its document's oid."""
     oid = checkout.git("hash-object", "-w", "--stdin", data=codec.encode(checkpoint))
     checkout.git("update-ref", f"refs/checkpoints/{checkpoint.id}", oid)
     return oid
@@ -74,7 +74,7 @@ def put(checkout: Checkout, checkpoint: Checkpoint) -> str:
 def chain(
     checkout: Checkout, *places: tuple[int, str], run: str = RUN, trigger: str = "phase"
 ) -> list[str]:
-    """Stores a run without commits, given sequence and phase label of each checkpoint that is there; returns the ids."""
+    """Store a run without commits from (sequence, label) pairs; return the ids."""
     ids = []
     for sequence, phase in places:
         parent = None if sequence == 1 else number(sequence - 1)
@@ -95,5 +95,5 @@ def chain(
 
 
 def number(sequence: int) -> str:
-    """Returns the id of a checkpoint in a `chain`."""
+    """Return the id of a checkpoint in a `chain`."""
     return f"{sequence:08x}-0000-4000-8000-00000000000a"

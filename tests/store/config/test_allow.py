@@ -1,4 +1,4 @@
-"""Settings that a tracked file loosens: which those are, and what applies until they are allowed."""
+"""Tracked settings that loosen limits apply only once the user allows them."""
 
 from __future__ import annotations
 
@@ -23,9 +23,15 @@ from gitckpt.store.store import inside
 from tests.conftest import Checkout, allow, examples, repository_of
 from tests.stores import DAY, default_settings
 
-LOOSE = '[retention]\nolder_than = "1d"\nkeep_last = 500\n[snapshot]\ninclude = ["*.log"]\nsecrets = ["*.mine"]\n'
+LOOSE = (
+    '[retention]\nolder_than = "1d"\nkeep_last = 500\n[snapshot]\ninclude = ["*.log"]\n'
+    'secrets = ["*.mine"]\n'
+)
 LOOSENED = ["retention.older_than", "snapshot.include", "snapshot.secrets"]
-LINE = f"gitckpt.toml loosens {', '.join(LOOSENED)}; until you allow that, built-in values apply: git ckpt allow"
+LINE = (
+    f"gitckpt.toml loosens {', '.join(LOOSENED)}; "
+    "until you allow that, built-in values apply: git ckpt allow"
+)
 
 
 def here(checkout: Checkout) -> Repository:
@@ -40,7 +46,7 @@ def read(checkout: Checkout, text: str | None = None) -> Settings:
 
 
 def to_allow(found: Settings) -> list[str]:
-    """Returns the keys that do not apply as the file says."""
+    """Return the keys that do not apply as the file says."""
     return list(found.loosened.values) if found.loosened is not None and found.notice else []
 
 
@@ -168,7 +174,10 @@ class TestWhatIsAllowed:
         [
             f"# a comment\n{LOOSE}\n[[pipelines.new.phases]]\nname = 'a'\nrun = 'b'\n",
             f"{LOOSE}[pipelines.new]\nretention = '8d'\n",
-            '[snapshot]\nsecrets = ["*.mine"]\ninclude = [ "*.log" ] # why\n[retention]\nkeep_last = 0x1f4\nolder_than = "24h"\n',
+            (
+                '[snapshot]\nsecrets = ["*.mine"]\ninclude = [ "*.log" ] # why\n[retention]\n'
+                'keep_last = 0x1f4\nolder_than = "24h"\n'
+            ),
             '[retention]\nkeep_last = 500\n[snapshot]\nmax_file_size = "1 kB"\n',
         ],
     )
@@ -306,7 +315,10 @@ def test_what_git_config_says_is_the_users_own(checkout: Checkout) -> None:
         checkout.git("config", f"ckpt.{name}", value)
     found = read(
         checkout,
-        '[retention]\nolder_than = "1s"\nkeep_last = 1\n[snapshot]\ninclude = ["a"]\nsecrets = ["b"]\n',
+        (
+            '[retention]\nolder_than = "1s"\nkeep_last = 1\n[snapshot]\ninclude = ["a"]\n'
+            'secrets = ["b"]\n'
+        ),
     )
     assert found.loosened is None
     assert found.policy == Policy(older_than=0, keep_last=0)

@@ -1,4 +1,4 @@
-"""Settings: the committed file, `git config` above it, and what is said about values that cannot be understood."""
+"""Settings: the committed file, `git config` above it, and invalid values."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ DEFAULT = Settings(
 
 
 def read(checkout: Checkout) -> Settings:
-    """Returns the settings as they are once all of the file is allowed."""
+    """Return the settings with all of the file allowed."""
     allow(checkout)
     found = settings.read(discover(str(checkout.path)))
     found.require_correct()
@@ -120,7 +120,8 @@ class TestReading:
                 "[retention]\nnewest = 3\n",
                 "2: unknown key 'newest' in [retention]",
                 (
-                    "known keys: older_than, keep_last, rewritten_older_than, hourly_after, daily_after, runs_older_than, "
+                    "known keys: older_than, keep_last, rewritten_older_than, hourly_after, "
+                    "daily_after, runs_older_than, "
                     "safety_older_than, safety_keep_last"
                 ),
             ),
@@ -176,7 +177,10 @@ class TestReading:
             ),
             (
                 '[snapshot]\ninclude = "*.log"\n',
-                "2: include in [snapshot] must be a list of patterns such as [\"*.pem\"], not '*.log'",
+                (
+                    '2: include in [snapshot] must be a list of patterns such as ["*.pem"], not '
+                    "'*.log'"
+                ),
                 None,
             ),
         ],
@@ -194,7 +198,10 @@ class TestReading:
         )
 
     def test_all_mistakes_of_a_file_are_told_at_once(self, main_checkout: Checkout) -> None:
-        text = 'typo = 1\n[retention]\nkeep = 1\nolder_than = 3\n\n[snapshot]\ntimeout = "soon"\nsecrets = [1]\n'
+        text = (
+            'typo = 1\n[retention]\nkeep = 1\nolder_than = 3\n\n[snapshot]\ntimeout = "soon"\n'
+            "secrets = [1]\n"
+        )
         file = main_checkout.write("gitckpt.toml", text)
         with pytest.raises(ConfigError) as caught:
             read(main_checkout)
@@ -203,11 +210,20 @@ class TestReading:
             f"correct them: {file}",
         )
         assert caught.value.candidates == [
-            "gitckpt.toml:1: unknown key 'typo' in the file (known keys: retention, snapshot, pipelines, agents, steps)",
+            (
+                "gitckpt.toml:1: unknown key 'typo' in the file (known keys: "
+                "retention, snapshot, pipelines, agents, steps)"
+            ),
             "gitckpt.toml:3: unknown key 'keep' in [retention] (did you mean keep_last?)",
             'gitckpt.toml:4: older_than in [retention] must be an age such as "30d", not 3',
-            "gitckpt.toml:7: timeout in [snapshot]: 'soon' is not an age (write a number and a unit: 90s, 30m, 12h, 7d or 2w)",
-            'gitckpt.toml:8: secrets in [snapshot] must be a list of patterns such as ["*.pem"], not [1]',
+            (
+                "gitckpt.toml:7: timeout in [snapshot]: "
+                "'soon' is not an age (write a number and a unit: 90s, 30m, 12h, 7d or 2w)"
+            ),
+            (
+                "gitckpt.toml:8: secrets in [snapshot] must be a list of patterns such as "
+                '["*.pem"], not [1]'
+            ),
         ]
 
     def test_what_git_config_overrides_is_not_judged(self, main_checkout: Checkout) -> None:
@@ -219,8 +235,14 @@ class TestReading:
         self, main_checkout: Checkout
     ) -> None:
         main_checkout.write("gitckpt.toml", settings.template())
-        code = "import sys; from gitckpt.store.config import settings; from gitckpt.git.repository import discover\n"
-        code += "settings.read(discover(sys.argv[1])); print('gitckpt.store.config.lines' in sys.modules)"
+        code = (
+            "import sys; from gitckpt.store.config import settings; "
+            "from gitckpt.git.repository import discover\n"
+        )
+        code += (
+            "settings.read(discover(sys.argv[1])); "
+            "print('gitckpt.store.config.lines' in sys.modules)"
+        )
         command = [sys.executable, "-c", code, str(main_checkout.path)]
         assert (
             subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True).stdout
@@ -272,7 +294,10 @@ class TestReading:
 
 
 class TestMistakes:
-    """The strictest value of each key applies: it keeps the longest and captures the least."""
+    """Beside a mistake, the strictest value of each key applies.
+
+    That value keeps checkpoints the longest and captures the least.
+    """
 
     FILE = """
 [retention]
@@ -331,7 +356,10 @@ class TestWriting:
 
     def test_comments_values_and_line_ends_stay(self, tmp_path: Path) -> None:
         path = tmp_path / "gitckpt.toml"
-        mine = "# mine\r\n[snapshot]\r\n[retention] # here\r\nkeep_last = 7   # seven\r\n# [pipelines.mine]\r\n"
+        mine = (
+            "# mine\r\n[snapshot]\r\n[retention] # here\r\nkeep_last = 7   # seven\r\n"
+            "# [pipelines.mine]\r\n"
+        )
         path.write_bytes(mine.encode())
         assert not settings.write_template(str(path))
         assert (path.read_bytes(), settings.is_template(str(path))) == (mine.encode(), False)
@@ -378,7 +406,7 @@ class TestWriting:
 
 
 class TestSettingsOfGitInATrackedFile:
-    """A branch decides what such a file says."""
+    """An included configuration file that is tracked does not count."""
 
     @pytest.fixture
     def including(self, main_checkout: Checkout) -> Checkout:

@@ -1,4 +1,7 @@
-"""Whatever somebody has set: what was captured comes back, byte for byte, and nothing of theirs acts on the files beside."""
+"""Under any user settings, captured files come back byte for byte.
+
+Hooks and filters of the user do not run on the files.
+"""
 
 from __future__ import annotations
 
@@ -138,7 +141,7 @@ SETTINGS = [
     "notes.rewriteRef=refs/notes/*",
     "init.defaultRefFormat=reftable",
 ]
-"""Each is for the repository itself: what a person's own or the system's file says counts less."""
+"""Settings of the repository, which override those of the user and the system."""
 
 VARIABLES = {
     "GIT_LITERAL_PATHSPECS": "1",
@@ -171,7 +174,7 @@ VARIABLES = {
 
 
 def there_and_back(here: Checkout, make_store: MakeStore, submodules: tuple[str, ...]) -> None:
-    """Saves, wrecks the worktree, restores, undoes, and makes another worktree; what was there comes back each time."""
+    """Save, wreck, restore, undo and resume; compare the contents each time."""
     expected = kinds.seen(here)
     store = make_store(here, "auto")
     before, refs = kinds.kept(here), kinds.own_refs(here)
@@ -212,7 +215,7 @@ def apply(here: Checkout, setting: str) -> None:
 
 
 def lots(names: Sequence[str], size: int) -> list[Sequence[str]]:
-    """Returns the names in lots: one setting or variable seldom hides what another one does."""
+    """Return the names in groups of `size`: one setting seldom hides another."""
     return [names[at : at + size] for at in range(0, len(names), size)]
 
 
@@ -281,7 +284,10 @@ HOOKS = (
     "post-merge",
     "pre-auto-gc",
 )
-"""Those that act on files. Each transaction of refs runs `reference-transaction`: whoever has that wants to know of all of them."""
+"""Hooks that act on files.
+
+`reference-transaction` is not among them: git runs it for every transaction, and users want that.
+"""
 
 
 @pytest.mark.sampled(3)
@@ -319,7 +325,7 @@ def test_hooks_of_theirs_do_not_run(
 def test_what_replaces_an_object_does_not_come_back(
     store: Store, checkout: Checkout, replaced: str
 ) -> None:
-    """git-replace(1): whoever reads an object gets another one."""
+    """Replacement objects of git-replace(1) are not captured or restored."""
     checkout.commit("more", **{"d/x": "x\n", "other": "o\n"})
     checkout.write("other", "changed\n")
     made = store.save("a-complete")
@@ -348,7 +354,10 @@ def test_what_replaces_an_object_does_not_come_back(
 def test_where_git_is_not_to_make_links_those_that_are_there_come_back(
     checkout: Checkout, make_store: MakeStore
 ) -> None:
-    """And so does the file that git has made in the place of one: by the blob of both nobody tells them apart."""
+    """With `core.symlinks` off, links come back as links, files as files.
+
+    Both have the same blob, so the blob does not tell them apart.
+    """
     for name in ("link", "file"):
         (checkout.path / name).symlink_to("README")
     checkout.git("add", "--all")

@@ -1,4 +1,4 @@
-"""A package that stands in for gitckpt behind the hooks of a repository, and what the tests of those hooks share."""
+"""A stand-in for gitckpt behind a repository's hooks, and shared helpers."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def run(argv):
 
 
 class StandIn:
-    """A package `gitckpt` whose hook writes down how it was called."""
+    """A package `gitckpt` whose hook records how it was called."""
 
     def __init__(self, directory: Path) -> None:
         self.dir = directory
@@ -46,7 +46,7 @@ class StandIn:
         self._calls = package / "calls"
 
     def calls(self) -> list[list[str]]:
-        """Returns the calls since the last time: the arguments of each, and what its standard input held."""
+        """Return arguments and standard input of each call since the last time."""
         if not self._calls.exists():
             return []
         text = self._calls.read_text()
@@ -60,7 +60,7 @@ class StandIn:
         version: tuple[int, ...] = OLD,
         python: str = sys.executable,
     ) -> Installation:
-        """Install hooks that run this package, as `Store.install` does those of gitckpt."""
+        """Install hooks that run this package, as `Store.install` does for gitckpt."""
         repository = discover(str(place.path if isinstance(place, Checkout) else place))
         return install(
             repository, version=version, mode=mode, python=python, package_dir=str(self.dir)
@@ -78,7 +78,7 @@ class StandIn:
 
     @staticmethod
     def of(python: str, directory: str) -> Pin:
-        """Return what the hooks of another interpreter and package hold."""
+        """Return the pin of another interpreter and package."""
         return Pin(python, directory)
 
     def block(self, event: str, *, created: bool = False) -> bytes:
@@ -108,7 +108,7 @@ def put_hook(checkout: Checkout, event: str, text: str | bytes, mode: int = 0o75
 
 
 def everything(checkout: Checkout) -> dict[str, object]:
-    """Returns configuration and hook files with their modes."""
+    """Return configuration and hook files with their modes."""
     hooks = hooks_of(checkout)
     files = (
         {path.name: (path.lstat().st_mode, path.read_bytes()) for path in sorted(hooks.iterdir())}

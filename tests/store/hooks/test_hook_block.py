@@ -1,4 +1,4 @@
-"""The block of shell that is put into a hook: what runs it, what it says, and that it comes out without a trace."""
+"""The shell block in a hook: its command, its output and its clean removal."""
 
 from __future__ import annotations
 
@@ -78,7 +78,10 @@ class TestBlock:
         )
         (site / "hooks").mkdir()
         (site / "hooks" / "block.sh").write_text("somebody else's package")
-        code = "from gitckpt.store.hooks import files; print(files.Pin('/p', '/d').block('e').decode())"
+        code = (
+            "from gitckpt.store.hooks import files; "
+            "print(files.Pin('/p', '/d').block('e').decode())"
+        )
         code = f"import sys; sys.path.insert(0, sys.argv[1]); {code}"
         shutil.copytree(os.path.join(PACKAGE_DIR, "hooks"), site / "gitckpt" / "hooks")
         run = subprocess.run(
@@ -91,12 +94,16 @@ class TestBlock:
 if [ "${GITCKPT_SKIP:-0}" != 0 ]; then
 	:
 elif [ ! -f '/a b/hooks/hook.sh' ]; then
-	printf 'gitckpt: %s: %s is missing; run: git ckpt init\\n' post-merge '/a b/hooks/hook.sh' >&2 || :
+	printf 'gitckpt: %s: %s is missing; run: git ckpt init\\n' post-merge \
+'/a b/hooks/hook.sh' >&2 || :
 else
 	sh '/a b/hooks/hook.sh' post-merge /p/python '/a b' "$@" </dev/null || :
 fi
 """
-        comment = "# Records a checkpoint. Written by `git ckpt init`, taken out by `git ckpt uninit`; what you change in here is lost.\n"
+        comment = (
+            "# Records a checkpoint. Written by `git ckpt init`, taken out by `git ckpt uninit`; "
+            "what you change in here is lost.\n"
+        )
         created = "# This file was created by `git ckpt init`.\n"
         pin = Pin("/p/python", "/a b")
         assert (

@@ -1,4 +1,4 @@
-"""Hooks as git runs them: every event reaches gitckpt, and what the user's own text gets and says stays as it was."""
+"""Every hook event reaches gitckpt, and the user's own hook text still works."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def git_streams(checkout: Checkout, *args: str, **env: str) -> tuple[int, str, s
 
 
 def branch_off(checkout: Checkout, name: str) -> None:
-    """Leaves the checkout on its branch, with one commit of its own, beside a branch with another."""
+    """Give the current branch and another one a commit each."""
     checkout.git("-c", "core.hooksPath=/dev/null", "branch", name)
     checkout.git("checkout", "--quiet", name)
     quiet = {"GITCKPT_SKIP": "1"}
@@ -44,7 +44,7 @@ def branch_off(checkout: Checkout, name: str) -> None:
 
 
 def auto_gc(checkout: Checkout, **env: str) -> tuple[int, str, str]:
-    """Lets git clean up in a repository that is in need of it."""
+    """Let git run its automatic gc in a repository that needs it."""
     for number in range(2):
         checkout.git(
             "-c",

@@ -135,7 +135,10 @@ class TestFailures:
 def test_a_disk_that_fails_to_flush_leaves_no_setting_behind(
     main_checkout: Checkout, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Unflushed files are reverted, too: otherwise they would count as the user's own."""
+    """A failed flush leaves no setting behind.
+
+    Unflushed files are reverted as well: otherwise they would count as the user's own.
+    """
     really, before = os.fsync, main_checkout.git("config", "--local", "--list")
     for at in range(1, 60):
         calls = 0

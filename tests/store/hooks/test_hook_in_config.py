@@ -1,4 +1,4 @@
-"""What goes into the configuration: hooks, for a git that takes them from there, and settings that have links follow a commit."""
+"""Hooks in git's configuration, and settings that make notes follow commits."""
 
 from __future__ import annotations
 

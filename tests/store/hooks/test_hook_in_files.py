@@ -1,4 +1,4 @@
-"""Hooks in files: written, put into other people's files or left to them, inspected, and taken out again."""
+"""Hooks in files: written, added to existing hooks, inspected and removed."""
 
 from __future__ import annotations
 
@@ -239,9 +239,18 @@ class TestFiles:
         (hooks / "post-rewrite").mkdir()
         done = standin.install(main_checkout)
         assert done.advice == [
-            f'post-commit: {hooks}/post-commit is a symbolic link to {target}; add: git ckpt hook post-commit "$@" || :',
-            f'post-merge: {hooks}/post-merge is a symbolic link to nowhere; add: git ckpt hook post-merge "$@" || :',
-            f'post-rewrite: {hooks}/post-rewrite is not a regular file; add: git ckpt hook post-rewrite "$@" || :',
+            (
+                f"post-commit: {hooks}/post-commit is a symbolic link to {target}; "
+                'add: git ckpt hook post-commit "$@" || :'
+            ),
+            (
+                f"post-merge: {hooks}/post-merge is a symbolic link to nowhere; "
+                'add: git ckpt hook post-merge "$@" || :'
+            ),
+            (
+                f"post-rewrite: {hooks}/post-rewrite is not a regular file; "
+                'add: git ckpt hook post-rewrite "$@" || :'
+            ),
         ]
         assert target.read_bytes() == b"#!/bin/sh\n"
         uninstall(main_checkout)
@@ -254,7 +263,10 @@ class TestFiles:
     def test_a_script_in_another_language_that_calls_us_needs_no_advice(
         self, main_checkout: Checkout, standin: StandIn
     ) -> None:
-        script = '#!/usr/bin/env python3\nimport subprocess, sys\nsubprocess.run(["git", "ckpt", "hook", "post-commit", *sys.argv[1:]])\n'
+        script = (
+            "#!/usr/bin/env python3\nimport subprocess, sys\n"
+            'subprocess.run(["git", "ckpt", "hook", "post-commit", *sys.argv[1:]])\n'
+        )
         put_hook(main_checkout, "post-commit", script)
         assert standin.install(main_checkout).advice == []
         assert standin.inspect(main_checkout) == []

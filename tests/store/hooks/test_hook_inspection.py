@@ -1,4 +1,4 @@
-"""What an inspection of the hooks finds: missing, changed, moved aside, shadowed, or with an interpreter that is gone."""
+"""Inspection finds missing, changed, renamed, shadowed and broken hooks."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ class TestInspection:
         (hooks / "post-merge").rename(hooks / "post-merge.old")
         put_hook(checkout, "post-merge", "#!/bin/sh\ncall_lefthook run post-merge\n")
         (hooks / "post-rewrite").rename(hooks / "post-rewrite.legacy")
-        # The first one pre-commit calls: nothing is wrong with it.
+        # pre-commit calls the renamed post-commit hook, so it gives no finding.
         no_longer = "another hook manager renamed the {} hook, so git no longer runs it"
         assert standin.inspect(checkout) == [
             Finding(

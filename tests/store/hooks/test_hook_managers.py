@@ -1,4 +1,4 @@
-"""Hooks beside husky, lefthook, pre-commit and directories of other people, and the ways that a person chooses."""
+"""Hooks beside husky, lefthook, pre-commit and foreign hook directories."""
 
 from __future__ import annotations
 
@@ -28,7 +28,10 @@ def husky(checkout: Checkout) -> tuple[str, list[str]]:
     checkout.write(".husky/_/post-commit", '#!/usr/bin/env sh\n. "${0%/*}/h"').chmod(0o755)
     checkout.git("config", "core.hooksPath", ".husky/_")
     return ".husky/post-commit", [
-        "husky owns the hooks; add these lines (begin a new file with #!/bin/sh, make it executable):",
+        (
+            "husky owns the hooks; add these lines (begin a new file with #!/bin/sh, make it "
+            "executable):"
+        ),
         *(f'  {checkout.path}/.husky/{event}: git ckpt hook {event} "$@" || :' for event in HOOKS),
     ]
 
@@ -73,7 +76,8 @@ def lefthook_in_the_hooks(checkout: Checkout) -> tuple[str, list[str]]:
 
 
 SHORT_WAY = (
-    "pre-commit owns the hooks, and not all of them call gitckpt; to add gitckpt's hook files in this clone: "
+    "pre-commit owns the hooks, and not all of them call gitckpt; to add gitckpt's hook files in "
+    "this clone: "
     "git ckpt init --hooks files"
 )
 
@@ -106,7 +110,10 @@ def pre_commit_lines(checkout: Checkout) -> list[str]:
         ]
     return [
         *lines,
-        "pre-commit does not support these hooks; add these lines (begin a new file with #!/bin/sh, make it executable):",
+        (
+            "pre-commit does not support these hooks; "
+            "add these lines (begin a new file with #!/bin/sh, make it executable):"
+        ),
         *(
             f'  {hooks_of(checkout)}/{event}: git ckpt hook {event} "$@" || :'
             for event in ("post-applypatch", "pre-auto-gc")
@@ -130,7 +137,10 @@ def tracked_directory(checkout: Checkout) -> tuple[str, list[str]]:
     checkout.git("config", "core.hooksPath", "git hooks")
     hooks = checkout.path / "git hooks"
     return "git hooks/post-commit", [
-        f"gitckpt does not write {hooks}; add these lines (begin a new file with #!/bin/sh, make it executable):",
+        (
+            f"gitckpt does not write {hooks}; "
+            "add these lines (begin a new file with #!/bin/sh, make it executable):"
+        ),
         *(f'  {hooks}/{event}: git ckpt hook {event} "$@" || :' for event in HOOKS),
     ]
 
@@ -141,7 +151,10 @@ def linked_directory(checkout: Checkout) -> tuple[str, list[str]]:
     hooks_of(checkout).symlink_to(shared)
     hooks = shared
     return str(hooks / "post-commit"), [
-        f"gitckpt does not write {hooks}; add these lines (begin a new file with #!/bin/sh, make it executable):",
+        (
+            f"gitckpt does not write {hooks}; "
+            "add these lines (begin a new file with #!/bin/sh, make it executable):"
+        ),
         *(f'  {hooks}/{event}: git ckpt hook {event} "$@" || :' for event in HOOKS),
     ]
 
@@ -245,7 +258,10 @@ class TestManagers:
     def test_where_pre_commit_was_never_installed_it_owns_nothing(
         self, main_checkout: Checkout, standin: StandIn
     ) -> None:
-        """As in a fresh clone: its settings are there, and git calls nobody. Installed later, it calls what it moves aside."""
+        """In a fresh clone, pre-commit's settings alone do not own the hooks.
+
+        Once installed, pre-commit calls the hooks that it moves aside.
+        """
         main_checkout.write(".pre-commit-config.yaml", "repos:\n")
         hooks = hooks_of(main_checkout)
         wrote = [f"{event}: wrote {hooks}/{event}" for event in HOOKS]
@@ -292,7 +308,10 @@ class TestManagers:
 
     def test_hooks_that_are_switched_off(self, main_checkout: Checkout, standin: StandIn) -> None:
         main_checkout.git("config", "core.hooksPath", "/dev/null")
-        advice = "git runs no hooks, as /dev/null is not a directory; run: git config --unset core.hooksPath, then git ckpt init"
+        advice = (
+            "git runs no hooks, as /dev/null is not a directory; "
+            "run: git config --unset core.hooksPath, then git ckpt init"
+        )
         assert standin.install(main_checkout) == Installation("external", NOTES_CHANGES, [advice])
         with pytest.raises(RepositoryError) as caught:
             standin.install(main_checkout, "files")
@@ -305,13 +324,19 @@ class TestManagers:
         standin.install(main_checkout)
         gone = [f"{event}: removed {hooks}/{event}" for event in HOOKS]
         by_hand = [
-            f"gitckpt does not write {hooks}; add these lines (begin a new file with #!/bin/sh, make it executable):",
+            (
+                f"gitckpt does not write {hooks}; "
+                "add these lines (begin a new file with #!/bin/sh, make it executable):"
+            ),
             *(f'  {hooks}/{event}: git ckpt hook {event} "$@" || :' for event in HOOKS),
         ]
         assert standin.install(main_checkout, "external") == Installation("external", gone, by_hand)
         assert standin.install(main_checkout) == Installation("external", [], by_hand)
         assert standin.install(main_checkout, "none") == Installation("none", [], [])
-        off = "no hooks installed, as chosen before; to install them: git config --unset ckpt.hooksChosen, then git ckpt init"
+        off = (
+            "no hooks installed, as chosen before; "
+            "to install them: git config --unset ckpt.hooksChosen, then git ckpt init"
+        )
         assert standin.install(main_checkout) == Installation("none", [], [off])
         assert standin.inspect(main_checkout) == []
         assert main_checkout.git("config", "--local", "ckpt.hooks") == "none"

@@ -1,4 +1,7 @@
-"""Takes the lease of each run that it reads the name of, and says whether it got it. Started eight times over by `test_leases.py`."""
+"""Acquire the lease of each run named on standard input, and print the result.
+
+`test_leases.py` starts it eight times.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,7 @@ from gitckpt.store.store import inside
 
 
 def main() -> None:
-    """Answers each line of standard input with a line: the token that was won, or `held`."""
+    """Answer each line of standard input with the token that was won, or `held`."""
     with Store(Checkpoints(discover(sys.argv[1]))) as store:
         leases = inside(store).leases
         for line in sys.stdin:

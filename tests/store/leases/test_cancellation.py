@@ -1,4 +1,4 @@
-"""Whoever drives a run is stopped: signalled where they are here, and waited for."""
+"""Cancel signals a local driver and waits for it to end."""
 
 from __future__ import annotations
 
@@ -23,13 +23,16 @@ from gitckpt.store.leases.leases import Leases
 from gitckpt.store.store import inside
 from tests.store.conftest import RUN
 
-READY = "import fcntl, time, signal; {}; f = open(input(), 'a'); fcntl.flock(f, 2); print(flush=True); time.sleep(60)"
+READY = (
+    "import fcntl, time, signal; {}; f = open(input(), 'a'); fcntl.flock(f, 2); "
+    "print(flush=True); time.sleep(60)"
+)
 """A program that locks a file, as each driver does."""
 
 
 @pytest.fixture
 def desk(plain: Store) -> Leases:
-    """The leases of a repository, by the time that it is."""
+    """The leases of a repository, by the wall clock."""
     found = inside(plain).leases
     found.clock = times.now
     return found
@@ -37,7 +40,7 @@ def desk(plain: Store) -> Leases:
 
 @pytest.fixture
 def start() -> Iterator[Callable[[str], subprocess.Popen[bytes]]]:
-    """Starts a program that sleeps after a statement, and ends it after the test."""
+    """Start programs that run a statement and sleep, and kill them after the test."""
     started = []
 
     def start(statement: str = "pass") -> subprocess.Popen[bytes]:
@@ -52,7 +55,7 @@ def start() -> Iterator[Callable[[str], subprocess.Popen[bytes]]]:
 
 
 def driven_by(desk: Leases, process: subprocess.Popen[bytes], **changes: Any) -> Lease:
-    """Lets a run be driven by a process, as far as its lease says."""
+    """Make a lease name the given process as the driver of the run."""
     desk.acquire(RUN, "one")
     found = desk.read(RUN)
     assert found is not None
@@ -144,9 +147,8 @@ def test_nobody_is_signalled_but_the_process_that_took_the_lease(
     changes: dict[str, Any],
 ) -> None:
     lease = driven_by(desk, start(), **changes)
-    monkeypatch.setattr(
-        Leases, "cancel", lambda *_: (desk.current(RUN), lease)
-    )  # whatever it says, somebody holds it
+    # The lease is held, whatever its document says.
+    monkeypatch.setattr(Leases, "cancel", lambda *_: (desk.current(RUN), lease))
     monkeypatch.setattr(
         leases, "os", SimpleNamespace(**{**vars(os), "kill": lambda *_: pytest.fail("signalled")})
     )
@@ -163,9 +165,8 @@ def test_a_process_that_only_a_fetched_lease_names_is_not_signalled(
         hold.lease, token=2, pid=innocent.pid, started=filesystem.process_start(innocent.pid)
     )
     desk.swap(fetched, hold.update().old)
-    for _ in range(
-        2
-    ):  # the lease that `cancel` writes is no more ours than the one that it replaces
+    # Like the lease before it, the one that `cancel` writes is another process's.
+    for _ in range(2):
         with pytest.raises(
             CkptError, match=f"^run {RUN} was asked to stop and has not stopped yet$"
         ):

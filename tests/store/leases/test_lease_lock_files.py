@@ -1,4 +1,7 @@
-"""A driver that is gone keeps nobody from its run, in whatever container it was; one that lives does, and a forged lease never."""
+"""Lock files tell live drivers from dead ones, in containers too.
+
+A forged lease blocks no run for good.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +43,7 @@ with Store.open() as store, Run.start(store, "a run", key="it") as run:
 
 @pytest.fixture
 def container(main_checkout: Checkout) -> Container:
-    """Run a program under another host name, and with process ids of its own, as a container does."""
+    """Run a program in its own host name and process id namespaces, as containers do."""
     unshare = [
         "unshare",
         "--user",
@@ -156,7 +159,10 @@ def test_a_process_has_one_lock_file_however_many_leases_it_has(main_checkout: C
 
 
 def test_a_lock_file_that_was_deleted_is_not_made_again(main_checkout: Checkout) -> None:
-    """Unlocked, and with the lease in it, it would say that the driver is gone."""
+    """A deleted lock file stays away.
+
+    Without a lock on it, a new file would claim that the driver is gone.
+    """
     with Store.open(main_checkout.path) as store:
         hold = hold_run(store, RUN, "one")
         shutil.rmtree(main_checkout.path / ".git" / "ckpt")
@@ -241,7 +247,7 @@ def test_what_a_fetched_lease_of_the_same_token_says_of_its_process_is_not_taken
 
 
 def test_a_lease_lasts_ten_minutes_at_most_where_it_was_fetched(main_checkout: Checkout) -> None:
-    """As long as a process of this machine lives that it names, it was held: init, for example."""
+    """A fetched lease ends in time, though it names a live local process."""
     with Store.open(main_checkout.path) as store:
         hold = hold_run(store, RUN, "one")
         long_ago = timestamp(time.time_ns() // 1000 - leases.LENGTH)

@@ -1,4 +1,4 @@
-"""Leases: one driver at a time, and a driver that lost its lease writes nothing more."""
+"""A run has one driver at a time, and a driver without its lease cannot write."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def desk(plain: Store) -> Leases:
 
 
 def elsewhere(desk: Leases, hold: Hold, **changes: str | int) -> Lease:
-    """Makes the lease that somebody holds look as if another machine had taken it."""
+    """Make a lease look as if another machine had taken it."""
     found = desk.read(hold.lease.run)
     assert found is not None
     moved = replace(found[1], host="another machine", boot="its boot", **changes)  # type: ignore[arg-type]
@@ -78,7 +78,10 @@ def test_a_second_driver_is_told_who_the_first_one_is(desk: Leases) -> None:
     with pytest.raises(LeaseHeld) as caught:
         desk.acquire(RUN, "git ckpt resume")
     assert caught.value.exit_code == 11
-    who = f"git ckpt run ci on {filesystem.this_host().name}, process {os.getpid()}, renewed at 2027-01-15T08:00:01.000000Z"
+    who = (
+        f"git ckpt run ci on {filesystem.this_host().name}, process {os.getpid()}, renewed at "
+        "2027-01-15T08:00:01.000000Z"
+    )
     assert caught.value.message == f"run {RUN} is driven by {who}"
     assert caught.value.hint == f"wait for that process, or: git ckpt cancel {RUN}"
     assert desk.acquire(ANOTHER_RUN, "git ckpt resume").lease.token == 1, "each run has its own"
@@ -124,7 +127,7 @@ def test_a_process_that_got_the_number_of_a_dead_one_does_not_hold_its_lease(des
 
 
 def left_by_a_dead_process(desk: Leases, lease: Lease) -> Path:
-    """Make the lock file of the process that a lease names, which nobody locks."""
+    """Make the unlocked lock file of the process that a lease names."""
     path = Path(desk._files._path(lease))
     path.touch()
     return path
@@ -191,7 +194,7 @@ def test_a_run_is_free_while_nobody_who_is_alive_drives_it(desk: Leases, clock: 
 
 
 class TestEndless:
-    """A lease that says what no driver says: it may have been fetched."""
+    """A fetched lease with an absurd expiry counts only for twenty renewals."""
 
     def test_it_counts_for_twenty_renewals(self, desk: Leases, clock: Clock) -> None:
         lease = replace(
@@ -238,12 +241,15 @@ class TestEndless:
         assert not desk.acquire(RUN, "one", LONGEST).lease.is_endless(clock.instant)
 
 
-LOCKER = "import fcntl,sys,time; f=open(sys.stdin.readline().strip(),'a'); fcntl.flock(f,2); print(flush=True); time.sleep(60)"
+LOCKER = (
+    "import fcntl,sys,time; f=open(sys.stdin.readline().strip(),'a'); fcntl.flock(f,2); "
+    "print(flush=True); time.sleep(60)"
+)
 
 
 @pytest.fixture
 def other(desk: Leases) -> Iterator[tuple[subprocess.Popen[str], Hold]]:
-    """A process that lives, and holds the lease of the run."""
+    """A live process that holds the lease of the run."""
     pipe = subprocess.PIPE
     with subprocess.Popen(
         [sys.executable, "-c", LOCKER], stdin=pipe, stdout=pipe, text=True, bufsize=1
@@ -314,9 +320,9 @@ class TestStalled:
             caught.value.message
             == f"run {RUN} is driven by {hold.lease.sentence()}, which is stalled"
         )
-        assert (
-            caught.value.hint
-            == f"let process {process.pid} continue, or take over the run: git ckpt resume {RUN} --take-over"
+        assert caught.value.hint == (
+            f"let process {process.pid} continue, or take over the run: "
+            f"git ckpt resume {RUN} --take-over"
         )
         new = desk.acquire(RUN, "the next one", take_over=True)
         assert new.lease.token == hold.lease.token + 1
@@ -335,11 +341,11 @@ class TestStalled:
 
 
 class Racing(Leases):
-    """Leases that somebody changes between the look at them and the write.
+    """Leases that another process changes between the read and the write.
 
     Args:
-        desk: the others.
-        meanwhile: what they do, once.
+        desk: the leases of the other process.
+        meanwhile: the change, made once.
     """
 
     def __init__(self, desk: Leases, meanwhile: Callable[[], object]) -> None:
@@ -417,7 +423,7 @@ class TestManyAtOnce:
 
 
 def remove(store: Store) -> None:
-    """Removes the lease of the run."""
+    """Remove the lease of the run."""
     ref = "refs/ckpt/leases/" + RUN
     update_refs(store, (ref, "", str(ref_oid(store, ref))))
 
@@ -521,7 +527,7 @@ def test_a_renewal_between_two_looks_does_not_stop_a_record(plain: Store, desk: 
     hold.renew()
 
     class Once:
-        """Hands out the old value at first, as if the renewal had come in between."""
+        """Return the old value first, as if a renewal had come in between."""
 
         drives = True
 

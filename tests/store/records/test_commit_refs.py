@@ -1,4 +1,7 @@
-"""The refs that keep linked commits alive: what they hold, that they lend no name, that they stay few, and that nothing is ever lost."""
+"""Refs that keep linked commits alive: what they hold, and that none is lost.
+
+They give no name to a commit, and their number stays small.
+"""
 
 from __future__ import annotations
 
@@ -34,12 +37,12 @@ with Checkpoints(discover(sys.argv[1]), adapter="plumbing") as store:
 
 
 def kept(checkout: Checkout) -> dict[str, str]:
-    """Returns the oid of each ref that keeps commits, by the commit that it is named after."""
+    """Return the oid of each keep ref, by the commit that it is named after."""
     return {ref.removeprefix("refs/keep/ckpt/"): oid for ref, oid in checkout.refs(SPACE).items()}
 
 
 def linked(checkout: Checkout) -> set[str]:
-    """Returns the commits that checkpoints are linked to, as plain git reads them."""
+    """Return the commits that checkpoints are linked to, as plain git reads them."""
     documents = (
         text.decode() for text in checkout.blobs(*checkout.refs("refs/checkpoints").values())
     )
@@ -50,7 +53,7 @@ def linked(checkout: Checkout) -> set[str]:
 
 
 def lost(checkout: Checkout) -> set[str]:
-    """Returns the linked commits that none of the refs leads to."""
+    """Return the linked commits that no keep ref reaches."""
     commits, tips = linked(checkout), kept(checkout).values()
     if not commits:
         return set()
@@ -59,7 +62,7 @@ def lost(checkout: Checkout) -> set[str]:
 
 
 def redundant(checkout: Checkout) -> set[str]:
-    """Returns the commits whose refs are not needed, as others lead there."""
+    """Return the commits whose refs are redundant, as other keep refs reach them."""
     commits = list(kept(checkout))
     if not commits:
         return set()
@@ -67,7 +70,7 @@ def redundant(checkout: Checkout) -> set[str]:
 
 
 def age(checkout: Checkout) -> None:
-    """Makes the refs older than those that may belong to a checkpoint that is being written."""
+    """Make the refs too old to belong to a checkpoint that is being written."""
     long_ago = time.time() - 2 * 3600
     place = Path(common_dir(checkout)) / SPACE
     for path in place.iterdir() if place.is_dir() else ():
@@ -403,7 +406,7 @@ def test_a_thousand_commits_with_twenty_amends_have_one_and_twenty(
     main_checkout: Checkout, make_store: MakeStore
 ) -> None:
     def stretch(number: int) -> list[str]:
-        """Adds fifty commits to main, and returns them."""
+        """Add fifty commits to main, and return them."""
         commands = [f"from {main_checkout.git('rev-parse', 'main')}\n"]
         for n in range(number, number + 50):
             commands.append(f"M 644 inline file\ndata {len(str(n))}\n{n}\n\n")
@@ -448,7 +451,7 @@ class Work:
         return open_store(str(self.checkout.path), clock=self.clock)
 
     def step(self) -> str:
-        """Does one thing, and returns what."""
+        """Do one random operation, and return its name."""
         names = [name for name in dir(self) if name.startswith("do_")]
         weights = [6 if name in ("do_commit", "do_record") else 1 for name in names]
         (name,) = self.random.choices(names, weights)
@@ -555,11 +558,11 @@ class Work:
 
 
 class TestSettled:
-    """Refs move down to the newest commits that are needed."""
+    """Refs move down to the newest commits that checkpoints need."""
 
     @pytest.fixture(autouse=True)
     def history(self, plain: Store, main_checkout: Checkout) -> None:
-        """Three commits on main, and one on a side branch of the second, each with a checkpoint."""
+        """Make three commits on main and one on a side branch, each with a checkpoint."""
         for _ in range(3):
             main_checkout.commit()
             plain.record("a-complete", {})
@@ -621,7 +624,10 @@ class TestSettled:
         make_store: MakeStore,
         monkeypatch: pytest.MonkeyPatch,
     ) -> None:
-        """Another process records on a commit that no other checkpoint needs, while its ref is still there, and about to go."""
+        """Another process records on a commit whose ref is about to be deleted.
+
+        No other checkpoint needs that commit.
+        """
         inside(plain).remove([plain.list()[0].id], settled=False)
         refs, head = inside(plain).refs, main_checkout.head()
         update = refs.update
@@ -650,7 +656,10 @@ class TestSettled:
     def test_where_somebody_has_cut_history_off(
         self, plain: Store, main_checkout: Checkout, name: str
     ) -> None:
-        """As `git fetch --depth=1` does: what lies below has been kept by what lies above, and a gc would take it."""
+        """Where history is cut off, the commit below the cut keeps a ref of its own.
+
+        `git fetch --depth=1` cuts history this way, and a gc would delete the commit.
+        """
         tips = main_checkout.git("rev-parse", "main", "side").splitlines()
         below = main_checkout.git("rev-parse", "main~1")
         (main_checkout.path / ".git/info").mkdir(exist_ok=True)

@@ -1,4 +1,4 @@
-"""The refs that keep linked commits, where histories are cut, objects are gone, or others have written below their name."""
+"""Keep refs beside cut histories, missing objects and foreign refs."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ PLACES = (
 
 
 def collect(checkout: Checkout) -> None:
-    """Lets git delete all that nothing leads to."""
+    """Let git delete every unreachable object."""
     checkout.git("reflog", "expire", "--expire=now", "--all")
     checkout.git("gc", "--quiet", "--prune=now")
 
 
 def gone(checkout: Checkout) -> set[str]:
-    """Returns the linked commits that are not there."""
+    """Return the linked commits that are missing."""
     said = checkout.git(
         "cat-file", "--batch-check", data="".join(f"{oid}\n" for oid in linked(checkout))
     )
@@ -210,7 +210,10 @@ class TestDates:
     def test_commits_of_1970_hide_nothing_from_verify(
         self, plain: Store, main_checkout: Checkout
     ) -> None:
-        """Git ends its walk early if some dates say that no older commit is an ancestor."""
+        """Verify sees every commit, though git ends its walk early at odd dates.
+
+        Git may conclude from dates that no older commit is an ancestor.
+        """
         for _ in range(3):
             linked = main_checkout.commit()
         plain.record("one-complete")

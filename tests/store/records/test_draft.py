@@ -1,4 +1,4 @@
-"""What `record` and `save` take, what a checkpoint is made of it, and a change that keeps both in step."""
+"""Drafts: arguments of `record` and `save`, checkpoints, and state updates."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def drafted(
 
 
 def refused(phase: Any, details: dict[str, Any], **others: Any) -> tuple[str, str | None]:
-    """Returns message and hint."""
+    """Return message and hint."""
     given: Any = details
     with pytest.raises(UsageError) as caught:
         draft.require_call(phase, given, **others)
@@ -43,7 +43,7 @@ def refused(phase: Any, details: dict[str, Any], **others: Any) -> tuple[str, st
 
 
 class TestCalls:
-    """What is wrong with a call is said before anything is done."""
+    """A wrong call is refused before anything is done."""
 
     @pytest.mark.parametrize(
         ("details", "others"),
@@ -174,7 +174,7 @@ class TestCalls:
 
 
 class TestDrafts:
-    """The checkpoint as it was asked for, the keys of its document, and the state."""
+    """A draft has the checkpoint, the keys of its document, and the state."""
 
     def test_of_next_to_nothing(self) -> None:
         checkpoint, fields, state = drafted()
@@ -255,14 +255,17 @@ class TestDrafts:
         assert caught.value.message == "attempt.number: must be 1 or more, not 0"
 
     def test_what_is_complete_is_not_judged_by_what_was_handed_in(self) -> None:
-        """It is settled when the place in the run is known."""
+        """The draft keeps `completed` as given.
+
+        The recorder settles it once it knows the checkpoint's place in the run.
+        """
         pipeline = Pipeline(name="ci", phases=("a",), completed={"b": ONE})
         checkpoint, fields, _ = drafted(pipeline=pipeline)
         assert (checkpoint.pipeline, fields["pipeline"]["completed"]) == (pipeline, {"b": ONE})
 
 
 class TestRecorded:
-    """The checkpoint as it was written: in its place, with what the run carried on."""
+    """The recorded checkpoint has its place, and tables that the run carried on."""
 
     def fields(self, checkpoint: Checkpoint, **more: Any) -> dict[str, Any]:
         return codec.fields(checkpoint) | more
@@ -310,7 +313,7 @@ class TestRecorded:
 
 
 class TestChanging:
-    """A change makes the state; the checkpoint, its keys and the progress follow, as often as it is called."""
+    """An update makes the state; checkpoint, keys and progress follow each call."""
 
     def test_the_state_is_what_it_returns(self) -> None:
         checkpoint, fields, _ = drafted(progress=Progress(current_phase=3))
@@ -348,7 +351,7 @@ class TestChanging:
     def test_a_progress_that_no_reader_would_take_is_refused(self) -> None:
         checkpoint, fields, _ = drafted()
         wrong = Progress()
-        object.__setattr__(wrong, "tasks_total", -1)  # whoever makes one is told, too
+        object.__setattr__(wrong, "tasks_total", -1)  # an invalid Progress is refused as well
         with pytest.raises(UsageError) as caught:
             draft.StateUpdater(checkpoint, fields, dict, lambda state: wrong)({})
         assert caught.value.message == "progress.tasks_total: must be 0 or more, not -1"

@@ -1,4 +1,4 @@
-"""What a listing knows of a checkpoint: there and back through a row, what a query asks of rows, and which of them tell of their run."""
+"""Entries of a listing: rows, the conditions of a query, and who drove a run."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ class TestEntries:
 
 
 class TestRows:
-    """Ids and oids as bytes, and no timestamp where the time says it."""
+    """A row has ids and oids as bytes, and no timestamp that repeats the time."""
 
     def test_of_next_to_nothing(self) -> None:
         row = dict(zip(module.COLUMNS, module.row(PLAIN, OID), strict=True))
@@ -146,7 +146,7 @@ class TestRows:
 
 
 class TestConditions:
-    """The clause and the values of each criterion, and of all together."""
+    """Each criterion gives a clause and its values, alone and with all the others."""
 
     @pytest.mark.parametrize(
         ("query", "clause", "values"),
@@ -238,7 +238,7 @@ class TestConditions:
 
 
 class TestQueries:
-    """What cannot be meant is refused by the name of the criterion."""
+    """A query that cannot be meant is refused by the name of the criterion."""
 
     @pytest.mark.parametrize(
         ("criteria", "message"),
@@ -304,7 +304,7 @@ PHASES = [
 
 
 class TestWhatTellsOfARun:
-    """In Python and in SQL alike."""
+    """Python and SQL agree on which checkpoints describe their run."""
 
     @pytest.fixture
     def rows(self) -> Iterator[Any]:

@@ -1,4 +1,4 @@
-"""What a person may call a checkpoint, and what they get to hear when nothing, or several things, go by that name."""
+"""Names of checkpoints, and the errors for names that match none or several."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ class Named:
     """A store with ids that a test chooses.
 
     Args:
-        store: of the checkout.
-        checkout: whose checkpoints they are.
+        store: the store of the checkout.
+        checkout: the checkout with the checkpoints.
     """
 
     def __init__(self, store: Store, checkout: Checkout) -> None:
@@ -38,7 +38,7 @@ class Named:
         return made.run or ""
 
     def refused(self, text: str) -> tuple[str, str | None]:
-        """Returns message and hint, after a look that nothing changed."""
+        """Return message and hint, and assert that nothing changed."""
         before = self.checkout.fingerprint()
         with pytest.raises(NotFoundError) as caught:
             self.store.find(text)
@@ -126,7 +126,7 @@ class TestIds:
 
 
 def fetch(named: Named, of: str, other: str) -> None:
-    """Puts a checkpoint there that was written elsewhere, dated years ahead."""
+    """Add a checkpoint that was written elsewhere, dated years ahead."""
     said = named.store.raw(of).decode()
     stamp = said.partition('timestamp = "')[2].partition('"')[0]
     oid = named.checkout.git(

@@ -1,4 +1,4 @@
-"""What a person means by a name, where runs and fetched checkpoints have a say, and what is listed where several go by it."""
+"""Names of runs and checkpoints, and the candidates that an error lists."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def runs(plain: Store) -> Store:
 
 
 def refused(call: object) -> tuple[type[Exception], str, str | None, list[str] | None]:
-    """Returns the error, its message and hint, and what it lists."""
+    """Return the error, its message and hint, and the candidates that it lists."""
     assert callable(call)
     with pytest.raises(NotFoundError) as caught:
         call()
@@ -36,7 +36,7 @@ def refused(call: object) -> tuple[type[Exception], str, str | None, list[str] |
 
 
 class TestARun:
-    """`find_run`: where only a run can be meant."""
+    """`find_run` takes a name where only a run can be meant."""
 
     @pytest.mark.parametrize(
         ("text", "expected"),
@@ -96,7 +96,7 @@ class TestARun:
 
 
 class TestARunOrACheckpoint:
-    """`named_run`: the run, and None where a checkpoint is meant, or nothing."""
+    """`run_named` returns the run, or None for a checkpoint or an unknown name."""
 
     @pytest.mark.parametrize(
         ("text", "expected"),
@@ -141,7 +141,7 @@ class TestARunOrACheckpoint:
 
 
 class TestLatest:
-    """The newest, but for what was made before files were replaced, and what others say of runs."""
+    """`latest` is the newest checkpoint, without safety checkpoints and foreign runs."""
 
     def test_a_checkpoint_of_safety_is_passed_over(self, plain: Store) -> None:
         made = plain.record("a-complete", {})
@@ -174,7 +174,10 @@ class TestLatest:
 def test_latest_in_a_fresh_clone_is_of_no_run(
     plain: Store, main_checkout: Checkout, tmp_path: Path
 ) -> None:
-    """Nobody can tell there what was written here; but a run is gone on with only where it is named."""
+    """In a fresh clone, `latest:any` finds the checkpoint outside of runs.
+
+    A clone does not know what was written in it. A run continues only where it is named.
+    """
     plain.record("plan-complete", {})
     run = plain.record("run-started", {}, start="Add login").run
     main_checkout.git("clone", "--quiet", "--mirror", ".", str(tmp_path / "clone"))
@@ -183,7 +186,7 @@ def test_latest_in_a_fresh_clone_is_of_no_run(
 
 
 class TestACommit:
-    """The newest checkpoint of it, but for what was made before files were replaced."""
+    """A commit names its newest checkpoint that is not a safety checkpoint."""
 
     def test_a_checkpoint_of_safety_is_passed_over(self, plain: Store) -> None:
         made = plain.record("a-complete", {})
@@ -207,7 +210,7 @@ class TestACommit:
 
 
 class TestNothing:
-    """What may have been meant is among the runs and the newest thousand checkpoints, whole or as far as it was typed."""
+    """The error suggests names among the runs and the newest thousand checkpoints."""
 
     @pytest.mark.parametrize(
         ("text", "hint"),
@@ -232,7 +235,10 @@ class TestNothing:
 
 
 class TestWithoutAListing:
-    """A checkpoint is found where runs cannot be listed: it may be the one that is to be removed for that."""
+    """A checkpoint is found though runs cannot be listed.
+
+    It may be the broken one that the user wants to remove.
+    """
 
     @pytest.mark.parametrize(
         "error",

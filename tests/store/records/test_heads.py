@@ -1,4 +1,4 @@
-"""The heads of runs: read, moved up where they lag, and never moved down or past what somebody else has written."""
+"""Heads of runs move up where they lag, and never down or past a newer head."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ LOOK = "repair the head of the run: git ckpt verify --repair"
 
 @pytest.fixture
 def chain(plain: Store) -> list[str]:
-    """The blobs of a run of three checkpoints, oldest first; another run began in the meantime."""
+    """The blobs of a run of three checkpoints, oldest first, beside a second run."""
     first = plain.record("run-started", {}, start="Add login!")
     plain.record("run-started", {}, start="another")
     for label in ("a-complete", "b-complete"):
@@ -35,7 +35,7 @@ def set_head(checkout: Checkout, oid: str) -> None:
 
 
 class TestMovedUp:
-    """By a store that has recorded nothing itself."""
+    """A store that has recorded nothing itself moves the head up."""
 
     @pytest.mark.parametrize("at", [0, 1])
     def test_one_that_lags(
@@ -82,7 +82,10 @@ class TestMovedUp:
     def test_never_down_to_one_that_is_no_newer(
         self, make_store: MakeStore, main_checkout: Checkout, chain: list[str], ahead: int
     ) -> None:
-        """The head may name what the listing does not have: whose own ref a kill left out, or somebody has deleted."""
+        """A head that is not in the listing is not moved down.
+
+        A kill left out the checkpoint's own ref, or a user deleted it.
+        """
         text = main_checkout.git("cat-file", "blob", chain[2]).replace(
             "sequence = 3", f"sequence = {ahead}"
         )
@@ -127,14 +130,14 @@ class TestMovedUp:
 
 
 class TestBehind:
-    """A writer was killed, or the disk was full, between a checkpoint and the head of its run: whoever records next goes on from it.
+    """The next record continues after a kill between a checkpoint and its head.
 
-    A driver that is alive wrote the one before, and has no reason to look at more than the head.
+    A live driver wrote the checkpoint before, and needs to look at nothing but the head.
     """
 
     @pytest.fixture
     def driver(self, plain: Store) -> Store:
-        """A store that has recorded in the run, and looks for what lags no more."""
+        """A store that has recorded in the run, and no longer looks for heads that lag."""
         for label in ("a-started", "a-progress"):
             plain.record(label, {}, **({"run": RUN} if plain.list() else {"start": "Add login!"}))  # type: ignore[arg-type]
         return plain
@@ -174,7 +177,7 @@ class TestBehind:
 
 
 class TestInvalid:
-    """A head that holds something else is named, and stays."""
+    """A head that does not point to a checkpoint of a run is named, and stays."""
 
     @pytest.mark.parametrize("found", [None, ("tree", b""), ("commit", b"tree 0\n")])
     def test_what_is_no_blob(self, found: tuple[str, bytes] | None) -> None:

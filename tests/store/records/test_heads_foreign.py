@@ -1,4 +1,4 @@
-"""Which checkpoint of a run is its newest, where some say that they are of it and were not written here; and runs of others."""
+"""The newest checkpoint of a run, beside fetched checkpoints and fetched runs."""
 
 from __future__ import annotations
 
@@ -19,7 +19,10 @@ HEAD = f"refs/ckpt/runs/{RUN}"
 
 
 class Runs(NamedTuple):
-    """Two runs of two checkpoints each, and what was fetched: of the first run the third checkpoint, and of the other one all."""
+    """Two runs of two checkpoints each, one of them fetched.
+
+    A third checkpoint of the other run was fetched as well.
+    """
 
     ours: list[str]
     fetched: str
@@ -41,7 +44,7 @@ def runs(plain: Store, main_checkout: Checkout) -> Runs:
 
 
 def fetch(checkout: Checkout, oid: str, sequence: int) -> str:
-    """Makes a checkpoint that says it goes on from another one, as a fetch brings it; returns the oid of its document."""
+    """Add a successor of a checkpoint as a fetch does; return its document's oid."""
     text = checkout.git("cat-file", "blob", oid).replace("sequence = 2", f"sequence = {sequence}")
     name = nth(0xF00 + sequence)
     text = text.replace(nth(3), name)
@@ -56,7 +59,7 @@ def oids(entries: list[CheckpointInfo]) -> list[str]:
 
 
 class TestWritten:
-    """Of a run of ours, what was written here; of one of others, all."""
+    """The chain of a local run leaves fetched checkpoints out; a fetched run has all."""
 
     def test_of_ours_those_alone_newest_first(self, plain: Store, runs: Runs) -> None:
         store = inside(plain)
@@ -78,7 +81,7 @@ class TestWritten:
 
 
 class TestNewest:
-    """What `written` begins with, found by fewer questions."""
+    """`newest` returns the first checkpoint of `chain` with fewer queries."""
 
     @pytest.mark.parametrize("run", [RUN, OTHER, "20270115-080009-nobody"])
     def test_is_the_first_of_what_was_written(self, plain: Store, runs: Runs, run: str) -> None:
@@ -144,14 +147,21 @@ class TestRead:
     def test_what_is_no_run_id_is_not_asked_of_git(
         self, make_store: MakeStore, main_checkout: Checkout, runs: Runs
     ) -> None:
-        """A line break would make two questions of it, and the second answer that of the next question."""
+        """A text that is no run id is not passed to git.
+
+        A line break in it would make two queries, and the second answer would belong to the next
+        run.
+        """
         main_checkout.git("pack-refs", "--all")
         heads = inside(make_store(main_checkout)).heads
         assert [heads.is_ours(run) for run in ("x\ninfo HEAD", RUN)] == [False, True]
 
 
 class TestMovedUp:
-    """A head that was written here goes to no document of others; one that is somebody else's, or is gone, may."""
+    """A head that was written here moves to no fetched document.
+
+    A fetched head, or a missing one, may.
+    """
 
     def head(self, checkout: Checkout, ref: str = HEAD) -> str | None:
         return checkout.refs(ref).get(ref)

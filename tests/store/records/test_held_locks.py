@@ -1,4 +1,4 @@
-"""Locks that others hold: named where they are in the way, left alone, and no hindrance to anything else."""
+"""Locks of other processes: an error names them, and other records go on."""
 
 from __future__ import annotations
 

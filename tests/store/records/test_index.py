@@ -1,4 +1,4 @@
-"""The index behind a listing: it may be lost, damaged or stale without anybody noticing."""
+"""The index behind a listing may be lost, damaged or stale without any effect."""
 
 from __future__ import annotations
 
@@ -40,18 +40,20 @@ def make_directory(path: Path) -> None:
 
 
 def from_another_version(path: Path) -> None:
-    """Leaves rows that would be wrong, with a schema that has other columns."""
+    """Leave wrong rows in a schema with other columns."""
     path.unlink()
     with sqlite3.connect(path) as connection:
         connection.executescript(
-            "CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT); CREATE TABLE entry (id TEXT, line BLOB, later TEXT);"
-            "CREATE TABLE problem (ref TEXT); INSERT INTO entry VALUES ('x', 'y', 'z'); INSERT INTO meta VALUES ('digest', '99.0 x');"
+            "CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT); "
+            "CREATE TABLE entry (id TEXT, line BLOB, later TEXT);"
+            "CREATE TABLE problem (ref TEXT); INSERT INTO entry VALUES ('x', 'y', 'z'); "
+            "INSERT INTO meta VALUES ('digest', '99.0 x');"
         )
     connection.close()
 
 
 def from_an_older_reader(path: Path) -> None:
-    """Leaves rows of the same schema that were made of documents in another way."""
+    """Leave rows of the same schema that another reader made."""
     with sqlite3.connect(path) as connection:
         (version,) = connection.execute("PRAGMA user_version").fetchone()
         connection.execute(f"PRAGMA user_version = {version - 1}")
@@ -143,10 +145,17 @@ class TestTheIndexIsOnlyACache:
     def test_a_second_one_in_the_process_leaves_the_first_its_locks(
         self, make_store: MakeStore, main_checkout: Checkout
     ) -> None:
-        """Without them the next process to end takes the log of writes for nobody's, and rows are lost that the file says it has."""
+        """A second connection in the process leaves the first one its locks.
+
+        Without those locks, the next process to exit removes the log of writes, and rows are
+        lost that the file claims to have.
+        """
         stores = [make_store(main_checkout)]
         log = main_checkout.path / ".git/ckpt/index.sqlite-wal"
-        other = "import sys; from gitckpt.store.store import Store\nwith Store.open(sys.argv[1]) as store: print(len(store.list()))"
+        other = (
+            "import sys; from gitckpt.store.store import Store\n"
+            "with Store.open(sys.argv[1]) as store: print(len(store.list()))"
+        )
         for number in range(1, 8):
             stores[0].record("a-complete", {})
             stores.append(make_store(main_checkout))
@@ -203,7 +212,8 @@ class TestTheIndexIsOnlyACache:
         script = (
             "import sys; from gitckpt.store.store import Store\n"
             "with Store.open(sys.argv[1], adapter='plumbing') as store:\n"
-            "    print([entry.id for entry in store.list()], [problem.ref for problem in store.problems()])"
+            "    print([entry.id for entry in store.list()], "
+            "[problem.ref for problem in store.problems()])"
         )
         done = denied(main_checkout.path / ".git", script, str(main_checkout.path))
         assert (done.stdout, done.stderr) == (f"['{nth(1)}'] ['refs/checkpoints/{nth(99)}']\n", "")
@@ -272,7 +282,7 @@ class TestTheIndexFollowsTheRefs:
 
 
 class TestWhatItAnswers:
-    """Each question but that of `list`, compared with what the list says."""
+    """Each query other than `list` agrees with the list."""
 
     @pytest.fixture
     def index(self, plain: Store, main_checkout: Checkout) -> Index:

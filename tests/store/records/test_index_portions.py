@@ -1,4 +1,7 @@
-"""Many documents are read in portions, each of which is kept: with a line to show for each, and with runs that are scattered over them."""
+"""The index reads many documents in portions, and commits each of them.
+
+A progress line shows each portion, and a run may span several.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +23,10 @@ from tests.stores import private_dir, set_clock
 
 @pytest.fixture
 def five(plain: Store, main_checkout: Checkout) -> Store:
-    """A store with five checkpoints of which no index knows; a run begins with the second and ends with the last, by a clock years back."""
+    """A store with five checkpoints and no index.
+
+    A run begins with the second checkpoint and ends with the last, whose clock is years behind.
+    """
     plain.record("beside", {})
     run = str(plain.record("run-started", {}, start="Add login!").run)
     for _ in range(2):
@@ -93,7 +99,7 @@ def file_of(store: Store) -> Path:
 
 
 def counted(store: Store, patch: pytest.MonkeyPatch) -> list[str]:
-    """Returns a list of the objects that are read from now on."""
+    """Return a list that collects the objects read from now on."""
     read: list[str] = []
     really = inside(store).objects.read
 
@@ -106,7 +112,7 @@ def counted(store: Store, patch: pytest.MonkeyPatch) -> list[str]:
 
 
 class Killed(BaseException):
-    """Ends a reading as a kill would, between two portions."""
+    """The kill that ends a reading between two portions."""
 
 
 def test_a_kill_leaves_what_was_done_and_the_next_one_does_the_rest(
@@ -142,7 +148,10 @@ def test_a_kill_leaves_what_was_done_and_the_next_one_does_the_rest(
 
 @pytest.mark.parametrize("portion", [1, 2])
 def test_two_share_the_work(five: Store, monkeypatch: pytest.MonkeyPatch, portion: int) -> None:
-    """The second one begins after the first portion of the first, whose turn comes again after each portion of the second."""
+    """Two readers share the work: each document is read once.
+
+    The second reader begins after the first portion of the first; then they take turns.
+    """
     monkeypatch.setattr(module, "_AT_ONCE", portion)
     inner = inside(five)
     read = counted(five, monkeypatch)

@@ -1,4 +1,4 @@
-"""The index trusts what cannot have changed, and nothing else: however refs change, an answer is what a listing from nothing gives."""
+"""However refs change, the index answers as a listing without an index does."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ from tests.store.conftest import MakeStore, nth
 
 COUNT = 6
 SETTLED = 0.02
-"""In seconds: longer than a tick of the clock that file systems look at."""
+"""In seconds: longer than a tick of the clock of file systems."""
 
 
 class World:
-    """A repository whose refs change in every way that git has, and a few that it has not.
+    """A repository whose refs change in every way that git has, and in some others.
 
     Args:
-        checkout: it.
+        checkout: the repository.
         documents: for each checkpoint, the blobs of two documents.
     """
 
@@ -85,7 +85,10 @@ class World:
         )
 
     def push_into(self, number: int, which: int) -> None:
-        source = f"+refs/tags/{number}-{self.documents[number][which]}:refs/checkpoints/{nth(number + 1)}"
+        source = (
+            f"+refs/tags/{number}-{self.documents[number][which]}:"
+            f"refs/checkpoints/{nth(number + 1)}"
+        )
         subprocess.run(
             [git_program(), "push", "--quiet", str(self.checkout.main), source],
             cwd=self.other,
@@ -98,7 +101,7 @@ class World:
         self._copy(self.checkout.main / ".git", self.backup)
 
     def bring_back(self, number: int, which: int) -> None:
-        """As a backup does, with the times of the files."""
+        """Restore the refs from a backup, with the times of the files."""
         del number, which
         if self.backup.exists():
             git = self.checkout.main / ".git"
@@ -115,7 +118,7 @@ class World:
             shutil.copy2(source / "packed-refs", to / "packed-refs")
 
     def write_over(self, number: int, which: int) -> None:
-        """As `cp` brings back a backup: into the files that are there."""
+        """Write the backup into the existing files, as `cp` does."""
         del number, which
         packed = self.checkout.main / ".git/packed-refs"
         if (self.backup / "packed-refs").exists() and packed.exists():
@@ -123,7 +126,7 @@ class World:
             packed.write_bytes((self.backup / "packed-refs").read_bytes())
 
     def step_of_the_clock(self, number: int, which: int) -> None:
-        """Gives files the times that they would have after the clock has stepped."""
+        """Give files the times that they have after a step of the clock."""
         del number
         git = self.checkout.main / ".git"
         now = time.time() + (1 if which else -1)
@@ -148,7 +151,7 @@ class World:
         time.sleep(SETTLED * 1.5)
 
     def there(self) -> set[tuple[str, str]]:
-        """Returns the checkpoints of a listing from nothing."""
+        """Return the checkpoints of a listing without an index."""
         listing = self.checkout.git(
             "for-each-ref", "--format=%(refname) %(objectname)", "refs/checkpoints/"
         ).splitlines()
@@ -184,7 +187,7 @@ CHANGES: tuple[Callable[[World, int, int], None], ...] = (
 
 
 def documents_of(store: Store, checkout: Checkout) -> list[tuple[str, str]]:
-    """Records checkpoints, and returns for each the blobs of its document and of another one that it might have."""
+    """Record checkpoints; return for each the blobs of two possible documents."""
     found = []
     for number in range(1, COUNT + 1):
         store.record("a-complete", {})
@@ -272,7 +275,7 @@ def test_git_is_asked_only_where_refs_have_changed(
 
 
 def test_what_is_young_is_looked_at_again(plain: Store, main_checkout: Checkout) -> None:
-    """Two changes within one tick of the clock look alike."""
+    """Young packed refs are read again: two changes in one clock tick look alike."""
     plain.record("a-complete", {})
     main_checkout.git("pack-refs", "--all")
     # On a slow machine, more time may pass than counts as young.
@@ -284,7 +287,10 @@ def test_what_is_young_is_looked_at_again(plain: Store, main_checkout: Checkout)
 def test_packed_refs_that_are_young_each_time_are_listed_each_time(
     plain: Store, main_checkout: Checkout
 ) -> None:
-    """What they look like tells nothing then, not even that it is the same as before."""
+    """Packed refs that are always young are listed each time.
+
+    Their stat data prove nothing, even where they equal the previous ones.
+    """
 
     def listed() -> list[str]:
         os.utime(
@@ -301,7 +307,7 @@ def test_packed_refs_that_are_young_each_time_are_listed_each_time(
 
 
 def test_rows_are_made_anew_where_the_reader_is_another_one(plain: Store) -> None:
-    """Whoever changes what a row holds of a document raises `_READER`, and notes the new digest here."""
+    """A change of what rows hold must raise `_READER` and update the digest here."""
     rich = Checkpoint(
         id=nth(1),
         label="add login-failed",

@@ -1,4 +1,4 @@
-"""Keys: one run for each, whoever starts it, however often, and whatever was killed in between."""
+"""Keys: each key has one run, even after races and kills."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ class TestFinding:
 
 
 def race(path: str, number: int) -> tuple[str, bool]:
-    """Returns the run that has the key, and whether this process started it."""
+    """Return the run that has the key, and whether this process started it."""
     with open_store(path, adapter=("plumbing", "libgit2")[number % 2]) as store:
         try:
             return begin(store, f"racer {number % 3}"), True
@@ -250,7 +250,7 @@ class TestVerify:
 
 
 class TestReading:
-    """What a ref of a key holds, and every way in which it is none."""
+    """The ref of a key names its run, or is refused with the reason."""
 
     TEXT = f'version = 1\nkey = "{KEY}"\nrun = "{RUN}"'
     CURE = f"see the document: git cat-file -p {REF}; delete the key: git update-ref -d {REF}"
@@ -365,7 +365,7 @@ def written(updates: list[Update]) -> list[tuple[str, str, str | None]]:
 
 
 class TestClaim:
-    """What the transaction begins with that gives a key to a run."""
+    """A claim adds the updates that give a key to a run."""
 
     def claim(self, store: Store, there: Collection[str] = ()) -> keys.Claim:
         inner = inside(store)
@@ -410,7 +410,7 @@ class TestClaim:
 
 class TestOfRunsThatGo:
     def everything(self, checkout: Checkout) -> dict[str, str]:
-        """Gives keys to two runs, and has something that cannot be read between them; returns the refs by their run."""
+        """Give keys to two runs, with unreadable refs between; return the refs by run."""
         refs = {}
         for key, run in (("one", RUN), ("other", GONE)):
             refs[run] = f"refs/ckpt/keys/{hashlib.sha256(key.encode()).hexdigest()}"

@@ -1,4 +1,4 @@
-"""Keys of which somebody else has written what they hold: what costs too much, and what nobody has foreseen, is named by its ref."""
+"""Foreign documents of keys: costly or unforeseen contents are refused by ref."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ CURE = f"see the document: git cat-file -p {REF}; delete the key: git update-ref
 
 
 def refused(data: bytes) -> tuple[str, str, str, str | None]:
-    """Returns ref, field, problem and hint."""
+    """Return ref, field, problem and hint."""
     with pytest.raises(InvalidCheckpoint) as caught:
         keys.run_in(("blob", data), REF)
     said = caught.value

@@ -1,4 +1,7 @@
-"""Locks that a killed git has left on refs of ours: whoever writes removes them, and says so. Those of others are named."""
+"""Locks that a killed git left on gitckpt's refs are removed and reported.
+
+Locks on other refs are named, and stay.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +33,7 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def left(checkout: Checkout, *refs: str) -> list[Path]:
-    """Leaves locks on refs, as a git does that was killed a minute ago."""
+    """Leave locks on refs, as a git that was killed a minute ago does."""
     paths = [checkout.main / ".git" / f"{ref}.lock" for ref in refs]
     for path in paths:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -40,7 +43,7 @@ def left(checkout: Checkout, *refs: str) -> list[Path]:
 
 
 def said(checkout: Checkout) -> list[str]:
-    """Returns the entries of the log, without their times."""
+    """Return the entries of the log, without their times."""
     log = checkout.main / ".git/ckpt/log"
     return (
         [line.partition(" ")[2] for line in log.read_text().splitlines() if line[:4].isdigit()]

@@ -1,4 +1,4 @@
-"""Listing: filters and order, and refs that are no checkpoints."""
+"""Listing: filters, order, and refs that are not checkpoints."""
 
 from __future__ import annotations
 
@@ -15,7 +15,10 @@ from tests.stores import SECOND, close_index, private_dir
 class TestFilters:
     @pytest.fixture
     def commits(self, store: Store, checkout: Checkout) -> list[str]:
-        """Seven checkpoints on two commits: 1 to 3 in a run, 4 to 6 outside, 7 in another run; returns the commits."""
+        """Make seven checkpoints on two commits, and return the commits.
+
+        Checkpoints 1 to 3 are in a run, 4 to 6 in none, and 7 is in another run.
+        """
         first = checkout.git("rev-parse", "HEAD")
         run = store.record("plan-started", {}, start="one").run
         store.record("plan-complete", {}, run=run)
@@ -170,7 +173,7 @@ class TestOrder:
 class TestInvalidRefs:
     @pytest.fixture
     def invalid(self, store: Store, checkout: Checkout) -> list[Problem]:
-        """One valid checkpoint and every kind of ref that is none; returns what is to be said of them."""
+        """Add a valid checkpoint and each kind of invalid ref; return the problems."""
         store.record("a-complete", {})
         document = store.raw(nth(1)).decode()
         tree = checkout.git("rev-parse", "HEAD^{tree}")

@@ -1,4 +1,4 @@
-"""Which files are locks of refs of ours, all of those that are there, and what is told of those that were removed."""
+"""Locks of gitckpt's refs: which files count, and how removals are reported."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def repository(checkout: Checkout) -> Repository:
 
 
 def left(repository: Repository, *refs: str) -> list[str]:
-    """Leaves locks, as a git does that was killed a minute ago; returns their paths."""
+    """Leave locks, as a git that was killed a minute ago does; return their paths."""
     paths = [os.path.join(repository.common_dir, f"{ref}.lock") for ref in refs]
     for path in paths:
         Path(path).parent.mkdir(parents=True, exist_ok=True)
@@ -93,7 +93,10 @@ class TestThere:
     not os.path.exists("/proc/self/stat"), reason="the system does not tell what processes do"
 )
 class TestCleared:
-    """Where one that somebody has met is of ours, all are removed that were left; he is told of them, and whether his is gone."""
+    """One stale lock on gitckpt's refs removes all of them, and reports it.
+
+    The return value says whether the given lock is gone.
+    """
 
     @pytest.mark.parametrize(("count", "more"), [(1, ""), (2, " and 1 more"), (6, " and 5 more")])
     def test_all_of_them(self, repository: Repository, count: int, more: str) -> None:

@@ -1,4 +1,4 @@
-"""Ranks of the checkpoints of runs: kept up where a few change, they are what a ranking of all gives."""
+"""Ranks of run checkpoints: updates give the same ranks as a full ranking."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ def test_only_what_follows_is_ranked_anew(connection: sqlite3.Connection) -> Non
 
 
 def test_from_one_run_to_another(connection: sqlite3.Connection) -> None:
-    """The ref of a checkpoint may come to point to another document."""
+    """The ref of a checkpoint may come to point to a document of another run."""
     late = replace(ONE, timestamp=timestamp(START + 50))
     next_one = replace(ONE, id=nth(2), sequence=2)
     for one in (late, next_one):

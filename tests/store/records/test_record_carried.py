@@ -1,4 +1,4 @@
-"""What a document takes over from the checkpoint before it: place, pipeline, attempt and state."""
+"""A document takes over place, pipeline, attempt and state from the one before."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ ENDED = {"exit_code": 3, "seconds": 1.5, "output": "no\n", "result": "null"}
 
 
 def fields(**more: Any) -> dict[str, Any]:
-    """Returns the keys of the second checkpoint of a run."""
+    """Return the keys of the second checkpoint of a run."""
     wanted = {
         "version": 1,
         "id": TWO,
@@ -31,7 +31,7 @@ def fields(**more: Any) -> dict[str, Any]:
 
 
 def before(**more: Any) -> dict[str, Any]:
-    """Returns keys of the checkpoint before it."""
+    """Return the keys of the checkpoint before it."""
     return {"id": ONE, "sequence": 4} | more
 
 
@@ -41,7 +41,7 @@ def made(
     state: dict[str, Any] | None = None,
     **how: Any,
 ) -> dict[str, Any]:
-    """Returns the keys that come of it, after a look that the document says the same."""
+    """Return the resulting keys, and assert that the document agrees."""
     proposal = Proposal(said, state, **how)
     checkpoint = codec.decode(proposal.document(was, {}), f"refs/checkpoints/{TWO}")
     assert (
@@ -141,7 +141,11 @@ class TestPipeline:
         )
 
     def test_each_try_begins_with_what_was_handed_in(self) -> None:
-        """Others may be faster, and what they carried on is not ours."""
+        """Each attempt begins with the given keys.
+
+        Another process may record first, and the attempt must not keep what that process carried
+        on.
+        """
         proposal = Proposal(fields(), {})
         proposal.document(
             before(pipeline=PIPELINE | {"completed": {"one": ONE}}, attempt=ATTEMPT), {}

@@ -1,4 +1,4 @@
-"""Recording: the document and the refs of a checkpoint, and what stays as it was."""
+"""Recording: the document and refs of a checkpoint, and the unchanged rest."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What bad input leaves behind: nothing."""
+"""Bad input leaves nothing behind."""
 
 from __future__ import annotations
 
@@ -139,7 +139,7 @@ class TestBadInput:
 
 
 class TestTakenIds:
-    """An id that is taken is refused at once, whatever takes it; nobody's being faster will ever change that."""
+    """A taken id is refused at once, without another attempt."""
 
     @pytest.mark.parametrize(
         "how", [{}, {"start": "another"}, {"run": RUN}], ids=["alone", "starting", "extending"]
@@ -255,7 +255,10 @@ def test_what_is_handed_in_wrongly_is_named(
 
 
 def test_a_base_is_a_commit(plain: Store, main_checkout: Checkout) -> None:
-    """The oid of an annotated tag is what `git rev-parse` prints of it; of what is no commit, no history could be walked."""
+    """A base must be a commit: `git rev-parse` may print an annotated tag's oid.
+
+    gitckpt cannot walk the history of another object.
+    """
     main_checkout.git("tag", "-a", "-m", "annotated", "v1.0")
     tag = main_checkout.git("rev-parse", "v1.0")
     for base in (tag, "v1.0", main_checkout.head()):

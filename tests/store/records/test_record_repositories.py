@@ -1,4 +1,4 @@
-"""Recording in every kind of repository: detached, unborn, bare, shallow, partial, sparse, SHA-256, reftables."""
+"""Recording in every kind of repository: bare, shallow, SHA-256 and others."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.store.conftest import ONE, MakeStore, blob, notes, require_whole
 
 
 class TestRepositories:
-    """Each kind of repository that there is: recorded, read, found, listed and captured."""
+    """Each kind of repository records, reads, finds, lists and captures."""
 
     @staticmethod
     def check(store: Store, checkout: Checkout, *, branch: str | None, adapter: type) -> Checkpoint:

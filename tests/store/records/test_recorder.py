@@ -1,4 +1,4 @@
-"""How a record makes its way against others: what its transaction begins with, how often it is tried, and what it gives up meanwhile."""
+"""A record against other writers: its transactions, attempts and limits."""
 
 from __future__ import annotations
 
@@ -48,10 +48,10 @@ FENCE = "refs/ckpt/leases/x"
 
 
 class Fence:
-    """What a transaction depends on: a ref that must not be there.
+    """A condition of a transaction: a ref that must not exist.
 
     Attributes:
-        checked: how often it was asked whether there is any hope left.
+        checked: how often the recorder asked whether another attempt may succeed.
     """
 
     drives = False
@@ -74,7 +74,10 @@ Attempt = Callable[[list[Update]], None]
 
 @pytest.fixture
 def tries(plain: Store, monkeypatch: pytest.MonkeyPatch) -> Callable[[Attempt], list[list[str]]]:
-    """Lets something happen before each transaction: `tries(function)`; returns the list that gets the refs of each, in order."""
+    """`tries(function)` runs the function before each transaction.
+
+    It returns the list that collects the refs of each transaction, in order.
+    """
 
     def prepare(interfere: Attempt) -> list[list[str]]:
         refs = inside(plain).refs
@@ -93,7 +96,7 @@ def tries(plain: Store, monkeypatch: pytest.MonkeyPatch) -> Callable[[Attempt], 
 
 
 def outrun(times: int, error: Exception | None = None) -> Attempt:
-    """Fails the first so many transactions."""
+    """Fail the first `times` transactions."""
     left = [error or RefMoved("somebody was faster")] * times
 
     def interfere(updates: list[Update]) -> None:
@@ -104,7 +107,7 @@ def outrun(times: int, error: Exception | None = None) -> Attempt:
 
 
 class TestWhatItBeginsWith:
-    """The fence, then the key, and then what the checkpoint needs."""
+    """A transaction begins with the guard, the key, and what the checkpoint needs."""
 
     def test_in_order(self, plain: Store, main_checkout: Checkout) -> None:
         store = inside(plain)
@@ -143,7 +146,7 @@ class TestWhatItBeginsWith:
 
 
 class TestWhoDrives:
-    """Goes on from nothing that others wrote; whoever else extends a run may."""
+    """A driver does not continue a fetched chain; other writers may."""
 
     @pytest.mark.parametrize("drives", [False, True])
     def test_from_a_head_that_was_not_written_here(
@@ -185,7 +188,7 @@ class TestWhoDrives:
 
 
 class TestWhatKeepsTheCommit:
-    """The commit itself; where there is no commit, nothing."""
+    """The keep ref names the commit itself; without a commit there is no ref."""
 
     def test_on_a_branch_and_on_none(self, plain: Store, main_checkout: Checkout) -> None:
         commit = main_checkout.head()
@@ -210,7 +213,7 @@ class TestWhatKeepsTheCommit:
 
 
 class TestTries:
-    """Whoever was outrun tries again, until its patience is at its end."""
+    """A writer that lost a race tries again until its patience ends."""
 
     def test_as_often_as_it_takes(self, plain: Store, main_checkout: Checkout, tries: Any) -> None:
         seen = tries(outrun(3))
@@ -319,7 +322,10 @@ class TestTries:
 
 
 class TestTwoInARow:
-    """Both are there, or none; the second goes on from the first, with the same commit and a state of its own."""
+    """Two records in one transaction: both exist, or neither.
+
+    The second continues the first, with the same commit and its own state.
+    """
 
     def second(self, **details: Any) -> draft.Successor:
         given: Any = {"id": nth(9), "run": RUN} | details
@@ -385,13 +391,16 @@ class TestTwoInARow:
 
 
 class TestWhatItRemembers:
-    """Of the newest document of a run: its place, and its state where that is wanted; not where somebody has come between."""
+    """The store remembers the place, and on request the state, of a run's newest.
+
+    It forgets them where another process records in between.
+    """
 
     def head(self, checkout: Checkout) -> str:
         return checkout.refs(HEAD)[HEAD]
 
     def state(self, checkout: Checkout, name: str) -> dict[str, Any]:
-        """Returns the state of the newest checkpoint, which has this id."""
+        """Return the state of the newest checkpoint, which has this id."""
         return dict(
             codec.decode(checkout.blobs(self.head(checkout))[0], f"refs/checkpoints/{name}").state
         )
@@ -460,11 +469,11 @@ class TestWhatItRemembers:
 
 
 class TestNotes:
-    """Written after a record where that is due, in a transaction of their own."""
+    """Due notes are written after a record, in their own transaction."""
 
     @pytest.fixture
     def waiting(self, plain: Store) -> Store:
-        """A store of which the notes were written just now, and a link waits."""
+        """A store with notes written just now, and one pending link."""
         for label in ("a-complete", "b-complete"):
             plain.record(label, {})
         return plain
@@ -508,7 +517,10 @@ class TestNotes:
 def test_who_records_waits_for_whoever_does(
     plain: Store, main_checkout: Checkout, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Not for long: what protects the data is the expected value in each update, and a lock may be of somebody who hangs."""
+    """A writer waits for another writer, but not for long.
+
+    The expected value in each update protects the data, and a hanging process may hold the lock.
+    """
     monkeypatch.setattr(ref_names, "PATIENCE", 0.05)
     path = os.path.join(make_private_dir(plain), "write.lock")
     assert path == os.fspath(Path(main_checkout.path, ".git/ckpt/write.lock"))
@@ -531,7 +543,7 @@ def test_who_records_holds_the_lock_of_writers(plain: Store) -> None:
 
 
 class TestObstacles:
-    """A name that is barred is gone round, and objects that a gc took are written once more."""
+    """A record bypasses a locked keep ref, and rewrites objects that a gc deleted."""
 
     def test_a_lock_that_a_kill_left_on_what_keeps_the_commit(
         self, plain: Store, main_checkout: Checkout, tries: Any
@@ -570,10 +582,10 @@ class TestObstacles:
 
 
 class TestFlushed:
-    """Before its refs move, all that a checkpoint adds to its commit is on the disk, whoever wrote it."""
+    """All that a checkpoint adds to its commit is flushed before its refs move."""
 
     def objects(self, checkout: Checkout, *revs: str) -> set[str]:
-        """Returns the files of the loose objects that these lead to."""
+        """Return the files of the loose objects that are reachable from the revisions."""
         names = [
             line.split(" ")[0] for line in checkout.git("rev-list", "--objects", *revs).splitlines()
         ]
@@ -612,7 +624,7 @@ class TestFlushed:
 
 
 def test_what_a_file_says_is_complete_is_what_counts() -> None:
-    """Of a checkpoint that was made of another tool's file; neither its label nor the run so far adds anything."""
+    """An imported file's `completed` table counts; label and run add nothing to it."""
     own = {"name": "ci", "phases": ["a", "b"], "completed": {"b": TWO}}
     fields: dict[str, Any] = {
         "version": 1,

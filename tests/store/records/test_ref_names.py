@@ -1,4 +1,4 @@
-"""The refs of a checkpoint in the order in which they are written, its line in the note, and how many documents are read at once."""
+"""Refs of a checkpoint: the order of writes, note lines, and reading in bulk."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def said(updates: list[Update]) -> list[tuple[str, str, str]]:
 
 
 class TestNewRefs:
-    """What a checkpoint needs comes before it, and the head of its run comes last: each prefix is a valid store."""
+    """Each prefix of the updates is a valid store: the head of the run comes last."""
 
     def test_of_one_with_everything(self) -> None:
         fields = {
@@ -66,7 +66,7 @@ class TestNewRefs:
 
 
 class TestForeign:
-    """Below `refs/checkpoints/`, and nowhere else, a name that is no UUID is another tool's."""
+    """Only below `refs/checkpoints/`, a name that is no UUID is another tool's."""
 
     @pytest.mark.parametrize(
         ("ref", "expected"),
@@ -84,7 +84,7 @@ class TestForeign:
 
 
 class TestManyDocuments:
-    """However they are read, each is what it is: a blob, something else, one that is too large, or missing."""
+    """Reading in bulk tells blobs, other kinds, large and missing objects apart."""
 
     @pytest.mark.parametrize("many", [3, 4, 5], ids=["more than many", "just as many", "fewer"])
     def test_are_read_in_order(
@@ -119,7 +119,7 @@ class TestManyDocuments:
 
 
 class TestOneDocument:
-    """What a ref points to that is none is named, with what to do about it."""
+    """A ref without a document is named, with the command that helps."""
 
     def test_its_bytes(self) -> None:
         assert ref_names.document(("blob", b"text"), "refs/checkpoints/x", A) == b"text"

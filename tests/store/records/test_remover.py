@@ -1,4 +1,4 @@
-"""In which order a removal deletes, what it notes before, what it does against others, and what it leaves to whoever called it."""
+"""Removal: the order of deletions, its journal, and races with other writers."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def done(plain: Store, monkeypatch: pytest.MonkeyPatch) -> list[list[Said]]:
 
 @pytest.fixture
 def before(plain: Store, main_checkout: Checkout, done: list[list[Said]]) -> dict[str, str]:
-    """The refs of a run of three checkpoints, with a key and with files that differ, whose links are written."""
+    """The refs of a run of three checkpoints, with a key, changed files and notes."""
     plain.record("run-started", {}, start="Add login!", key="nightly")
     for number in range(2):
         main_checkout.write("README", f"{number}\n")
@@ -63,7 +63,10 @@ def remove(store: Store, *names: str, **how: Any) -> int:
 
 
 class TestInOrder:
-    """Heads, checkpoints and keys in one transaction; then what kept their files; at last what keeps commits."""
+    """A removal deletes heads, checkpoints and keys in one transaction.
+
+    The trees follow, and the keep refs of commits are last.
+    """
 
     def test_of_some_of_a_run(
         self, plain: Store, main_checkout: Checkout, before: dict[str, str], done: list[list[Said]]
@@ -302,7 +305,7 @@ class TestAgainstOthers:
     def test_each_that_is_gone_counts_once(
         self, plain: Store, before: dict[str, str], monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """Somebody is faster when what they kept is let go: the checkpoints are gone by then."""
+        """A checkpoint counts once, though another process deletes its tree first."""
         self.outrun(plain, monkeypatch, 1, ref=f"refs/ckpt/trees/{THREE}")
         assert remove(plain, THREE) == 1
 
@@ -327,7 +330,7 @@ class TestAgainstOthers:
         ref: str = "",
         error: Exception | None = None,
     ) -> None:
-        """Fails the first so many transactions, or those that change a ref."""
+        """Fail the first `times` transactions, or those that change `ref`."""
         refs = inside(store).refs
         update, left = refs.update, [error or RefMoved("somebody was faster")] * times
 
@@ -340,7 +343,10 @@ class TestAgainstOthers:
 
 
 class TestTheJournal:
-    """Names what is about to go, until what that kept is gone, too: whoever comes after a kill ends it."""
+    """The journal names checkpoints until all their refs are gone.
+
+    The next removal completes one that was killed.
+    """
 
     def test_is_there_while_it_lasts(
         self,
@@ -410,11 +416,13 @@ class TestTheJournal:
         before: dict[str, str],
         monkeypatch: pytest.MonkeyPatch,
     ) -> None:
-        """It is too young to be taken for one that was left, as it is where another git is at work."""
+        """A lock from a kill does not stop the others, and the next removal finishes.
+
+        The lock is too young to count as stale: another git may hold it.
+        """
         monkeypatch.setattr("gitckpt.git.refs.LOCK_TIMEOUT_MS", 20)
-        inside(
-            plain
-        ).refs.close()  # the git that stands by waits longer, by which the lock is old enough
+        # The running git has a longer timeout, after which the lock would count as stale.
+        inside(plain).refs.close()
         left = f"refs/ckpt/trees/{TWO}"
         main_checkout.git("update-ref", "-d", f"refs/checkpoints/{TWO}")
         path, lock = (
@@ -448,7 +456,7 @@ class TestTheJournal:
 
 
 class TestManyAtOnce:
-    """Whether each ref is asked for or all are listed, the same goes."""
+    """A removal gives the same result whether it looks refs up or lists them all."""
 
     @pytest.mark.sampled(2)
     @pytest.mark.parametrize("many", [2, 3, 4])
@@ -471,7 +479,7 @@ class TestManyAtOnce:
 
 
 class TestWithoutAnIndex:
-    """What is to be removed may be the reason that nothing can be listed."""
+    """A removal works although the listing fails: it may remove the cause."""
 
     def test_the_head_that_was_to_move_goes(
         self, plain: Store, main_checkout: Checkout, before: dict[str, str], monkeypatch: Any

@@ -1,4 +1,4 @@
-"""Restore: what differs becomes as the checkpoint has it, nothing else is touched, and undo takes it back."""
+"""Restore makes the worktree equal the checkpoint, and undo takes that back."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.stores import git_dir
 
 
 def prepare(here: Checkout) -> None:
-    """Makes one change of each kind."""
+    """Make one change of each kind."""
     here.commit(
         "more", kept="kept\n", gone="gone\n", staged="s\n", link="x\n", **{".gitignore": "*.o\n"}
     )
@@ -30,7 +30,7 @@ def prepare(here: Checkout) -> None:
 
 
 def disturb(here: Checkout) -> None:
-    """Makes everything of `prepare` different."""
+    """Change everything that `prepare` made."""
     here.git("reset", "--quiet", "--hard")
     here.git("clean", "--quiet", "--force", "-d")
     here.write("README", "something else\n")
@@ -53,7 +53,7 @@ def changes(done: RestoreResult) -> list[tuple[str, bytes]]:
 
 
 def looks(here: Checkout) -> dict[str, tuple[int, int]]:
-    """Returns inode and time of each file."""
+    """Return inode and time of each file."""
     files = [
         path
         for path in here.path.rglob("*")
@@ -67,7 +67,7 @@ def looks(here: Checkout) -> dict[str, tuple[int, int]]:
 
 @pytest.fixture
 def adapter(checkout: Checkout) -> str:
-    """libgit2 in the main worktree, plumbing in the linked one: two of the four pairs will do."""
+    """libgit2 in the main worktree, plumbing in the linked one."""
     return "libgit2" if checkout.path == checkout.main else "plumbing"
 
 
@@ -361,7 +361,10 @@ class TestAnotherCommit:
         main_checkout.commit("elsewhere", brand="new\n")
         done = plain.restore(made)
         assert done.remarks == []
-        left_out = "the merge of the checkpoint is not restored, as the checkpoint was recorded at another commit than HEAD; to open a worktree with the merge"
+        left_out = (
+            "the merge of the checkpoint is not restored, as the checkpoint was recorded at "
+            "another commit than HEAD; to open a worktree with the merge"
+        )
         assert done.apart[1:] == [f"{left_out}: git ckpt resume {made.id[:8]}"]
         assert not (main_checkout.path / ".git/MERGE_HEAD").exists()
         assert "<<<<<<<" in (main_checkout.path / "README").read_text()
@@ -488,7 +491,7 @@ def test_where_there_is_no_worktree(
 
 
 def test_files_with_old_times_are_told_apart(plain: Store, main_checkout: Checkout) -> None:
-    """The same size within the same second: git must not take the file for unchanged."""
+    """Git sees a changed file of equal size and second as changed."""
     main_checkout.write("README", "aaaaa\n")
     os.utime(main_checkout.path / "README", (1_700_000_000, 1_700_000_000))
     main_checkout.git("add", "README")
@@ -503,7 +506,10 @@ def test_files_with_old_times_are_told_apart(plain: Store, main_checkout: Checko
 
 
 def test_files_that_were_only_touched(store: Store, checkout: Checkout) -> None:
-    """As after a checkout of the whole repository by another program, or a copy of it: the index knows other times and inodes."""
+    """Restore works where the index has other times and inodes than the files.
+
+    A copy of the repository, or a checkout by another program, leaves such an index.
+    """
     made = store.save("a-complete", {})
     checkout.write("README", "staged\n")
     checkout.git("add", "README")

@@ -1,4 +1,4 @@
-"""Restore beside somebody's commits: it looks once more, and changes nothing before that."""
+"""A commit during a restore makes restore look again before it changes files."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.store.submodules import names
 
 @pytest.fixture
 def made(plain: Store, main_checkout: Checkout) -> Checkpoint:
-    """A checkpoint from which a file, and what is staged, differ by now."""
+    """A checkpoint; the file README has changed since."""
     main_checkout.write("README", "captured\n")
     made = plain.save("a-complete", {})
     main_checkout.write("README", "before\n")
@@ -27,7 +27,7 @@ def made(plain: Store, main_checkout: Checkout) -> Checkpoint:
 def at_captures(
     monkeypatch: pytest.MonkeyPatch, act: Callable[[int], object], *, before: bool
 ) -> None:
-    """Have something happen before, or after, each look at the worktree; it is given its number."""
+    """Call `act` with the capture's number before or after each capture."""
     really = planted.original(planted.CAPTURE_IN)
     count = iter(range(1000))
 
@@ -55,7 +55,7 @@ def test_commit_while_restore_looks(
     before: bool,
     paths: tuple[bytes, ...],
 ) -> None:
-    """Before and after it looks at what is there, and at what has come."""
+    """A commit before or after either capture does not stop the restore."""
     main_checkout.write("since", "1\n")
     main_checkout.git("add", "since")
 
@@ -109,7 +109,10 @@ def test_commit_each_time_is_told_and_changes_nothing(
 def test_safety_checkpoint_of_a_moved_head_is_dropped(
     plain: Store, main_checkout: Checkout, made: Checkpoint, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """By its commit and files, what was staged would be another index."""
+    """A safety checkpoint recorded on a moved HEAD is dropped.
+
+    Its commit would turn the staged changes into another index.
+    """
     really = planted.original(planted.RECORD_CHECKPOINT)
     left = [1]
 

@@ -1,4 +1,4 @@
-"""Restore of a checkpoint that a commit stands for, as a hook records it: it says nothing of untracked files, and they stay."""
+"""Restore of a hook's checkpoint of a commit keeps untracked files."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def test_what_was_looked_at_decides(store: Store, checkout: Checkout) -> None:
 
 @pytest.mark.parametrize("name", ["HEAD", "latest"])
 def test_a_name_means_the_same_after_a_restore(store: Store, checkout: Checkout, name: str) -> None:
-    """What was there before is a checkpoint, too, and newer: a restore given twice took itself back."""
+    """Names skip the newer safety checkpoint, so a second restore changes nothing."""
     made = store.save("a-complete", {})
     checkout.write("README", "changed\n")
     assert store.restore(store.find(name)).safety is not None

@@ -1,4 +1,4 @@
-"""Restore leaves a file alone that holds what was captured, whatever git's settings make of it by now."""
+"""Restore leaves equal files alone, whatever git's settings do to them now."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ CASES: dict[str, tuple[Settings, Settings, bytes]] = {
 
 
 def apply(here: Checkout, settings: Settings) -> None:
-    """Sets git's settings; a name with a slash, or of attributes, is that of a file."""
+    """Apply settings: `core.` names to git's configuration, others to files."""
     for name, value in settings.items():
         if name.startswith("core."):
             here.git("config", name, value)
@@ -47,7 +47,7 @@ def apply(here: Checkout, settings: Settings) -> None:
 
 
 def begin(here: Checkout, settings: Settings, content: bytes) -> None:
-    """Commits two files; they are older than the index, so that git goes by their stat data."""
+    """Commit two files older than the index, so that git trusts their stat data."""
     apply(here, settings)
     for name in ("a", "b"):
         (here.path / name).write_bytes(content)
@@ -59,7 +59,7 @@ def begin(here: Checkout, settings: Settings, content: bytes) -> None:
 
 
 def contents(top: Path) -> tuple[tuple[bytes, int], bytes]:
-    """Returns what two files hold, and the inode of the one that nobody is to write."""
+    """Return the contents of both files, and the inode of the first."""
     return ((top / "a").read_bytes(), (top / "a").stat().st_ino), (top / "b").read_bytes()
 
 
@@ -116,7 +116,7 @@ def test_setting_that_changes_between_restore_and_undo(
 def test_line_ends_that_differ_from_the_captured_ones_come_back(
     plain: Store, main_checkout: Checkout
 ) -> None:
-    """Git sees no difference; the checkpoint knows that nothing made CRLF of it."""
+    """Restore brings LF back, although git sees no difference to CRLF."""
     here = main_checkout
     begin(here, {".gitattributes": "* text=auto\n"}, LF)
     made = plain.save("a-complete", {})

@@ -1,6 +1,7 @@
-"""Restore where the attributes that convert files are in the index alone, as a sparse checkout leaves them away.
+"""Restore where a sparse checkout leaves `.gitattributes` in the index alone.
 
-git goes by the entry then, also when it writes other files. `linked-libgit2`, seed 702 of `test_worktree_returns.py`.
+git then reads the index entry, also when it writes other files. Found by
+`test_worktree_returns.py`, `linked-libgit2`, seed 702.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a restore refuses, and what it brings into safety first: things in the way, locks, missing objects, snapshots made by an enemy."""
+"""What restore refuses or saves first: obstacles, locks, hostile snapshots."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def refused(store: Store, made: Checkpoint, *paths: bytes) -> CkptError:
 
 
 def everything(place: Path) -> dict[str, bytes | str]:
-    """Returns every file below a place but git's objects, and what we derive."""
+    """Return every file below a directory, without objects, logs and derived data."""
     found: dict[str, bytes | str] = {}
     for path in sorted(place.rglob("*")):
         parts = path.relative_to(place).parts
@@ -39,14 +39,14 @@ def everything(place: Path) -> dict[str, bytes | str]:
 
 @pytest.fixture
 def adapter(checkout: Checkout) -> str:
-    """libgit2 in the main worktree, plumbing in the linked one: two of the four pairs will do."""
+    """libgit2 in the main worktree, plumbing in the linked one."""
     return "libgit2" if checkout.path == checkout.main else "plumbing"
 
 
 class TestInTheWay:
     @pytest.fixture
     def ignoring(self, main_checkout: Checkout) -> Checkout:
-        """Its commit ignores `*.o` and everything called `build`."""
+        """A checkout whose commit ignores `*.o` and every `build`."""
         main_checkout.commit("rules", **{".gitignore": "*.o\nbuild\n"})
         return main_checkout
 
@@ -211,7 +211,7 @@ class TestOthersAtWork:
         monkeypatch: pytest.MonkeyPatch,
         paths: tuple[bytes, ...],
     ) -> None:
-        """It may be in the index alone: no checkpoint has it, and no file."""
+        """Staged contents survive: they may exist in the index alone."""
         made = plain.save("a-complete", {})
         main_checkout.write("README", "before\n")
         main_checkout.write("later", "1\n")
@@ -236,7 +236,7 @@ class TestOthersAtWork:
 
     @pytest.fixture
     def to_git(self, plain: Store, main_checkout: Checkout) -> Checkpoint:
-        """A checkpoint whose files git replaces, with the index, as there are rules of conversion."""
+        """A checkpoint whose conversion rules make git replace the files."""
         main_checkout.commit("rules", **{".gitattributes": "*.txt text\n"})
         made = plain.save("a-complete", {})
         main_checkout.write("README", "before\n")
@@ -326,8 +326,8 @@ class Forge:
     """Makes snapshots that no honest program makes.
 
     Args:
-        checkout: where.
-        store: its store.
+        checkout: the checkout to write to.
+        store: the store of the checkout.
     """
 
     def __init__(self, checkout: Checkout, store: Store) -> None:
@@ -338,7 +338,7 @@ class Forge:
         return self._checkout.git("hash-object", "-w", "--stdin", data=text)
 
     def tree(self, *entries: tuple[str, str, str]) -> str:
-        """Writes a tree of entries, each mode, name and oid, without a look at the names."""
+        """Write a tree of entries (mode, name, oid) without checking the names."""
         data = b"".join(
             b"%s %s\0%s" % (mode.encode(), os.fsencode(name), bytes.fromhex(oid))
             for mode, name, oid in entries
@@ -348,7 +348,7 @@ class Forge:
         )
 
     def below(self, path: str, oid: str, mode: str = "100644") -> str:
-        """Writes trees that lead to one file, one for each part of the path."""
+        """Write trees that lead to one file, one tree for each part of the path."""
         *parents, name = path.split("/")
         tree = self.tree((mode, name, oid))
         for parent in reversed(parents):
@@ -356,7 +356,7 @@ class Forge:
         return tree
 
     def checkpoint(self, *entries: tuple[str, str, str]) -> Checkpoint:
-        """Records a checkpoint whose snapshot has these entries."""
+        """Record a checkpoint whose snapshot has these entries."""
         return self._store.record(
             "a-complete", {}, worktree=Worktree(dirty=True, tree=self.tree(*entries))
         )
@@ -371,7 +371,7 @@ def forge(plain: Store, main_checkout: Checkout) -> Forge:
 
 @pytest.fixture(params=[Store.restore, Store.resume], ids=lambda action: action.__name__)
 def use(request: pytest.FixtureRequest) -> Callable[[Store, Checkpoint], object]:
-    """What is done with a snapshot."""
+    """Restore or resume, applied to a snapshot."""
     action: Callable[[Store, Checkpoint], object] = request.param
     return action
 
@@ -463,9 +463,7 @@ class TestAnEnemysSnapshot:
         flags = forge.blob("".join(f"{flag} {path}\0" for path in paths))
         readme = ("100644", "README", forge.blob("changed\n"))
         made = forge.checkpoint(("40000", "files", forge.tree(readme)), ("100644", "flags", flags))
-        with contextlib.suppress(
-            CkptError
-        ):  # that it is refused is no duty where nothing can come of it
+        with contextlib.suppress(CkptError):  # a harmless snapshot need not be refused
             use(plain, made)
         assert victim.read_text() == "precious"
 
@@ -508,9 +506,7 @@ class TestAnEnemysSnapshot:
             ("40000", "operation", forge.below(name, forge.blob(content))),
         )
         before = everything(main_checkout.path.parent)
-        with contextlib.suppress(
-            CkptError
-        ):  # that it is refused is no duty where nothing can come of it
+        with contextlib.suppress(CkptError):  # a harmless snapshot need not be refused
             use(plain, made)
         changed = self.changed(main_checkout, before)
         own = (f".ckpt/worktrees/{made.id}/", f".git/worktrees/{made.id}/")
@@ -559,7 +555,10 @@ class TestAnEnemysSnapshot:
     def changed(
         checkout: Checkout, before: dict[str, bytes | str]
     ) -> dict[str, bytes | str | None]:
-        """Returns what is new or different, by path from the top, but for what a resume may make on its way and the ref of a checkpoint."""
+        """Return new and different files by path.
+
+        Refs of checkpoints and files that a resume may write are left out.
+        """
         after = everything(checkout.path.parent)
         paths = [
             path for path in before.keys() | after.keys() if before.get(path) != after.get(path)

@@ -1,4 +1,4 @@
-"""A restore lets git replace files: what changed meanwhile stays, odd places do no harm, and an undo brings all back."""
+"""Git replaces files for restore, edits meanwhile survive, and undo works."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ FILES = st.dictionaries(
 
 
 def shaped(checkout: Checkout) -> dict[str, Any]:
-    """Returns what there is to be seen, with modes and directories."""
+    """Return the visible state, with modes and directories."""
     top = checkout.path
     modes = {
         str(one.relative_to(top)): stat.S_IMODE(one.lstat().st_mode)
@@ -44,7 +44,7 @@ def shaped(checkout: Checkout) -> dict[str, Any]:
 
 
 def fill(checkout: Checkout, files: dict[str, tuple[str, str]]) -> None:
-    """Has the worktree hold some files and no others."""
+    """Make the worktree hold exactly these files."""
     for path in checkout.path.iterdir():
         if path.name != ".git":
             shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()
@@ -145,7 +145,7 @@ def changed(plain: Store, main_checkout: Checkout) -> str:
 
 
 def content(checkout: Checkout) -> dict[str, tuple[int, bytes | None]]:
-    """Returns what is there, of whatever kind."""
+    """Return the contents of a path of any kind."""
     found: dict[str, tuple[int, bytes | None]] = {}
     for path in sorted(checkout.path.rglob("*")):
         name = str(path.relative_to(checkout.path))
@@ -327,7 +327,7 @@ def test_a_link_out_of_the_worktree_does_no_harm(
 def test_line_ends_from_a_time_when_git_converted_them(
     plain: Store, main_checkout: Checkout
 ) -> None:
-    """Such a file is unchanged for git, by its stat data."""
+    """Restore replaces an old CRLF file that git's stat data call unchanged."""
     main_checkout.write("README", "captured\n")
     made = plain.save("a-complete", {})
     main_checkout.git("config", "core.autocrlf", "true")
@@ -359,7 +359,7 @@ def test_what_git_wrote_into_a_file_when_it_was_to(plain: Store, main_checkout: 
 
 
 def forge(patch: pytest.MonkeyPatch, files: str) -> None:
-    """Has the checkpoint that comes back hold a tree of files that git did not make of a worktree."""
+    """Make the restored checkpoint hold a tree that is not from a worktree."""
     contents_of = planted.original(planted.CONTENTS_OF)
 
     def forged(*args: Any) -> Any:
@@ -380,7 +380,7 @@ def test_a_link_that_cannot_be(
     *,
     there: bool,
 ) -> None:
-    """A checkpoint that was fetched may hold anything."""
+    """A fetched checkpoint with an impossible link fails, and undo works."""
     made = plain.save("a-complete", {})
     readme, link = (
         main_checkout.git("hash-object", "-w", "--stdin", data=data)
@@ -404,7 +404,7 @@ def test_a_link_that_cannot_be(
 def test_a_tree_with_one_name_twice(
     plain: Store, main_checkout: Checkout, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Nobody has changed a file here, and nobody is told so."""
+    """A tree with a duplicate name fails without blaming an edit of the user."""
     made = plain.save("a-complete", {})
     oids = [
         main_checkout.git("hash-object", "-w", "--stdin", data=data)

@@ -1,4 +1,7 @@
-"""Restore of files whose entries are to be skipped (git-update-index(1), `--skip-worktree`) where the checkout is not sparse."""
+"""Restore of `--skip-worktree` files where the checkout is not sparse.
+
+See git-update-index(1).
+"""
 
 from __future__ import annotations
 
@@ -23,7 +26,7 @@ FLAGGED = {"": None, "skipped": "--skip-worktree", "both": "--assume-unchanged"}
 
 @pytest.fixture
 def checkout(checkout: Checkout) -> Checkout:
-    """A worktree with two files that may be skipped, and one that is not."""
+    """A worktree with two files that may be skipped, and one that may not."""
     checkout.commit("more", **dict.fromkeys(NAMES, "committed\n"), other="other\n")
     return checkout
 
@@ -167,7 +170,7 @@ def test_a_file_that_was_deleted_and_that_a_sparse_checkout_leaves_away(
 def test_an_entry_of_a_path_that_a_sparse_checkout_leaves_away(
     store: Store, checkout: Checkout
 ) -> None:
-    """Its content comes back, its file stays away: it was never there, and nothing is lost."""
+    """Restore brings back the entry, and leaves the excluded file out."""
     made = store.save("a-complete")
     checkout.commit("later", **{"d/b": "later\n"})
     checkout.git("sparse-checkout", "set", "--no-cone", "/*", "!/d/")
@@ -202,7 +205,7 @@ def test_an_entry_that_is_assumed_to_be_unchanged_stays_so(
 def test_a_file_in_conflict_that_a_sparse_checkout_leaves_away_otherwise(
     store: Store, checkout: Checkout
 ) -> None:
-    """Its bytes are those of the entry that is skipped by now."""
+    """Restore removes a conflicted file that the sparse checkout excludes."""
     base = checkout.git("rev-parse", "HEAD")
     checkout.git("checkout", "--quiet", "-b", "theirs")
     checkout.git("rm", "--quiet", "d/b")
@@ -268,7 +271,10 @@ def test_a_file_that_a_sparse_checkout_leaves_away_and_whose_place_a_directory_t
 def test_an_empty_directory_where_a_sparse_checkout_has_no_file(
     store: Store, checkout: Checkout, names: str, paths: list[bytes]
 ) -> None:
-    """Git takes the mark off the entry, so that its file seems to be deleted."""
+    """Restore removes a directory in place of an excluded file; undo brings it back.
+
+    Git drops the flag of the entry meanwhile, so that its file looks deleted.
+    """
     checkout.git("sparse-checkout", "set", "--no-cone", "/*", "!/d/")
     made = store.save("a-complete")
     (checkout.path / names).mkdir(parents=True)
@@ -288,7 +294,7 @@ def test_an_empty_directory_where_a_sparse_checkout_has_no_file(
 def test_ignored_files_where_a_sparse_checkout_has_no_file(
     store: Store, checkout: Checkout
 ) -> None:
-    """They stay: no file is to come in their place."""
+    """Ignored files stay, as restore writes no file in their place."""
     checkout.git("sparse-checkout", "set", "--no-cone", "/*", "!/d/")
     made = store.save("a-complete")
     checkout.write("d/b/.gitignore", "*\n")
@@ -304,7 +310,10 @@ def test_ignored_files_where_a_sparse_checkout_has_no_file(
 
 
 def test_patterns_that_git_takes_for_none_of_a_cone(store: Store, checkout: Checkout) -> None:
-    """`sparse-checkout set --cone` that fails has set the mode already; git goes by the patterns as they are."""
+    """Resume follows the patterns after `sparse-checkout set --cone` has failed.
+
+    Git has set the mode by then, and uses the patterns as they are.
+    """
     checkout.git("sparse-checkout", "set", "--no-cone", "a", "other")
     checkout.git("sparse-checkout", "set", "--cone", "a", ok=(1, 128))
     assert checkout.git("config", "core.sparseCheckoutCone") == "true"
@@ -329,7 +338,10 @@ def test_an_entry_that_a_person_skips_within_the_patterns_of_a_sparse_checkout(
 def test_a_deleted_file_that_was_written_where_a_sparse_checkout_leaves_it_away(
     store: Store, checkout: Checkout, paths: list[bytes]
 ) -> None:
-    """Its entry is marked in the index, though no git command says so while there is a file."""
+    """Restore removes the excluded file, and undo brings it back.
+
+    Its entry has the flag in the index, although git shows none while the file exists.
+    """
     (checkout.path / "d/b").unlink()
     made = store.save("a-complete")
     checkout.git("sparse-checkout", "set", "--no-cone", "/*", "!/d/")
@@ -344,7 +356,10 @@ def test_a_deleted_file_that_was_written_where_a_sparse_checkout_leaves_it_away(
 def test_an_entry_that_git_takes_for_unmarked_while_a_directory_is_in_its_place(
     store: Store, checkout: Checkout
 ) -> None:
-    """The index is the same before and after, and was remembered as one without flags."""
+    """An index cached without flags is read again when the directory is gone.
+
+    The index is the same before and after.
+    """
     checkout.git("sparse-checkout", "set", "--no-cone", "/*")
     (checkout.path / "a").unlink()
     checkout.git("update-index", "--skip-worktree", "a")

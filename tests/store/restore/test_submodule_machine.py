@@ -1,6 +1,6 @@
-"""Submodules, one within the other, in which people work as they do in any worktree: what was there comes back.
+"""Nested submodules in everyday use: their state comes back.
 
-In the lane `long`; run with `--long` for 100,000 steps, each time other ones.
+In the lane `long`; `--long` runs 100,000 random steps.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from tests.store.worktrees.test_worktree_returns import TOP, ReturnMachine, read
 pytestmark = pytest.mark.long
 
 STEPS, LONG_STEPS = 60, 25_000
-"""How many steps each of the tests takes at least."""
+"""The least number of steps of each test, without and with `--long`."""
 
 LIB, INNER = b"lib", b"lib/inner"
 
 
 class SubmoduleMachine(ReturnMachine):
-    """As the other one, where a submodule `lib` is that has one of its own in `inner`."""
+    """The worktree machine with a submodule `lib` that contains a submodule `inner`."""
 
     submodules = (LIB, INNER)
 
@@ -67,7 +67,7 @@ class SubmoduleMachine(ReturnMachine):
 
 
 def with_submodules(make_checkout: Callable[..., Checkout]) -> None:
-    """Makes what the machine begins with: three repositories, each with branches that conflict."""
+    """Make three repositories, each with branches that conflict."""
     sources = [make_checkout(name) for name in ("inner source", "lib source", "template")]
     for place, (one, name) in enumerate(zip(sources, ("", "inner", "lib"), strict=True)):
         if place:

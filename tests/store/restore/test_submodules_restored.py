@@ -1,4 +1,4 @@
-"""Submodules come back with the worktree around them, files and HEAD, after a checkpoint of what is there; `undo` takes it back."""
+"""Restore brings submodules back, files and HEAD, and undo takes it back."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def changes(done: RestoreResult) -> list[tuple[str, bytes]]:
 
 
 def disturb(main: Checkout, lib: Checkout, inner: Checkout) -> None:
-    """Makes everything different."""
+    """Change the worktree, `lib` and `inner`."""
     main.write("README", "other\n")
     lib.git("checkout", "--quiet", "--force", "--detach", "HEAD~1")
     lib.write("l", "other\n")
@@ -129,7 +129,7 @@ def test_one_that_is_gone_comes_back_from_what_git_keeps(
 
 
 def everything(top: Path) -> dict[str, str]:
-    """Returns each file and directory of a worktree."""
+    """Return each file and directory of a worktree."""
     paths = (
         path
         for path in top.rglob("*")
@@ -152,7 +152,10 @@ def gone(
     lib: Checkout,
     inner: Checkout,
 ) -> Checkpoint:
-    """A checkpoint of submodules that are not there any more, with work in them; their HEAD has moved since."""
+    """A checkpoint of submodules with work, deleted or deinitialized since.
+
+    Their HEAD has moved as well.
+    """
     dirty(lib, inner)
     made = plain.save("a-complete", {})
     lib.git("checkout", "--quiet", "--force", "--detach", "HEAD~1")
@@ -237,7 +240,7 @@ def test_one_whose_checkpoint_is_gone_does_not_keep_the_others_away(
 
 
 def hint_of(store: Store, made: Checkpoint, message: str) -> str:
-    """Returns what is advised where a submodule does not come back."""
+    """Return the hint for a submodule that does not come back."""
     with pytest.raises(WorktreeError, match=message) as caught:
         restore(store, made)
     back = (
@@ -290,7 +293,10 @@ def test_what_is_advised_finds_what_is_missing(
 def test_one_that_is_none_any_more_fails_though_all_else_is_there(
     plain: Store, lib: Checkout, inner: Checkout, path: str
 ) -> None:
-    """As it was captured, so that there is nothing to undo: an earlier restore would be taken back."""
+    """A broken submodule fails the restore, and the hint offers no undo.
+
+    All other files equal the checkpoint already, so undo would take back an earlier restore.
+    """
     made = plain.save("a-complete", {})
     broken = lib if path == "lib" else inner
     (broken.path / ".git").unlink()
@@ -298,7 +304,8 @@ def test_one_that_is_none_any_more_fails_though_all_else_is_there(
         restore(plain, made)
     where = "lib: " if path == "lib" else "lib: inner: "
     assert caught.value.message.startswith(
-        f"all else equals the checkpoint, but these submodules failed: {where}other files are at this path"
+        "all else equals the checkpoint, but these submodules failed: "
+        f"{where}other files are at this path"
     )
     advice = (
         "move away: lib; then run"
@@ -387,7 +394,11 @@ def test_a_removal_reaches_what_is_not_checked_out(
 def test_one_that_the_branch_here_does_not_have(
     plain: Store, main_checkout: Checkout, lib: Checkout
 ) -> None:
-    """Git leaves its files there, in a repository of which the index knows nothing: they are in the safety checkpoint."""
+    """A submodule that the branch lacks comes back, and undo restores its files.
+
+    Git leaves the files in a repository that the index does not know. The safety checkpoint has
+    them.
+    """
     main_checkout.git("branch", "without", "HEAD~1")
     lib.write("l", "changed\n")
     made = plain.save("a-complete", {})
@@ -450,7 +461,10 @@ def test_its_empty_directory_stays_where_a_sparse_checkout_had_none(
 def test_one_that_is_made_again_where_its_repository_is_sparse_by_now(
     plain: Store, lib: Checkout, *, is_changed: bool
 ) -> None:
-    """Its repository has kept the patterns: they decide, as when git makes it again; what the entry does not hold comes all the same."""
+    """The sparse patterns of the kept repository apply to unchanged files.
+
+    Changed files come back all the same.
+    """
     lib.commit("one more", more="more\n")
     if is_changed:
         lib.write("more", "changed\n")
@@ -469,7 +483,7 @@ def test_one_that_is_made_again_where_its_repository_is_sparse_by_now(
 
 
 def rename(here: Checkout, path: str) -> None:
-    """Moves the submodule `lib` to another path, as git does, and commits that."""
+    """Move the submodule `lib` to another path with git, and commit."""
     (here.path / path).parent.mkdir(parents=True, exist_ok=True)
     here.git("mv", "lib", path)
     here.git("commit", "--quiet", "--message", "renamed")
@@ -479,7 +493,7 @@ def rename(here: Checkout, path: str) -> None:
 def test_renamed_submodule_goes_back_with_restore_and_undo(
     plain: Store, main_checkout: Checkout, lib: Checkout, inner: Checkout, path: str
 ) -> None:
-    """With all that is in it, ignored files too; git knows it at either path."""
+    """A renamed submodule moves back with all its files, ignored ones too."""
     dirty(lib, inner)
     wanted = settled(lib, inner)
     made = plain.save("a-complete", {})
@@ -544,7 +558,10 @@ def test_renamed_submodule_stays_where_paths_do_not_name_it(
 def test_undo_where_git_has_checked_a_submodule_out_twice(
     plain: Store, main_checkout: Checkout, lib: Checkout
 ) -> None:
-    """`git submodule update` lets two places share one repository, which knows the last one."""
+    """Undo works where two paths share one repository.
+
+    `git submodule update` allows that, and the repository names the last path.
+    """
     lib.write("l", "work\n")
     made = plain.save("a-complete", {})
     lib.git("reset", "--quiet", "--hard")

@@ -1,4 +1,7 @@
-"""Undo and redo: a stack of steps for each worktree, each with a safety checkpoint; nothing that was there is ever out of reach."""
+"""Undo and redo: a stack of steps for each worktree.
+
+Each step has a safety checkpoint, so that no earlier state is lost.
+"""
 
 from __future__ import annotations
 
@@ -42,7 +45,7 @@ class Desk:
         return self.file.read_text()
 
     def steps(self) -> tuple[list[str], list[str]]:
-        """Returns the text of the file at each step: back from here, and forward from here."""
+        """Return the text of the file at each step back and at each step forward."""
         found = self.store.undo_steps()
         return tuple(
             [self._text(step.checkpoint.id) for step in found if step.kind == kind]
@@ -68,7 +71,7 @@ def desk(store: Store, checkout: Checkout) -> Desk:
 
 @pytest.fixture
 def three(desk: Desk) -> Desk:
-    """A worktree that was at "first", then had "one" restored, then "two"."""
+    """A worktree at "first", with "one" and then "two" restored."""
     one, two = desk.saved("one"), desk.saved("two")
     desk.has("first")
     desk.store.restore(one)
@@ -187,7 +190,10 @@ class TestGone:
         assert three.steps() == (["first"], [])
         done = three.store.undo()
         assert done.remarks == [
-            f"skipped steps whose checkpoints are gone (removed, expired, or replaced by a fetch): {gone[:8]}"
+            (
+                "skipped steps whose checkpoints are gone (removed, expired, or replaced by a "
+                f"fetch): {gone[:8]}"
+            )
         ]
         assert three.file.read_text() == "first"
         assert three.redo() == "two"
@@ -198,14 +204,17 @@ class TestGone:
         with pytest.raises(NotFoundError) as caught:
             three.store.undo()
         assert (caught.value.message, caught.value.hint) == (
-            "the checkpoints that undo would restore are gone: removed, expired, or replaced by a fetch",
+            (
+                "the checkpoints that undo would restore are gone: "
+                "removed, expired, or replaced by a fetch"
+            ),
             "see other checkpoints: git ckpt list",
         )
         assert three.steps() == ([], [])
 
     @pytest.mark.parametrize("lost", ["deleted", "garbage", "empty", "of another kind"])
     def test_the_note_of_them_is_lost(self, three: Desk, lost: str) -> None:
-        """Then every safety checkpoint of this worktree is a step back, in the order in which they were made."""
+        """Without the file of steps, each safety checkpoint is a step back, in order."""
         three.undo()
         if lost == "deleted":
             three.note.unlink()
@@ -222,7 +231,10 @@ class TestGone:
 
 class TestExpiry:
     def test_what_is_still_offered_afterwards_can_be_done(self, desk: Desk, clock: Clock) -> None:
-        """Seven days, but for the newest: by its own limits, not by those of hooks."""
+        """Steps that remain after expiry work.
+
+        Safety checkpoints have their own limit of seven days, and the newest is kept.
+        """
         made = [desk.saved(text) for text in "abcde"]
         desk.has("first")
         for number, each in enumerate(made):
@@ -272,7 +284,7 @@ class TestWorktrees:
 
 
 class TestCutOff:
-    """A step that never came to its end: both its sides are within reach, and what was half done is no step."""
+    """After an interrupted step, both of its states can be reached."""
 
     @staticmethod
     def cut(desk: Desk, monkeypatch: pytest.MonkeyPatch, step: str, *args: str) -> None:
@@ -299,7 +311,8 @@ class TestCutOff:
     ) -> None:
         self.cut(three, monkeypatch, "undo")
         assert three.file.read_text() == "one"
-        three.store.undo() if words == "undo" else None  # it has the files already: the step is taken, nothing is done
+        # The worktree has the files already, so this undo only takes the step.
+        three.store.undo() if words == "undo" else None
         seen = [getattr(three, word)() for word in words.split()]
         assert seen == expected[len(expected) - len(seen) :]
 

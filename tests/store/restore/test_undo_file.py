@@ -1,4 +1,4 @@
-"""What keeps the steps of `undo` is a file: whatever else lies in its place holds nobody up."""
+"""Pipes, links and directories in place of the undo file block no command."""
 
 from __future__ import annotations
 
@@ -38,9 +38,9 @@ def test_what_lies_in_the_place_of_a_file(
         if what == "a directory":
             with pytest.raises(WorktreeError) as caught:
                 store.restore(saved)
-            assert (
-                caught.value.hint
-                == f"move the directory away: mv {main_checkout.path}/.git/{UNDO} {main_checkout.path}/.git/{UNDO}.old"
+            assert caught.value.hint == (
+                "move the directory away: "
+                f"mv {main_checkout.path}/.git/{UNDO} {main_checkout.path}/.git/{UNDO}.old"
             )
             assert (main_checkout.path / "new").read_text() == "two\n"
         else:

@@ -1,4 +1,4 @@
-"""Expiry of runs: as a whole or not at all, with the reason, and whole again after any kill."""
+"""Runs expire as a whole or not at all, with a reason, and survive any kill."""
 
 from __future__ import annotations
 
@@ -34,18 +34,18 @@ ALL = Policy(everything=True, older_than=0, keep_last=0)
 
 
 def told(store: Store, rules: Policy, *, dry_run: bool = False) -> dict[str, str]:
-    """Returns the reason for each run by the end of its id, those that expire marked with a minus."""
+    """Return each run's reason by the end of its id; a minus marks expiry."""
     found = store.expire(rules, dry_run=dry_run)
     return {fate.run[16:]: ("- " if fate.expires else "") + fate.reason for fate in found.runs}
 
 
 def labels(store: Store) -> list[str]:
-    """Returns the labels of all checkpoints, oldest first."""
+    """Return the labels of all checkpoints, oldest first."""
     return [entry.label for entry in reversed(store.list())]
 
 
 worked = functools.partial(working.worked, in_branch=True)
-"""Runs whose work is in a branch, too, unless a test says otherwise."""
+"""Make runs whose work is also in a branch, unless a test says otherwise."""
 
 
 class TestWholeRuns:
@@ -184,7 +184,10 @@ class TestWholeRuns:
     def test_mistakes_in_the_file_of_a_worktree_do_not_keep_its_run(
         self, plain: Store, make_store: MakeStore, clock: Clock
     ) -> None:
-        """What a commit has, or a phase has made of it, would else keep it for good; built-in limits apply to its files."""
+        """Mistakes in a run's settings file do not keep the run from expiry.
+
+        Built-in limits apply to its files: a broken file in a commit would keep the run forever.
+        """
         works = [worked(plain, name, make_store) for name in ("r", "more")]
         for work in works:
             work.worktree.commit("a mistake", **{"gitckpt.toml": "nonsense"})
@@ -196,7 +199,10 @@ class TestWholeRuns:
         for dry_run in (True, False):
             assert told(plain, Policy(), dry_run=dry_run) == {
                 "r": "- complete, 7d old, limit 7d",
-                "more": f"the worktree {works[1].worktree.path} has contents that no checkpoint has: more",
+                "more": (
+                    f"the worktree {works[1].worktree.path} has contents that no checkpoint has: "
+                    "more"
+                ),
             }
         assert [work.worktree.path.exists() for work in works] == [False, True]
 
@@ -266,7 +272,7 @@ class TestRunsThatAreReferredTo:
 
 class TestManyAtOnce:
     def begun(self, trace: Path) -> list[str]:
-        """Returns the commands of git that were begun since it was last asked."""
+        """Return the git commands that started since the last call."""
         events = [json.loads(line) for line in trace.read_text("utf-8").splitlines()]
         trace.write_text("")
         return [event["name"] for event in events if event["event"] == "cmd_name"]
@@ -352,7 +358,7 @@ class TestManyAtOnce:
 
 class TestSquashing:
     def chain(self, store: Store, *names: str) -> tuple[str, list[str]]:
-        """Returns a run with checkpoints of these labels, and their ids."""
+        """Return a run with checkpoints of these labels, and their ids."""
         first = store.record(names[0], {}, start="r", trigger="phase")
         run = str(first.run)
         return run, [
@@ -451,12 +457,12 @@ EXPIRE = """
     expiry.expire(store, Policy(runs_older_than=0))
 """
 SHARES, STRIDE = 4, 3
-"""Positions are shared out among so many tests, each of which takes every third of its own."""
+"""How many tests share the kill positions, and the stride within a share."""
 
 
 @pytest.fixture
 def real(main_checkout: Checkout) -> Work:
-    """A run that is complete, by the clock on the wall, with a lease."""
+    """A complete run by the wall clock, with a lease."""
     with opened(main_checkout) as store:
         work = worked(store, "r", opened)
         hold_run(store, work.run, "a test").release()
@@ -464,7 +470,7 @@ def real(main_checkout: Checkout) -> Work:
 
 
 def moved_copy(original: Checkout, run: str, place: Path) -> tuple[Checkout, Path]:
-    """Returns a copy of a repository, and the worktree of a run in it."""
+    """Return a copy of a repository, and the worktree of a run in it."""
     shutil.rmtree(place, ignore_errors=True)
     shutil.copytree(original.path, place, symlinks=True)
     worktree, admin = place / ".ckpt" / "worktrees" / run, place / ".git" / "worktrees" / run

@@ -1,4 +1,4 @@
-"""What nobody asked to go does not go by a clock that was set: it would take all there is for old."""
+"""Maintenance does not expire by a clock that was set."""
 
 from __future__ import annotations
 
@@ -100,7 +100,10 @@ def test_maintenance_lets_nothing_go_after_a_gap(
 def test_a_clock_that_was_set_while_the_machine_runs(
     main_checkout: Checkout, repository: Repository, ahead: int, gap: int, *, is_kept: bool
 ) -> None:
-    """Eight days ahead make a run old that ended an hour ago; a repository that nobody has used for two months is told from that."""
+    """A clock set eight days ahead keeps a run; an unused repository expires.
+
+    The uptime tells both cases apart.
+    """
     now = time.time_ns() // 1000
     with Store.open(main_checkout.path) as store:
         set_clock(store, lambda: now - max(ahead, 8 * DAY) - gap)

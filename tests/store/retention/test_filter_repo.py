@@ -1,4 +1,4 @@
-"""After `git filter-repo`: files come back, and purged content can be let go."""
+"""After `git filter-repo`, files come back, and purged content can go."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ SECRET = "pw=geheim\n"
 
 
 def committed(here: Checkout) -> None:
-    """Commit a secret with more, then another secret alone."""
+    """Commit a secret with another file, then another secret alone."""
     here.commit("both", secret=SECRET, work="1\n")
     here.commit("alone", **{"deep/secret": SECRET})
 
@@ -85,7 +85,10 @@ def test_files_come_back_where_the_commit_is_gone(
     done = store.restore(made)
     assert (main_checkout.path / "new").read_text() == "two hours of work\n"
     assert done.remarks == [
-        f"commit {made.git_sha[:10]} is gone: the files are those of the checkpoint, and the index has the files of HEAD"
+        (
+            f"commit {made.git_sha[:10]} is gone: "
+            "the files are those of the checkpoint, and the index has the files of HEAD"
+        )
     ]
     assert main_checkout.git("diff", "--cached", "--name-only") == ""
     opened = store.resume(made)

@@ -1,4 +1,4 @@
-"""Maintenance says when it last ran, and how it ended."""
+"""Maintenance records when it last ran, and how it ended."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def repository(main_checkout: Checkout) -> Iterator[Repository]:
 
 
 def stamped(repository: Repository, ago: float = 7200) -> float:
-    """Notes that maintenance has started, and returns when."""
+    """Record the start of a maintenance run, and return its time."""
     stamp = Path(repository.make_private_dir(), "maintained")
     stamp.write_text("")
     then = round(time.time() - ago, 3)
@@ -155,7 +155,7 @@ def test_a_doctor_says_both_and_counts_what_was_left(
 
 
 def _loose(checkout: Checkout, number: int) -> None:
-    """Makes loose objects in the one directory by which git judges how many there are."""
+    """Write loose objects into the directory that git samples for `gc --auto`."""
     made, count = 0, 0
     while made < number:
         count += 1
@@ -166,7 +166,10 @@ def _loose(checkout: Checkout, number: int) -> None:
 
 
 class TestObjects:
-    """Who only saves never commits, and no git that he calls packs what piles up."""
+    """Maintenance packs the loose objects of a user who only saves.
+
+    Without commits, no git command packs them.
+    """
 
     @pytest.fixture
     def full(self, main_checkout: Checkout) -> Checkout:
@@ -204,7 +207,10 @@ class TestObjects:
 
 
 class TestManyObjects:
-    """More than git would wait for, and what nothing leads to: of these, git packs none, and warns of them at each commit."""
+    """Maintenance packs more loose objects than git's limit, unreachable ones too.
+
+    Git does not pack unreachable objects, and warns of them at each commit.
+    """
 
     @pytest.fixture
     def full(self, main_checkout: Checkout) -> Checkout:
@@ -260,7 +266,7 @@ class TestManyObjects:
 
 
 class TestDue:
-    """A command that records starts what is due, as a hook does."""
+    """A command that records starts due maintenance, as a hook does."""
 
     @pytest.fixture
     def begun(self, monkeypatch: pytest.MonkeyPatch) -> list[str]:
@@ -307,7 +313,10 @@ class TestDue:
         *,
         is_held_up: bool,
     ) -> None:
-        """Before it ends, as a gc may be the next command; where somebody is in the way, maintenance does it."""
+        """The hook protects commits below a new shallow boundary, as a gc may be next.
+
+        If another process is in the way, maintenance does it.
+        """
         monkeypatch.chdir(main_checkout.path)
         for number in range(3):
             main_checkout.commit("another", number=f"{number}\n")

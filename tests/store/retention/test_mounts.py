@@ -1,4 +1,4 @@
-"""What is mounted in a directory that gitckpt deletes stays whole: it belongs to somebody else."""
+"""A mount inside a directory that gitckpt deletes stays whole."""
 
 from __future__ import annotations
 
@@ -26,7 +26,10 @@ EXPIRE_ALL = "ckpt expire --all --older-than 0s --keep-last 0"
 
 @pytest.fixture
 def mounted(main_checkout: Checkout, tmp_path: Path) -> Mounted:
-    """Run a script in a mount namespace of its own; `ckpt` is the command line, `$EXT` a directory with a precious file."""
+    """Run a script in its own mount namespace.
+
+    `ckpt` is the command line, `$EXT` a directory with a precious file.
+    """
     unshare = ["unshare", "--user", "--map-root-user", "--mount"]
     if (
         not shutil.which("unshare")
@@ -51,7 +54,7 @@ def mounted(main_checkout: Checkout, tmp_path: Path) -> Mounted:
 
 @pytest.fixture
 def work(plain: Store, main_checkout: Checkout, make_store: MakeStore) -> Work:
-    """A run whose worktree has an ignored directory, into which something can be mounted."""
+    """A run whose worktree has an ignored directory for a mount."""
     main_checkout.write(".git/info/exclude", "the data/\n")
     work = worked(plain, "r", make_store)
     (work.worktree.path / "the data").mkdir()
@@ -142,7 +145,10 @@ def test_what_is_mounted_while_a_directory_is_deleted_stays(
 ) -> None:
     place = main_checkout.path / "top" / "b" / "c" / "d"
     place.mkdir(parents=True)
-    late = "from gitckpt.git.files import mounts, private_dirs; mounts.below = lambda *_: []; private_dirs.remove('top')"
+    late = (
+        "from gitckpt.git.files import mounts, private_dirs; mounts.below = lambda *_: []; "
+        "private_dirs.remove('top')"
+    )
     for depth in (place, place.parent, place.parent.parent, place.parent.parent.parent):
         depth.mkdir(parents=True, exist_ok=True)
         done = mounted(f'mount --bind $EXT "{depth}" && exec "{sys.executable}" -c "{late}"')

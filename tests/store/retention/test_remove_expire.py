@@ -1,4 +1,4 @@
-"""Removal by name and by policy: what goes with a checkpoint, what stays, and the reasons."""
+"""Removal by name and by policy: what goes, what stays, and the reasons."""
 
 from __future__ import annotations
 
@@ -21,7 +21,10 @@ FIRST = 1_800_000_001_000_000
 
 
 def left(checkout: Checkout) -> list[int]:
-    """Returns the numbers of the checkpoints that are left, after a look that nothing of the others is."""
+    """Return the numbers of the remaining checkpoints.
+
+    Asserts that no other checkpoint has left refs or notes behind.
+    """
     found = require_whole(checkout)
     refs = checkout.refs("refs/ckpt/trees", "refs/keep/ckpt-operations")
     assert {ref.rpartition("/")[2] for ref in refs} <= found.keys()
@@ -109,7 +112,8 @@ class TestRemove:
         store.write_notes()
         shown = checkout.git("log", "--notes=checkpoints", "--format=%H%n%N").split()
         assert " ".join(shown) == (
-            f"{other} by hand as well {head} {nth(2)} a-complete 2027-01-15T08:00:02.000000Z written by hand, about 00000001"
+            f"{other} by hand as well {head} {nth(2)} a-complete 2027-01-15T08:00:02.000000Z "
+            "written by hand, about 00000001"
         )
         store.remove([nth(2)])
         store.write_notes()
@@ -152,7 +156,7 @@ class TestRemove:
         assert main_checkout.fingerprint() == before
 
     def test_what_a_killed_process_left_behind(self, plain: Store, main_checkout: Checkout) -> None:
-        """Either record or removal: operations and trees without a checkpoint."""
+        """Removal deletes operations and trees that a killed process left."""
         main_checkout.git("update-ref", f"refs/keep/ckpt-operations/{nth(5)}", "HEAD")
         main_checkout.git("update-ref", f"refs/ckpt/trees/{nth(5)}", "HEAD^{tree}")
         assert plain.remove([nth(5)]) == 0
@@ -241,7 +245,7 @@ def write(checkout: Checkout, number: int, document: str) -> str:
 
 class TestExpire:
     def expire(self, store: Store, policy: Policy, *, dry_run: bool = False) -> dict[int, str]:
-        """Returns the reason for each that goes, by number."""
+        """Return the reason for each expired checkpoint, by number."""
         decided, _ = expire_alone(inside(store), policy, dry_run=dry_run)
         assert [entry.id for entry, _ in decided] == [decision.id for _, decision in decided]
         assert all(decision.expires for _, decision in decided)
@@ -373,7 +377,7 @@ class TestExpire:
         plain.record("commit-complete", trigger="post-commit")
         clock.instant += (
             10 * DAY
-        )  # old enough for it to matter whether its commit was rewritten, so notes are read to decide
+        )  # old enough that expire reads notes to see whether its commit was rewritten
         plain.record("commit-complete", trigger="post-commit")
         clock.instant += 25 * DAY
         plain.record("commit-complete", trigger="post-commit")
@@ -415,7 +419,7 @@ class TestExpire:
 
 
 def drop_notes(fingerprint: dict[str, object]) -> str:
-    """Returns a fingerprint less the notes, which also put-off links change."""
+    """Return a fingerprint without the notes, which pending links change as well."""
     refs = fingerprint["refs"]
     assert isinstance(refs, dict)
     return json.dumps(

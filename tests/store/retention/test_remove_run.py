@@ -1,4 +1,4 @@
-"""Removal of a run by name: as a whole, with all that it had, or not at all."""
+"""A run is removed by name as a whole, or not at all."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def test_it_goes_with_all_that_it_had(
 
 
 def refused(store: Store, run: str, checkout: Checkout) -> CkptError:
-    """Returns the error, after a look that the run is as it was."""
+    """Return the error, and assert that the run is unchanged."""
     before = checkout.refs()
     with pytest.raises(CkptError) as caught:
         store.remove_run(run)
@@ -56,9 +56,8 @@ def test_it_stays_where_its_worktree_holds_what_no_checkpoint_does(
         error.message
         == f"run {work.run} stays: the worktree {path} has contents that no checkpoint has: more"
     )
-    assert (
-        error.hint
-        == f"save or move these files: git -C {path} ckpt save; then run: git ckpt remove {work.run}"
+    assert error.hint == (
+        f"save or move these files: git -C {path} ckpt save; then run: git ckpt remove {work.run}"
     )
     assert (path / "more").read_text() == "x"
     with make_store(work.worktree) as there:
@@ -88,9 +87,9 @@ def test_it_stays_while_somebody_drives_it(
     lease = driven_elsewhere(plain, work.run)
     error = refused(plain, work.run, main_checkout)
     assert isinstance(error, LeaseHeld)
-    assert (
-        error.message
-        == f"run {work.run} is driven by {lease.sentence()}, on another machine; unless renewed, the lease ends at {lease.expires}"
+    assert error.message == (
+        f"run {work.run} is driven by {lease.sentence()}, on another machine; "
+        f"unless renewed, the lease ends at {lease.expires}"
     )
     assert work.worktree.path.exists()
 

@@ -1,4 +1,7 @@
-"""The worktree of a run goes with its submodules only where somebody else has what is in them; their checkpoints stay."""
+"""A run's worktree goes only where its submodules' contents exist elsewhere.
+
+Their checkpoints stay.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +24,7 @@ pytestmark = pytest.mark.long
 
 @pytest.fixture
 def work(plain: Store, make_store: MakeStore, lib: Checkout) -> Work:
-    """A run that has changed its submodules: a commit that nobody else has, files in both of them."""
+    """A run with an unpushed commit in `lib`, and changed files in both submodules."""
     first = plain.save("run-started", {}, start="r")
     path = plain.resume(first).path
     theirs, inner = Checkout(Path(path) / "lib"), Checkout(Path(path) / "lib" / "inner")

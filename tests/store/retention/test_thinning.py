@@ -1,4 +1,7 @@
-"""Thinning: of what hooks and agents made, one an hour stays, then one a day, where it has what the others have."""
+"""Thinning keeps one automatic checkpoint an hour, then one a day.
+
+The kept checkpoint has the contents of the ones that go.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +31,7 @@ MINUTE = HOUR // 60
 
 
 def reasons(store: Store, rules: Policy = ALL_AGES, *, dry_run: bool = False) -> dict[int, str]:
-    """Expires, and returns the reason of each that goes, by number."""
+    """Expire, and return the reason for each expired checkpoint by number."""
     found = store.expire(rules, dry_run=dry_run).checkpoints
     return {int(entry.id[:8], 16): decision.reason for entry, decision in found if decision.expires}
 
@@ -36,7 +39,7 @@ def reasons(store: Store, rules: Policy = ALL_AGES, *, dry_run: bool = False) ->
 def agent_saves(
     store: Store, checkout: Checkout, clock: Clock, *instants: int, path: str = "work"
 ) -> None:
-    """An agent writes over a file and saves, at each of some instants."""
+    """Overwrite a file and save as an agent, at each instant."""
     for number, instant in enumerate(instants):
         clock.instant = instant
         checkout.write(path, f"{instant} {number}\n")
@@ -102,7 +105,7 @@ def test_those_of_runs_stay(plain: Store, main_checkout: Checkout, clock: Clock)
 
 
 def test_a_file_that_no_later_one_has(store: Store, checkout: Checkout, clock: Clock) -> None:
-    """Somebody's file that an agent deleted: the last checkpoint that has it stays, and stands for those before it."""
+    """The last checkpoint of a deleted file stays, and replaces earlier ones."""
     checkout.write("notes", "somebody's\n")
     agent_saves(store, checkout, clock, NOON, NOON + MINUTE)
     os.unlink(checkout.path / "notes")
@@ -130,7 +133,7 @@ def test_a_change_that_was_taken_back_stays(
 def test_a_change_that_was_put_back_stays(
     plain: Store, main_checkout: Checkout, clock: Clock
 ) -> None:
-    """The file is there in later ones, as committed: what the agent had made of it is not."""
+    """A checkpoint with an agent's change stays where later ones lack that change."""
     main_checkout.commit("tracked", tracked="1\n")
     agent_saves(plain, main_checkout, clock, NOON, NOON + 1, path="tracked")
     main_checkout.git("checkout", "--quiet", "--", "tracked")
@@ -189,7 +192,7 @@ def test_a_commit_that_nothing_else_holds(
         plain.save("turn-complete", agent="claude")
     clock.instant = NOON + 2 * DAY
     assert numbers(main_checkout) == list(range(1, 9))
-    # 2 has the commit of 1, so 1 may go: what 2 has is nowhere later.
+    # 2 has the commit of 1, so 1 may go; no later checkpoint has the files of 2.
     assert sorted(reasons(plain)) == [3, 4, 5, 6, 7]
     assert numbers(main_checkout) == [1, 2, 8]
 
@@ -256,7 +259,7 @@ def test_an_operation_under_way_stays(plain: Store, main_checkout: Checkout, clo
 
 
 def fetch_forged(checkout: Checkout, store: Store, change: Callable[[str], str]) -> None:
-    """Puts a ref to a document there that was written elsewhere."""
+    """Add a ref to a document that was written elsewhere."""
     forged = change(store.raw(nth(1)).decode().replace(nth(1), nth(99)))
     oid = checkout.git("hash-object", "-w", "--stdin", data=forged)
     checkout.git("update-ref", "refs/checkpoints/" + nth(99), oid)
@@ -337,7 +340,7 @@ def test_a_pipe_in_its_place(plain: Store, main_checkout: Checkout, clock: Clock
 def test_only_what_is_old_is_looked_at_and_nothing_else_would_go(
     plain: Store, main_checkout: Checkout, clock: Clock
 ) -> None:
-    """What is chosen by the index equals what the rules say of all that there is."""
+    """The index selects the same candidates as the rules do for all checkpoints."""
     chance = random.Random(20270120)
     for _ in range(60):
         clock.instant = NOON + chance.randrange(60 * 24) * HOUR
@@ -409,7 +412,8 @@ def test_the_doctor_says_what_many_cost(
     monkeypatch.setattr(doctor, "_MANY", count)
     numbers = {name: count if name == who else 0 for name in ("run", "agent", "person")}
     sentence = (
-        f"holds {count} checkpoints ({numbers['run']} of runs, {numbers['agent']} by hooks and agents, {numbers['person']} by hand), "
+        f"holds {count} checkpoints ({numbers['run']} of runs, {numbers['agent']} by hooks and "
+        f"agents, {numbers['person']} by hand), "
         "which git fetch, push and gc read one by one: about 0 s each time"
     )
     assert many() == [(sentence, cure)]
@@ -420,7 +424,10 @@ def test_the_doctor_says_what_many_cost(
 def test_what_is_thinned_is_in_a_later_one_whatever_was_done(
     plain: Store, main_checkout: Checkout, clock: Clock, seed: int
 ) -> None:
-    """Agents, hooks and people at work at random; then time passes, and each file of what goes is looked for in what stays."""
+    """Each file of a thinned checkpoint is in a kept one, after random work.
+
+    Agents, hooks and people work at random, and time passes.
+    """
     chance = random.Random(seed)
     clock.instant = NOON
     for number in range(60):

@@ -1,4 +1,4 @@
-"""The worktree of a run goes when a checkpoint holds all that is in it, and never otherwise; whatever is killed in between."""
+"""A run's worktree goes only when a checkpoint has its contents, despite kills."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def work(plain: Store, make_store: MakeStore) -> Work:
 
 
 def nothing_left(checkout: Checkout) -> None:
-    """Fails where anything of a worktree is left but what a lock file is made of."""
+    """Assert that the removal left nothing of a worktree."""
     assert os.listdir(checkout.path / ".ckpt" / "worktrees") == []
     assert list((checkout.path / ".git" / "worktrees").glob("*")) == []
     assert [
@@ -166,7 +166,10 @@ def test_what_the_run_put_out_beside_its_worktree_counts(plain: Store, work: Wor
     place = Path(run_files.of_run(inside(plain).repository, work.run).path, "output", "build")
     place.mkdir(parents=True)
     (place / "report").write_text("x")
-    expected = f"the worktree {work.worktree.path} has contents that no checkpoint has: run/output/build/report"
+    expected = (
+        f"the worktree {work.worktree.path} has contents that no checkpoint has: "
+        "run/output/build/report"
+    )
     assert remove_worktree(inside(plain), work.run) == expected
 
 
@@ -219,17 +222,26 @@ def test_a_repository_of_a_submodule_that_is_nowhere_else_keeps_it(
 ) -> None:
     git_dir = main_checkout.path / ".git" / "worktrees" / work.run
     main_checkout.git("init", "--quiet", "--bare", str(git_dir / "modules" / "lib"))
-    expected = f"the worktree {work.worktree.path} has contents that no checkpoint has: the only repository of submodule lib"
+    expected = (
+        f"the worktree {work.worktree.path} has contents that no checkpoint has: "
+        "the only repository of submodule lib"
+    )
     assert remove_worktree(inside(plain), work.run) == expected
     shutil.rmtree(work.worktree.path)
-    expected = f"the worktree {work.worktree.path} is missing, and {git_dir} has repositories of submodules"
+    expected = (
+        f"the worktree {work.worktree.path} is missing, and {git_dir} has repositories of "
+        "submodules"
+    )
     assert remove_worktree(inside(plain), work.run) == expected
 
 
 class TestLeases:
     def test_a_driver_that_is_alive_keeps_it(self, plain: Store, work: Work) -> None:
         lease = driven_elsewhere(plain, work.run)
-        expected = f"run {work.run} is driven by {lease.sentence()}, on another machine; unless renewed, the lease ends at {lease.expires}"
+        expected = (
+            f"run {work.run} is driven by {lease.sentence()}, on another machine; "
+            f"unless renewed, the lease ends at {lease.expires}"
+        )
         assert (
             reason_to_stay(inside(plain), work.run),
             remove_worktree(inside(plain), work.run),
@@ -308,7 +320,10 @@ class TestDirectoriesThatAreElsewhere:
 
     def test_forgotten_by_git(self, plain: Store, main_checkout: Checkout, work: Work) -> None:
         shutil.rmtree(main_checkout.path / ".git" / "worktrees" / work.run)
-        expected = f"git no longer lists the worktree {work.worktree.path}; to register it: git ckpt resume {work.run}"
+        expected = (
+            f"git no longer lists the worktree {work.worktree.path}; "
+            f"to register it: git ckpt resume {work.run}"
+        )
         assert (
             reason_to_stay(inside(plain), work.run),
             remove_worktree(inside(plain), work.run),
@@ -331,11 +346,11 @@ class TestDirectoriesThatAreElsewhere:
 
 
 class Killed(BaseException):
-    """What stands for a kill."""
+    """Raised in place of a kill."""
 
 
 class TestKills:
-    """Between the steps of a removal that are no calls of git."""
+    """Kills between the steps of a removal that do not call git."""
 
     @pytest.fixture(
         params=[

@@ -1,4 +1,4 @@
-"""Files of a run that lie beside its worktree are written whole or not at all."""
+"""Files beside a run's worktree are written completely or not at all."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What has become of runs that no pipeline drives: of steps, of programs that record by themselves, of people."""
+"""Statuses of runs without a pipeline: of steps, of programs, of people."""
 
 from __future__ import annotations
 

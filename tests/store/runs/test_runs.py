@@ -1,4 +1,4 @@
-"""Runs: their names, their sequence, the state that is carried on, and processes that start or extend one at the same time."""
+"""Runs: names, sequence, carried state, and processes that start them at once."""
 
 from __future__ import annotations
 
@@ -95,12 +95,12 @@ class TestRuns:
 
 
 def in_processes(work: Callable[..., list[str]], count: int, *args: Any) -> list[str]:
-    """Returns what a function returned in so many processes, all together."""
+    """Return what a function returned in `count` concurrent processes."""
     return [text for texts in forked.together(*[(work, args)] * count) for text in texts]
 
 
 def start_runs(path: str, count: int) -> list[str]:
-    """Starts runs of one name in one second."""
+    """Start runs of one name in one second."""
     with open_store(path, clock=lambda: 1800000000000000) as store:
         return [
             str(store.record("a-started", {"pid": os.getpid()}, start="same").run)
@@ -109,7 +109,7 @@ def start_runs(path: str, count: int) -> list[str]:
 
 
 class TestPlaces:
-    """Where the worktree of a run is shows in `runs`, whether git was told of it or not."""
+    """`runs` shows the path of a run's worktree, even where git does not know it."""
 
     def place(self, store: Store) -> str | None:
         return store.runs()[0].path

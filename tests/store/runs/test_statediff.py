@@ -1,4 +1,4 @@
-"""What changed between two states, and a checkpoint as JSON."""
+"""Changes between two states, and a checkpoint as JSON."""
 
 from __future__ import annotations
 
