@@ -30,7 +30,7 @@ from pygit2.enums import ConfigLevel
 from gitckpt.git.process import LOCAL_VARIABLES
 from gitckpt.git.repository import Repository, discover
 
-# Their assertions are to say as much as those of a test; they stand in no test, so pytest has to be told.
+# pytest explains failed assertions of test modules only; these are helpers.
 pytest.register_assert_rewrite("tests.model.example_documents", "tests.system.kills.killer")
 
 DATE = "1700000000 +0000"
@@ -67,7 +67,7 @@ GIT_VARIABLES = {
 
 _KEPT_VARIABLES = ("GITCKPT_GIT", "GITCKPT_TEST_GIT", "GITCKPT_TEST_CLIENTS")
 
-# A shell that starts the tests in the background has signals ignored, which would be inherited by all that they start.
+# A background job of a shell ignores these signals, and its child processes inherit that.
 for number, action in (
     (signal.SIGINT, signal.default_int_handler),
     (signal.SIGQUIT, signal.SIG_DFL),
@@ -93,8 +93,14 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         action="store_true",
         help="run the state machines for 100,000 steps, each time other ones",
     )
-    lanes = "test: all that are not marked long (where no path is named, the default); long: the others, less cases that are like one of "
-    lanes += "those; all (where a path is, the default); clients: those marked client and not long, which are in neither of the first two"
+    lanes = (
+        "test: all that are not marked long (where no path is named, the default); long: the "
+        "others, less cases that are like one of "
+    )
+    lanes += (
+        "those; all (where a path is, the default); clients: those marked client and not "
+        "long, which are in neither of the first two"
+    )
     parser.addoption("--lane", choices=("test", "long", "clients", "all"), help=lanes)
     parser.addoption(
         "--shard", metavar="K/N", type=shard, help="run only the K-th of N parts of the tests"
@@ -704,7 +710,8 @@ def newer_git(monkeypatch: pytest.MonkeyPatch) -> str:
     path = os.environ.get("GITCKPT_TEST_GIT") or git_program()
     if git_version(path) < NEWER:
         pytest.skip(
-            "GITCKPT_TEST_GIT names no git with reftables and with hooks in its configuration (2.54 or newer)"
+            "GITCKPT_TEST_GIT names no git with reftables and with hooks in its configuration "
+            "(2.54 or newer)"
         )
     monkeypatch.setenv("GITCKPT_GIT", path)
     return path

@@ -21,7 +21,8 @@ import sqlite3, tomllib, typer
 import gitckpt, gitckpt.__main__
 
 for module in pkgutil.walk_packages(gitckpt.__path__, "gitckpt."):
-    if module.name not in ("gitckpt.git.objects.libgit2", "gitckpt.__main__"):  # libgit2 reads HOME when it is imported
+    if module.name not in ("gitckpt.git.objects.libgit2", "gitckpt.__main__"):  \
+# libgit2 reads HOME when it is imported
         importlib.import_module(module.name)
 gc.freeze()
 
@@ -38,7 +39,8 @@ def child(argv, script, directory, env, given, out, err, limits):
     if os.isatty(1):  # streams know from the beginning whether they are on a terminal
         for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
             was = getattr(sys, name)
-            setattr(sys, name, open(was.fileno(), mode, encoding=was.encoding, errors=was.errors, closefd=False))
+            setattr(sys, name, open(was.fileno(), mode, encoding=was.encoding, errors=was.errors, \
+closefd=False))
     sys.argv = argv
     if script is None:
         gitckpt.__main__.main()
@@ -201,13 +203,15 @@ def script(text: str, *args: str, env: Mapping[str, str]) -> Done:
 
 TOGETHER = """
 import importlib, json, multiprocessing, sys
-jobs = [(getattr(importlib.import_module(module), name), args) for module, name, args in json.loads(sys.argv[1])]
+jobs = [(getattr(importlib.import_module(module), name), args) for module, name, args in \
+json.loads(sys.argv[1])]
 if len(jobs) == 1:
     [(work, args)] = jobs
     print(json.dumps([work(*args)]))
 else:
     with multiprocessing.get_context("fork").Pool(int(sys.argv[2])) as pool:
-        print(json.dumps([one.get(timeout=300) for one in [pool.apply_async(work, args) for work, args in jobs]]))
+        print(json.dumps([one.get(timeout=300) for one in [pool.apply_async(work, args) \
+for work, args in jobs]]))
 """
 
 

@@ -81,16 +81,22 @@ TESTS = {
     ),
     "gitckpt/store/leases": ("tests/store/leases/test_leases.py",),
 }
-"""Folder, or module → the tests that concern it, and are quick: of these, a mutant is run with those that come by the function it stands
-in. Where many do, as by all that records a checkpoint, few tests that look closely are worth more than hundreds that come by."""
+"""Map a folder or module to the quick tests of it.
+
+A mutant runs the listed tests that call its function. A few tests that assert much are worth more
+than the hundreds that record a checkpoint on their way.
+"""
 
 LEFT_OUT = (
-    # Workers that they start import the mutation tester once more, fail at that, and are started again for ever.
+    # Their workers import the mutation tester again, fail, and are started again without end.
     "tests/store/records/test_keys.py::test_eight_processes_start_one_run",
     "tests/store/runs/test_runs.py::TestRuns::test_starters_in_several_processes_never_share_one",
     # Eleven seconds for each mutant.
-    "tests/store/leases/test_leases.py::test_of_eight_that_take_a_lease_at_the_same_moment_one_gets_it_each_time",
-    # The mutation tester calls each function through others of its own: Python's limit of recursion is reached at fewer levels.
+    (
+        "tests/store/leases/test_leases.py::"
+        "test_of_eight_that_take_a_lease_at_the_same_moment_one_gets_it_each_time"
+    ),
+    # The mutation tester wraps each function, so Python reaches its recursion limit earlier.
     "tests/store/runs/test_statediff.py::TestCompare::test_states_as_deep_as_they_may_be",
 )
 """Tests that cannot be run with mutants."""
@@ -106,7 +112,7 @@ timeout_constant = 3.0
 timeout_multiplier = 4.0
 """
 
-# The same examples for each mutant, or one would be killed today and survive tomorrow. No mutant learns from another what fails.
+# Each mutant gets the same examples, and no example database: the result must be reproducible.
 ARGUMENTS = [
     "-p",
     "no:cacheprovider",
@@ -183,9 +189,8 @@ def mutate(name: str, tests: Sequence[str], every: int, jobs: int, lane: str) ->
     """
     with tempfile.TemporaryDirectory(prefix="mutants-") as scratch:
         copy_checkout(Path(scratch))
-        mutated = Path(
-            scratch, "mutants"
-        )  # made here, since Python looks for modules only where there is a directory when it starts
+        # Python searches only directories that exist when it starts.
+        mutated = Path(scratch, "mutants")
         mutated.mkdir()
         (mutated / "sitecustomize.py").write_text(IN_PROCESSES)
         only = name if name.endswith(".py") else f"{name}/*"

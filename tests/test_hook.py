@@ -76,8 +76,10 @@ def test_a_commit_records_a_checkpoint_with_all_that_belongs_to_it(hooked: Check
     (entry,) = _recorded(hooked)
     document = hooked.git("cat-file", "blob", "refs/checkpoints/" + entry.id)
     assert document == (
-        f'version = 1\nid = "{entry.id}"\nphase = "commit-complete"\ntimestamp = "{entry.timestamp}"\ngit_sha = "{commit}"\n'
-        f'branch = "{branch}"\ntrigger = "post-commit"\nmessage = "add a parser"\nerrors = []\n\n[state]'
+        f'version = 1\nid = "{entry.id}"\nphase = "commit-complete"\n'
+        f'timestamp = "{entry.timestamp}"\ngit_sha = "{commit}"\n'
+        f'branch = "{branch}"\ntrigger = "post-commit"\nmessage = "add a parser"\nerrors = []\n\n'
+        "[state]"
     )
     assert hooked.refs(*OWN_REFS) == {
         "refs/checkpoints/" + entry.id: entry.oid,
@@ -500,7 +502,8 @@ def test_files_that_take_too_long_are_left_out_and_it_is_said(main_checkout: Che
     there.write("new", "x")
     said = _stderr_of_commit(there)
     assert said.startswith(
-        "gitckpt: post-commit: the checkpoint has no uncommitted files: capturing the files took more than 0 seconds; "
+        "gitckpt: post-commit: the checkpoint has no uncommitted files: capturing the files "
+        "took more than 0 seconds; "
     )
     assert (
         "record them now: git ckpt save; to allow more time: git config ckpt.snapshotTimeout 5m"
@@ -580,7 +583,10 @@ def test_a_bug_is_one_line_on_stderr_and_a_traceback_in_the_log(
     out, err = capfd.readouterr()
     assert (out, err) == (
         "",
-        "gitckpt: post-commit: no checkpoint was recorded: ZeroDivisionError: nobody\\x0aforesaw \\x1b[31mthis\n",
+        (
+            "gitckpt: post-commit: no checkpoint was recorded: ZeroDivisionError: "
+            "nobody\\x0aforesaw \\x1b[31mthis\n"
+        ),
     )
     assert "Traceback (most recent call last)" in _log(main_checkout)
 

@@ -128,7 +128,10 @@ def test_amend_and_linked_worktree_and_detached_head(hooked: Checkout, tmp_path:
 
 
 def test_two_who_commit_at_once_get_a_checkpoint_for_each_commit(hooked: Checkout) -> None:
-    program = 'for n in 1 2 3 4 5 6 7 8 9 10; do until git commit --quiet --allow-empty -m "$0 $n" 2>/dev/null; do :; done; done'
+    program = (
+        'for n in 1 2 3 4 5 6 7 8 9 10; do until git commit --quiet --allow-empty -m "$0 $n" '
+        "2>/dev/null; do :; done; done"
+    )
     env = {name: value for name, value in os.environ.items() if name != "GIT_COMMITTER_DATE"}
     writers = [
         subprocess.Popen(["sh", "-c", program, str(n)], cwd=hooked.path, env=env) for n in range(4)

@@ -20,7 +20,10 @@ CONFTEST = (
 MARKERS = "\n".join(
     f"    {name}: as in the project" for name in ("long", "turns", "sampled", "client")
 )
-INI = f"[pytest]\ntestpaths = .\naddopts = --strict-markers -p no:cacheprovider\nmarkers =\n{MARKERS}\n"
+INI = (
+    "[pytest]\ntestpaths = .\naddopts = --strict-markers -p no:cacheprovider\nmarkers =\n"
+    f"{MARKERS}\n"
+)
 TESTS = """\
 import pytest
 from hypothesis import given, settings, strategies

@@ -132,8 +132,10 @@ class TestRemove:
             2,
             "",
             (
-                f"error: checkpoint {theirs[:8]} was made in the worktree {other.path}; nothing was removed\n"
-                f"hint: to remove all of them anyway: git ckpt remove --force {mine[:8]} {theirs[:8]}\n"
+                f"error: checkpoint {theirs[:8]} was made in the worktree {other.path}; "
+                "nothing was removed\n"
+                f"hint: to remove all of them anyway: git ckpt remove --force {mine[:8]} "
+                f"{theirs[:8]}\n"
             ),
         )
         assert ckpt("remove", "--force", mine, theirs, at=main_checkout).out.split() == [

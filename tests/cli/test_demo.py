@@ -48,7 +48,8 @@ PROOFS = """\
   ok: all that is lost is part_2.py, which no checkpoint holds yet
   ok: HEAD is another commit now
   ok: the amended commit is still there
-  ok: same files as before the crash (app.py, findings.md, gitckpt.toml, job.sh, part_1.py, todo.txt)
+  ok: same files as before the crash (app.py, findings.md, gitckpt.toml, job.sh, part_1.py, \
+todo.txt)
   ok: same status as before the crash: what was staged is staged
   ok: same state as before the crash
   ok: same commit as before the crash
@@ -79,7 +80,8 @@ def hostile(tmp_path: Path, sealed: Path) -> Path:
     (sealed / ".config" / "git" / "ignore").write_text("*.md\n")
     config = sealed / ".gitconfig"
     config.write_text(
-        f"[commit]\n\tgpgSign = true\n[core]\n\thooksPath = {hooks}\n\tautocrlf = true\n[init]\n\ttemplateDir = {hooks.parent}\n"
+        f"[commit]\n\tgpgSign = true\n[core]\n\thooksPath = {hooks}\n\tautocrlf = true\n"
+        f"[init]\n\ttemplateDir = {hooks.parent}\n"
     )
     return config
 

@@ -130,8 +130,14 @@ def test_what_frees_room_is_told_where_there_is_some(
     expected = [
         "to see what would expire: git ckpt expire --dry-run; to free space then: git gc",
         f"{found.loose.number} loose objects, {size(found.loose.bytes or 0)}; to pack: git gc",
-        f"{size(one)} in worktrees of complete runs; such a worktree is removed when its run expires: git ckpt expire --dry-run",
-        f"{size(two + small)} in worktrees of unfinished runs; such a worktree stays until its run is complete: {ends}",
+        (
+            f"{size(one)} in worktrees of complete runs; such a worktree is removed when its run "
+            "expires: git ckpt expire --dry-run"
+        ),
+        (
+            f"{size(two + small)} in worktrees of unfinished runs; such a worktree stays until "
+            f"its run is complete: {ends}"
+        ),
     ]
     assert ckpt("du", at=main_checkout).err.splitlines() == expected
     main_checkout.git("gc", "--quiet")

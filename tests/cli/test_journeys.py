@@ -73,7 +73,8 @@ def test_an_amended_commit_survives_gc_and_comes_back(
     expected = files_of(checkout.path)
     (id_,) = (name.rpartition("/")[2] for name in checkout.refs("refs/checkpoints"))
     assert normal(ckpt("list", at=checkout).out) == (
-        f"ID\tTIME\t-\tcommit-complete\tOID\t{checkout.git('branch', '--show-current')}\t-\tfirst thoughts\n"
+        f"ID\tTIME\t-\tcommit-complete\tOID\t{checkout.git('branch', '--show-current')}\t-\t"
+        "first thoughts\n"
     )
     checkout.write("a.txt", "second\n")
     checkout.git("commit", "--quiet", "--all", "--amend", "--message", "second thoughts")
@@ -130,7 +131,10 @@ def test_uncommitted_work_comes_back_after_the_worktree_was_wrecked(
     assert done == Outcome(
         0,
         f"{place}\n",
-        f"made the worktree of {id_[:8]} (manual-complete)\nto see the state: git ckpt show {id_[:8]} --state\n",
+        (
+            f"made the worktree of {id_[:8]} (manual-complete)\n"
+            f"to see the state: git ckpt show {id_[:8]} --state\n"
+        ),
     )
     assert files_of(place) == expected
     assert os.readlink(place / "link") == "nowhere"
@@ -156,7 +160,10 @@ def test_a_worktree_that_is_there_is_returned_as_it_stands(
     assert again == Outcome(
         0,
         f"{place}\n",
-        f"the worktree of {id_[:8]} (manual-complete) existed already, and nothing in it was changed\n",
+        (
+            f"the worktree of {id_[:8]} (manual-complete) existed already, and nothing in "
+            "it was changed\n"
+        ),
     )
     assert ckpt("resume", id_[:8], at=place).out == f"{place}\n", "from within it, too"
     assert resumed.fingerprint() == before
@@ -292,7 +299,8 @@ def test_the_environment_of_a_hook_does_not_lead_astray(checkout: Checkout, git_
     hook = checkout.main / ".git/hooks/pre-commit"
     hook.parent.mkdir(exist_ok=True)
     hook.write_text(
-        "#!/bin/sh\necho new > new\ngit ckpt --quiet save > ../saved && git ckpt --quiet resume > ../place\n"
+        "#!/bin/sh\necho new > new\n"
+        "git ckpt --quiet save > ../saved && git ckpt --quiet resume > ../place\n"
     )
     hook.chmod(0o755)
     checkout.write("README", "staged\n")
@@ -312,7 +320,10 @@ def test_a_bare_repository(
     assert refused == Outcome(
         14,
         "",
-        "error: this repository has no worktree to save files from\nhint: save without files: git ckpt save --no-worktree\n",
+        (
+            "error: this repository has no worktree to save files from\n"
+            "hint: save without files: git ckpt save --no-worktree\n"
+        ),
     )
     assert bare.refs("refs/checkpoints", "refs/ckpt") == {}
     saved = ckpt("save", "--no-worktree", "-m", "bare", at=bare)
@@ -322,14 +333,18 @@ def test_a_bare_repository(
     assert ckpt("diff", id_, at=bare) == Outcome(
         14,
         "",
-        "error: there is no worktree here to compare with\nhint: compare two checkpoints: git ckpt diff ID ID\n",
+        (
+            "error: there is no worktree here to compare with\n"
+            "hint: compare two checkpoints: git ckpt diff ID ID\n"
+        ),
     )
     assert ckpt("diff", id_, id_, at=bare) == Outcome(0, "", "")
     assert ckpt("resume", at=bare) == Outcome(
         14,
         "",
         f"error: no directory for worktrees: {bare.path} is bare\n"
-        "hint: choose a directory: git config ckpt.worktreeDir DIR, or git ckpt resume --into DIR\n",
+        "hint: choose a directory: git config ckpt.worktreeDir DIR, or git ckpt "
+        "resume --into DIR\n",
     )
     assert ckpt("resume", "--into", "../there", at=bare).out == f"{tmp_path}/there\n"
     assert files_of(tmp_path / "there") == {"README": b"hello\n"}

@@ -94,7 +94,8 @@ dirty = true
 tree = "1234567890123456789012345678901234567890"
 operation = "merge"
 omitted = [{ path = "dump.bin", reason = "larger than 50 MB", size = 123456789 }]
-submodules = [{ path = "lib", checkpoint = "11111111-1111-4111-8111-111111111111", git_sha = "", dirty = true }]
+submodules = [{ path = "lib", checkpoint = "11111111-1111-4111-8111-111111111111", git_sha = "", \
+dirty = true }]
 suspects = [{ path = "config.py", rule = "private-key", line = 3, digest = "0123456789abcdef" }]
 
 [progress]

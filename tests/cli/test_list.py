@@ -125,7 +125,8 @@ def test_nothing_to_list_after_init(
         main_checkout.write(f".git/hooks/{name}", f"#!/bin/sh\n{lines[name]}").chmod(0o755)
     assert ckpt(*words, at=main_checkout).code == 0
     if (words, made) == (["init"], ["pre-commit"]) and git_version(git_program()) >= NEWER:
-        said = "; the next commit makes one, or: git ckpt save"  # hooks in the configuration need no file of pre-commit's
+        # Hooks in git's configuration work beside a hook file of pre-commit.
+        said = "; the next commit makes one, or: git ckpt save"
     assert ckpt("list", at=main_checkout) == Outcome(0, "", f"no checkpoints yet{said}\n")
 
 
@@ -161,7 +162,10 @@ def test_by_run(
     assert ckpt("list", "--run", login[:10], at=main_checkout) == Outcome(
         12,
         "",
-        f"error: 2 ids begin with '{login[:10]}'\n  {login}\n  {logout}\nhint: give more characters of the id\n",
+        (
+            f"error: 2 ids begin with '{login[:10]}'\n  {login}\n  {logout}\n"
+            "hint: give more characters of the id\n"
+        ),
     )
     typo = login.replace("login", "lgoin")
     assert ckpt("list", "--run", typo, at=main_checkout) == Outcome(
@@ -199,7 +203,10 @@ def test_by_commit(ckpt: Ckpt, checkout: Checkout, save: Save) -> None:
     assert ids_of(ckpt("list", "--commit", ":/second", at=checkout)) == [two]
     for wrong in ("nothing", "", "HEAD:README", "--all", "^HEAD", "HEAD~1..HEAD"):
         done = ckpt("list", f"--commit={wrong}", at=checkout)
-        expected = f"error: no commit is named '{wrong}'\nhint: name a branch, a tag or a commit: git log --oneline --all\n"
+        expected = (
+            f"error: no commit is named '{wrong}'\n"
+            "hint: name a branch, a tag or a commit: git log --oneline --all\n"
+        )
         assert done == Outcome(12, "", expected), wrong
 
 
@@ -221,9 +228,9 @@ def test_refs_that_are_no_checkpoints_are_one_line_and_stop_nothing(
     done = ckpt("list", at=checkout)
     assert ids_of(done) == [good]
     ref = "refs/checkpoints/11111111-1111-4111-8111-111111111111"
-    assert (
-        done.err
-        == f"warning: not a valid checkpoint: {ref}: points to a commit, not to a blob; see: git ckpt doctor\n"
+    assert done.err == (
+        f"warning: not a valid checkpoint: {ref}: points to a commit, not to a blob; see: "
+        "git ckpt doctor\n"
     )
     checkout.git(
         "update-ref", "refs/checkpoints/99999999-9999-4999-8999-999999999999", "HEAD^{tree}"
@@ -232,9 +239,9 @@ def test_refs_that_are_no_checkpoints_are_one_line_and_stop_nothing(
         checkout, "refs/checkpoints/33333333-3333-4333-8333-333333333333", document(version="2")
     )
     done = ckpt("--quiet", "list", "--json", at=checkout)
-    assert (
-        done.err
-        == f"warning: not a valid checkpoint: {ref}: points to a commit, not to a blob (and 2 more); see: git ckpt doctor\n"
+    assert done.err == (
+        f"warning: not a valid checkpoint: {ref}: points to a commit, not to a blob (and "
+        "2 more); see: git ckpt doctor\n"
     )
     report = json.loads(done.out)
     assert [each["id"] for each in report["checkpoints"]] == [good]

@@ -148,7 +148,10 @@ def test_what_is_shown(stage: Stage, plan: Path) -> None:
 def test_options_become_inputs(stage: Stage, plan: Path) -> None:
     stage.program(
         "bd",
-        'echo "[{\\"id\\": \\"bd-1\\", \\"status\\": \\"closed\\"}, {\\"id\\": \\"bd-2\\", \\"status\\": \\"closed\\"}]"',
+        (
+            'echo "[{\\"id\\": \\"bd-1\\", \\"status\\": \\"closed\\"}, {\\"id\\": \\"bd-2\\", '
+            '\\"status\\": \\"closed\\"}]"'
+        ),
     )
     stage.checkout.write("prompt.txt", "Do $plan")
     words = (

@@ -323,7 +323,10 @@ def test_errors_end_alike_behind_both_doors(
         ),
         (
             GitError(["config"], 255, "error: could not lock config file .git/config: File exists"),
-            "see which process has the lock: git ckpt doctor; remove a stale lock, and run the command again",
+            (
+                "see which process has the lock: git ckpt doctor; remove a stale lock, and run "
+                "the command again"
+            ),
         ),
         (
             GitError(["update-ref"], 128, "fatal: commit: couldn't set 'refs/checkpoints/x'"),
@@ -331,7 +334,8 @@ def test_errors_end_alike_behind_both_doors(
         ),
         (
             CkptError(
-                "cannot bring back the files 1510: git update-index failed: fatal: Unable to write new index file"
+                "cannot bring back the files 1510: git update-index failed: fatal: Unable to "
+                "write new index file"
             ),
             "check the disk and its free space, and run the command again",
         ),

@@ -38,7 +38,8 @@ def test_a_lock_that_is_held_is_waited_for_then_named_and_left(
         11,
         "",
         f"error: another process holds {lock}\n"
-        f"hint: wait and try again; if nothing is running, the lock is left from a crash; remove it with {cure}\n",
+        "hint: wait and try again; if nothing is running, the lock is left from a crash; remove "
+        f"it with {cure}\n",
     )
     assert lock.exists()
     assert checkout.fingerprint() == before
@@ -121,7 +122,10 @@ def test_an_old_lock_is_reported_with_its_age_and_left(
     *_, finding, cure = done.out.splitlines()
     start = f"stale-lock: {lock}: is "
     assert finding.startswith(start)
-    said = "old, and no running git process created it; the next command that needs the ref removes the lock"
+    said = (
+        "old, and no running git process created it; the next command that needs the ref "
+        "removes the lock"
+    )
     assert finding.removeprefix(start).partition(" ")[2] == said
     quoted = "'" + str(lock).replace("'", "'\"'\"'") + "'"
     assert (

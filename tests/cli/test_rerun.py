@@ -153,7 +153,10 @@ class TestAProgramsRun:
         assert told(stage.ckpt("resume", run, "--from", "tow"), stage) == (
             2,
             "",
-            "error: run STAMP-lib has no phase 'tow'\nhint: did you mean two? The phases: one, two, three\n",
+            (
+                "error: run STAMP-lib has no phase 'tow'\n"
+                "hint: did you mean two? The phases: one, two, three\n"
+            ),
         )
         assert (
             told(stage.ckpt("resume", run, "--from", "deploy"), stage)[2].splitlines()[1]
@@ -213,9 +216,8 @@ class TestOthers:
     def test_a_run_without_phases(self, stage: Stage) -> None:
         stage.ok("start", "login")
         done = stage.ckpt("resume", stage.run(), "--from", "one")
-        assert (
-            normal(done.err, stage)
-            == "error: run STAMP-login has no phase 'one'\nhint: the run has no phases; omit --from\n"
+        assert normal(done.err, stage) == (
+            "error: run STAMP-login has no phase 'one'\nhint: the run has no phases; omit --from\n"
         )
         assert (done.code, done.out) == (2, "")
 

@@ -48,7 +48,8 @@ class TestSignals:
         run = stage.run()
         assert (driver.returncode, out) == (130, f"{run}\n")
         assert normal(err, stage) == (
-            "[1/2] one\n      one: failed after 0.0s\ninterrupted; to go on: git ckpt resume STAMP-ci\n\n"
+            "[1/2] one\n      one: failed after 0.0s\n"
+            "interrupted; to go on: git ckpt resume STAMP-ci\n\n"
         )
         assert ends(*children(stage))
         newest = stage.newest(run)
@@ -106,7 +107,8 @@ class TestSignals:
             "",
             (
                 f"error: run {run} was asked to stop, but its process {pid} is stalled\n"
-                f"hint: let the process continue: kill -CONT {pid}; or take over the run: git ckpt resume {run} --take-over\n"
+                f"hint: let the process continue: kill -CONT {pid}; or take over the run: git "
+                f"ckpt resume {run} --take-over\n"
             ),
         )
         left = children(stage)
@@ -149,7 +151,8 @@ class TestSignals:
             done = stage.ckpt(*words)
             assert (done.code, done.out) == (11, "")
             assert done.err.startswith(
-                f"error: run {run} is driven by git ckpt run ci on {os.uname().nodename}, process {driver.pid}, "
+                f"error: run {run} is driven by git ckpt run ci on {os.uname().nodename}, "
+                f"process {driver.pid}, "
             )
         assert stage.ckpt("status").out.splitlines()[-1] == f"next     git ckpt cancel {run}"
         assert stage.newest(run).label in ("one-started", "one-progress")
@@ -326,7 +329,10 @@ class TestByHand:
         )
         flag.touch()
         hook.parent.mkdir(exist_ok=True)
-        refuse = f'[ "$1" = prepared ] && [ -e "{flag}" ] && grep -q refs/checkpoints/ && echo "no space" >&2 && exit 1'
+        refuse = (
+            f'[ "$1" = prepared ] && [ -e "{flag}" ] && grep -q refs/checkpoints/ && echo "no '
+            'space" >&2 && exit 1'
+        )
         hook.write_text(f"#!/bin/sh\n{refuse}\nexit 0\n")
         hook.chmod(0o755)
         done = stage.ckpt("finish", run)
@@ -405,7 +411,8 @@ class TestResume:
             0,
             "STAMP-ci\n",
             (
-                "resuming STAMP-ci at two: [ -e ok ]\n[2/2] two (attempt 2)\n      two: complete after 0.0s\n"
+                "resuming STAMP-ci at two: [ -e ok ]\n[2/2] two (attempt 2)\n"
+                "      two: complete after 0.0s\n"
                 "run STAMP-ci is complete\nthe run's worktree: TOP/.ckpt/worktrees/STAMP-ci\n"
             ),
         )
@@ -494,8 +501,8 @@ class TestResume:
         done, status = stage.ckpt("resume", run), stage.ckpt("status", run)
         assert done.out == f"{worktree}\n"
         said = (
-            f"warning: going back to {target[:8]} was interrupted; to finish: git ckpt resume {target} --rewind; "
-            f"to cancel: git ckpt resume {before.id} --rewind\n"
+            f"warning: going back to {target[:8]} was interrupted; to finish: git ckpt resume "
+            f"{target} --rewind; to cancel: git ckpt resume {before.id} --rewind\n"
         )
         assert (said in done.err) == (trigger == "phase")
         assert (f"next     git ckpt resume {target} --rewind" in status.out) == (trigger == "phase")
@@ -614,7 +621,10 @@ class TestResume:
             f"git ckpt finish --force {run}",
             f"git ckpt remove {run}",
         )
-        hint = f"hint: restore the pipeline, then: {ways[0]}; or end the run: {ways[1]}; or remove it: {ways[2]}\n"
+        hint = (
+            f"hint: restore the pipeline, then: {ways[0]}; or end the run: {ways[1]}; or "
+            f"remove it: {ways[2]}\n"
+        )
         assert stage.ckpt("resume") == stage.ckpt("resume", run) == (12, "", error + hint)
         assert stage.ckpt("finish", run).code == 2
         assert stage.ckpt("finish", "--force", run).code == 0
@@ -706,7 +716,8 @@ class TestWhereGitKnowsNoPlaceForAnotherWorktree:
         refused = stage.ckpt("start", "another", at=there)
         assert refused.code == 14
         assert refused.err.splitlines()[0] == (
-            f"error: no directory for worktrees: {tmp_path / 'elsewhere'} does not name its main worktree"
+            f"error: no directory for worktrees: {tmp_path / 'elsewhere'} does not name "
+            "its main worktree"
         )
         stage.ok("finish", at=there)
         assert stage.status(stage.run()) == "complete"

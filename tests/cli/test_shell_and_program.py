@@ -102,9 +102,9 @@ class TestPlanToPr:
         done = stage.ckpt("run", "auth.md")
         assert done.code == 20
         assert (
-            "the URL of origin is relative, and git resolves it from here: make it absolute with git remote set-url"
-            in done.err
-        )
+            "the URL of origin is relative, and git resolves it from here: make it absolute "
+            "with git remote set-url"
+        ) in done.err
 
 
 @pytest.mark.long

@@ -91,13 +91,16 @@ def test_list_is_a_table(busy: Checkout) -> None:
     code, said = on_terminal("list", at=busy, columns=140)
     head, *rows = said.splitlines()
     assert code == 0
-    assert (
-        head
-        == f"{BOLD}ID        AGE  RUN                        PHASE              COMMIT    BRANCH  FILES  MESSAGE{RESET}"
+    assert head == (
+        f"{BOLD}ID        AGE  RUN                        PHASE              COMMIT    "
+        f"BRANCH  FILES  MESSAGE{RESET}"
     )
     first, second = (re.sub(r"  (now|\d+s) +", "  AGE  ", normal(row)) for row in rows)
     assert re.fullmatch(
-        r"SHORT  AGE  STAMP-add-login  build-failed       SHORT  main    1      a message that is( very)+( v?e?r?)?…",
+        (
+            r"SHORT  AGE  STAMP-add-login  build-failed       SHORT  main    1      a message "
+            r"that is( very)+( v?e?r?)?…"
+        ),
         first,
     )
     assert re.fullmatch(r"SHORT  AGE  STAMP-add-login  research-complete  SHORT  main", second)
@@ -219,7 +222,10 @@ def test_what_takes_longer_than_a_second_says_so_at_a_terminal_alone(
 ) -> None:
     """Git answers late, once."""
     slow, slept = tmp_path / "slow git", tmp_path / "slept"
-    waits = f"case \" $* \" in *' for-each-ref '*) [ -e '{slept}' ] || {{ : >'{slept}'; sleep 1.4; }};; esac"
+    waits = (
+        f"case \" $* \" in *' for-each-ref '*) [ -e '{slept}' ] || {{ : >'{slept}'; sleep "
+        f"1.4; }};; esac"
+    )
     slow.write_text(f"#!/bin/sh\n{waits}\nexec '{git_program()}' \"$@\"\n")
     slow.chmod(0o755)
     (busy.main / ".git/ckpt/index.sqlite").unlink(missing_ok=True)
@@ -319,7 +325,8 @@ def test_a_person_is_told_the_beginning_of_a_long_word(capsys: pytest.CaptureFix
     terminal.fail(UsageError("m" * 10**6, hint="h" * 10**6))
     longest = "word " * 2000
     assert capsys.readouterr().err == (
-        f"warning: a {'b' * 200}… c {path}\\x1b\n{longest}…\nerror: {'m' * 200}…\nhint: {'h' * 200}…\n"
+        f"warning: a {'b' * 200}… c {path}\\x1b\n{longest}…\nerror: {'m' * 200}…\n"
+        f"hint: {'h' * 200}…\n"
     )
 
 

@@ -142,12 +142,18 @@ def test_version(ckpt: Ckpt) -> None:
         (
             ["save", "--phase", ""],
             "'' is not a phase",
-            "write NAME or NAME-STATUS on one line; a status is one of complete, failed, started, progress, blocked, skipped, partial",
+            (
+                "write NAME or NAME-STATUS on one line; a status is one of complete, failed, "
+                "started, progress, blocked, skipped, partial"
+            ),
         ),
         (
             ["save", "--phase", "a\nb"],
             r"'a\nb' is not a phase",
-            "write NAME or NAME-STATUS on one line; a status is one of complete, failed, started, progress, blocked, skipped, partial",
+            (
+                "write NAME or NAME-STATUS on one line; a status is one of complete, failed, "
+                "started, progress, blocked, skipped, partial"
+            ),
         ),
         (["show", ""], "the id is empty", "list the checkpoints: git ckpt list"),
         (["show", "--json", "--raw"], "--json, --raw and --state exclude each other", None),
@@ -200,9 +206,8 @@ def test_quiet_leaves_out_remarks_but_neither_results_nor_warnings(
 ) -> None:
     loud = ckpt("save", "--state", "-", at=main_checkout, stdin="{}")
     assert normal(loud.out) == "ID\n"
-    assert (
-        normal(loud.err)
-        == "warning: the state is empty\nsaved manual-complete with a clean worktree on commit SHORT\n"
+    assert normal(loud.err) == (
+        "warning: the state is empty\nsaved manual-complete with a clean worktree on commit SHORT\n"
     )
     quiet = ckpt("--quiet", "save", "--state", "-", at=main_checkout, stdin="{}")
     assert (quiet.code, normal(quiet.out), quiet.err) == (
@@ -224,7 +229,10 @@ def test_c_to_nowhere_is_10(ckpt: Ckpt, tmp_path: Path) -> None:
     assert ckpt("-C", "no\x1bwhere", "list", at=tmp_path) == Outcome(
         10,
         "",
-        "error: cannot change to the directory no\\x1bwhere: No such file or directory\nhint: give a directory that exists\n",
+        (
+            "error: cannot change to the directory no\\x1bwhere: No such file or directory\n"
+            "hint: give a directory that exists\n"
+        ),
     )
 
 
@@ -243,7 +251,10 @@ def test_a_bug_is_3_one_line_and_a_traceback_in_the_log(
     assert done == Outcome(
         3,
         "",
-        f"error: this is a bug in gitckpt: ZeroDivisionError: over there\\x1b[31m\nhint: report this bug with the end of the log {log}\n",
+        (
+            "error: this is a bug in gitckpt: ZeroDivisionError: over there\\x1b[31m\n"
+            f"hint: report this bug with the end of the log {log}\n"
+        ),
     )
     said = log.read_text().splitlines()
     assert said[0].endswith(f" gitckpt {__version__}: git ckpt show")
