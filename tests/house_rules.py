@@ -1,4 +1,4 @@
-"""The rules of the house, and the checker that finds what breaks them: which rule, where, and why there is one."""
+"""Check the import and style rules, and say why each one exists."""
 
 from __future__ import annotations
 
@@ -55,7 +55,10 @@ LAYERS = tuple(
     __main__
     """.strip().splitlines()
 )
-"""The rooms, from the lowest layer to the highest, without `gitckpt.`: a room imports those of lower layers and nothing beside or above."""
+"""The packages and modules from the lowest layer up, without `gitckpt.`.
+
+A layer imports only lower layers.
+"""
 
 FOLDERS = tuple(
     words(line)
@@ -67,7 +70,10 @@ FOLDERS = tuple(
     durable.phases.loop durable.phases.review
     """.strip().splitlines()
 )
-"""The folders in rooms, likewise. Modules beside them belong to the room, and may lie above one folder and beneath another."""
+"""The folders inside packages, from the lowest layer up.
+
+Modules beside a folder belong to the package, and may be above one folder and below another.
+"""
 
 RANK = {room: rank for rank, layer in enumerate(LAYERS) for room in layer}
 FOLDER_RANK = {folder: rank for rank, layer in enumerate(FOLDERS) for folder in layer}
@@ -84,17 +90,17 @@ def _doors(package: str) -> frozenset[str] | None:
 
 
 FLOORS = words("gitckpt gitckpt/store gitckpt/durable gitckpt/cli")
-"""The folders that are no rooms, and have rooms instead of doors."""
+"""The folders that contain packages and list no public modules."""
 
 DOORS = {
     path.removesuffix("/__init__.py"): _doors(path.removesuffix("/__init__.py"))
     for path in SOURCES
     if path.endswith("/__init__.py")
 }
-"""The modules of each folder, and its folders, that those outside of it may import; None for all."""
+"""The modules and folders that other folders may import; None for all."""
 
 NOUNS = words("encoding finding opening packing plumbing thinning")
-"""Names that end in "ing" and are nouns of the field all the same."""
+"""Nouns that end in "ing"."""
 
 SPEAKERS = ("gitckpt/cli/terminal.py", "gitckpt/hook.py")
 BROAD_CATCHERS = (
@@ -103,12 +109,18 @@ BROAD_CATCHERS = (
     "gitckpt/cli/main.py",
     "gitckpt/model/skip_invalid.py",
 )
-"""The last is the fence around one ref: what fails there is said of that ref, and the others go on."""
+"""`skip_invalid` reports a failure at one ref and lets the others continue."""
 INSIDERS = ("gitckpt/durable/", "gitckpt/formats/", "gitckpt/cli/commands/save.py")
-"""Those that may look into a `Store`; `save` starts maintenance as the hook does, which is no part of the library."""
+"""The modules that may use internals of `Store`.
+
+`save` starts maintenance as the hook does, which the library does not offer.
+"""
 REPOSITORY = "gitckpt/git/repository.py"
 LISTINGS = {"ls-tree": "gitckpt/git/objects/diff.py", "diff-tree": "gitckpt/git/objects/diff.py"}
-"""Commands of git whose output has a form of its own, and who reads it: each of seven readers once knew another part of that form."""
+"""Git commands with a special output format, and the only module that reads it.
+
+Earlier, seven modules each parsed a part of such a format.
+"""
 
 PROCESS_STARTERS = ("gitckpt/git/process.py", "gitckpt/durable/")
 
@@ -147,7 +159,7 @@ LIBRARIES: dict[str, tuple[tuple[str, ...], str]] = {
     "rich": (("gitckpt/cli/",), "only the command line speaks"),
     "click": (("gitckpt/cli/",), "only the command line speaks"),
 }
-"""Library → the files and directories that may import it, and why no other may."""
+"""Map a library to the modules that may import it, and the reason."""
 
 INPUT_OUTPUT = words(
     """
@@ -169,7 +181,7 @@ execlpe execv execve execvp execvpe spawnl spawnle spawnlp
 STARTING_MODULES = words("subprocess _posixsubprocess multiprocessing pty pexpect")
 VAGUE_NAMES = words("util utils helper helpers common misc shared tools")
 MAX_FUNCTION = 75
-"""Lines without docstrings; of a command, whose signature declares its options, without that."""
+"""Lines without docstrings; a command's signature does not count, either."""
 
 
 @dataclass(frozen=True)
@@ -177,7 +189,7 @@ class Import:
     """One imported name."""
 
     module: str
-    """Full dotted name; for `from a import b` this is `a.b`, which may be a module or something in one."""
+    """The dotted name; `a.b` for `from a import b`, a module or a name in one."""
 
     line: int
     type_checking: bool
@@ -195,7 +207,7 @@ def _parsed(path: str, source: str) -> ast.Module:
 
 @functools.cache
 def imports_of(path: str, source: str) -> list[Import]:
-    """Returns every import of a module, wherever it stands."""
+    """Return every import of a module, at its top or in a function."""
     in_expressions = "__import__" in source or "import_module" in source
     package = module_name(path).split(".")
     if not path.endswith("/__init__.py"):
@@ -245,7 +257,7 @@ def imports_of(path: str, source: str) -> list[Import]:
 
 
 def _called(node: ast.AST) -> str:
-    """Returns the last part of a name, an attribute or what is called."""
+    """Return the last part of a name, of an attribute or of a called function."""
     if isinstance(node, ast.Call):
         return _called(node.func)
     return (
@@ -258,7 +270,7 @@ def _called(node: ast.AST) -> str:
 
 
 def room_of(module: str) -> str | None:
-    """Returns the room that a module, or a name in one, belongs to; None where it is in none."""
+    """Return the layer's name for a module or a name in it; None if it has none."""
     parts = module.split(".")[1:]
     return next(
         (room for room in (".".join(parts[:2]), parts[0] if parts else "") if room in RANK), None
@@ -266,7 +278,7 @@ def room_of(module: str) -> str | None:
 
 
 def folder_of(module: str) -> str | None:
-    """Returns the folder in a room that a module, or a name in one, belongs to; None where it is in none."""
+    """Return the listed folder of a module or a name in it; None if it has none."""
     return next(
         (folder for folder in FOLDER_RANK if f"{module}.".startswith(f"gitckpt.{folder}.")), None
     )
@@ -280,12 +292,12 @@ def allowed(path: str, places: tuple[str, ...]) -> bool:
 
 @functools.lru_cache(maxsize=1)
 def _nodes(tree: ast.Module) -> list[ast.AST]:
-    """Returns all nodes of a module, which each rule goes through."""
+    """Return all nodes of a module; each rule iterates over them."""
     return list(ast.walk(tree))
 
 
 def violations(path: str, source: str) -> list[str]:
-    """Returns what one module does against the rules, each with the reason for the rule."""
+    """Return each violation in a module, with the reason for the rule."""
     tree = _parsed(path, source)
     imports = imports_of(path, source)
     checks = (_rooms, _folders, _doors_kept, _by_public_names, _pure_floor_0, _libraries)
@@ -356,7 +368,7 @@ def _folders(path: str, imports: list[Import]) -> Iterator[str]:
 
 
 def _doors_kept(path: str, imports: list[Import]) -> Iterator[str]:
-    """Neither the package itself is an exception nor whoever stands in the same room: each folder has an inside, and doors."""
+    """Check that imports across folders name public modules only."""
     for each in imports:
         if each.module != "gitckpt" and each.module.replace(".", "/") in DOORS:
             yield (
@@ -374,7 +386,7 @@ def _doors_kept(path: str, imports: list[Import]) -> Iterator[str]:
 
 
 def _by_public_names(path: str, imports: list[Import]) -> Iterator[str]:
-    """What the command line can do a program can as well, as it has no other way to the store."""
+    """Check that the command line uses the public names of `Store`."""
     for each in imports:
         if each.module == "gitckpt.store.store.inside" and not allowed(path, INSIDERS):
             yield (
@@ -385,7 +397,7 @@ def _by_public_names(path: str, imports: list[Import]) -> Iterator[str]:
 
 
 def _speaking(path: str, tree: ast.Module) -> Iterator[str]:
-    """Text reaches people by one door, which makes all of it harmless; what the door has made itself it alone can make."""
+    """Check that only `cli.terminal` and the hook write to the terminal."""
     why = (
         "text from a repository could tell a terminal what to do: say it through "
         "gitckpt.cli.terminal, which escapes it"
@@ -413,7 +425,7 @@ def _where(target: str, room: str) -> str:
 
 
 def _past_a_door(path: str, module: str) -> str:
-    """Returns the folder that somebody from outside comes into by something else than its doors; "" where there is none."""
+    """Return the folder whose non-public module is imported; "" if it is public."""
     parts = module.split(".")
     for depth in range(2, len(parts)):
         package = "/".join(parts[:depth])
@@ -607,7 +619,7 @@ def _changed_errors(path: str, tree: ast.Module) -> Iterator[str]:
 
 
 def _changed(node: ast.expr) -> ast.expr | None:
-    """Returns what an expression changes a part of; None where it changes nothing."""
+    """Return the object that an expression changes; None if it changes none."""
     if isinstance(node, ast.Attribute | ast.Subscript):
         return node.value if isinstance(node.ctx, ast.Store | ast.Del) else None
     if isinstance(node, ast.Call) and _called(node) in ("setattr", "delattr", "__setattr__"):
@@ -622,7 +634,7 @@ def _changed(node: ast.expr) -> ast.expr | None:
 
 
 def _root(node: ast.expr | None) -> str:
-    """Returns the name that a chain of attributes and subscripts begins with; "" where it begins with something else."""
+    """Return the first name of a chain of attributes and subscripts, or ""."""
     while isinstance(node, ast.Attribute | ast.Subscript):
         node = node.value
     return node.id if isinstance(node, ast.Name) else ""
@@ -671,7 +683,7 @@ def _lengths(path: str, tree: ast.Module) -> Iterator[str]:
 
 
 def _documentation(node: ast.AST) -> int:
-    """Returns how many lines of a function or class are its docstring."""
+    """Return the number of lines of a function's or class's docstring."""
     if not isinstance(
         node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
     ) or not ast.get_docstring(node):
@@ -680,7 +692,7 @@ def _documentation(node: ast.AST) -> int:
 
 
 def namesakes(sources: Mapping[str, str]) -> Iterator[str]:
-    """Yields the public names that stand for several classes or types: whoever reads one in a signature takes it for the other.
+    """Yield each public name that several classes or types share.
 
     Args:
         sources: texts by path.
@@ -699,13 +711,16 @@ def namesakes(sources: Mapping[str, str]) -> Iterator[str]:
 
 
 def _declared(tree: ast.Module) -> Iterator[ast.stmt]:
-    """Yields what stands at the top of a module, also what is there for types alone."""
+    """Yield the statements at the top of a module, also below `if TYPE_CHECKING`."""
     for node in tree.body:
         yield from node.body if isinstance(node, ast.If) else [node]
 
 
 def _type_names(node: ast.stmt) -> list[str]:
-    """Returns the public names of classes and types that a statement declares; `CLOSED` and `T` are none."""
+    """Return the public classes and types that a statement declares.
+
+    Names in capitals such as `CLOSED` or `T` do not count.
+    """
     if isinstance(node, ast.ClassDef):
         return [node.name] if not node.name.startswith("_") else []
     targets = (
@@ -723,7 +738,9 @@ def _type_names(node: ast.stmt) -> list[str]:
 
 
 def import_graph(sources: Mapping[str, str]) -> dict[str, set[str]]:
-    """Returns which modules of the project each of them names in an import: at its top, in a function, or for types only.
+    """Map each module of the project to the modules that it imports.
+
+    Imports in functions and for types count.
 
     Args:
         sources: texts by path.
@@ -741,7 +758,7 @@ def import_graph(sources: Mapping[str, str]) -> dict[str, set[str]]:
 
 
 def cycles(graph: Mapping[str, set[str]]) -> set[frozenset[str]]:
-    """Returns the sets of modules that reach each other."""
+    """Return the sets of modules that import each other in a circle."""
     reach = {name: set(targets) for name, targets in graph.items()}
     for middle in graph:
         for name in graph:

@@ -1,4 +1,4 @@
-"""The shell script that records plain commits: hooks/hook.sh."""
+"""hooks/hook.sh records plain commits without Python."""
 
 from __future__ import annotations
 
@@ -39,14 +39,14 @@ SUBJECTS = [
 
 @pytest.fixture
 def hooked(main_checkout: Checkout) -> Checkout:
-    """A worktree whose next commit is recorded by the script alone."""
+    """Return a worktree whose next commit only the shell script records."""
     install(discover(str(main_checkout.path)), version=(2, 39, 5), mode="files")
     main_checkout.commit("by Python, which makes the private directory")
     return main_checkout
 
 
 def without_python(checkout: Checkout) -> None:
-    """Let the hook find no Python: what it records then, the shell has recorded."""
+    """Hide Python from the hook, so that only the shell can record."""
     hook = checkout.path / ".git/hooks/post-commit"
     hook.write_text(hook.read_text().replace(shlex.quote(sys.executable), "/no/python"))
 

@@ -1,4 +1,4 @@
-"""The checker of the rules of the house: what it notices, and what it allows."""
+"""The checker of the import and style rules notices each violation."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""What cannot work: each says why, what to do, ends with its exit code, and changes nothing."""
+"""A command that must fail says why and how to fix it, and changes nothing.
+
+Each failure has its exit code.
+"""
 
 from __future__ import annotations
 
@@ -96,7 +99,7 @@ def test_too_old_a_git_is_10(
 
 
 def killed_at(directory: Path, word: str) -> str:
-    """Returns a git that is killed at its first call with a word among its arguments."""
+    """Return a git that is killed at its first call with a word as an argument."""
     real, once, git = shutil.which(git_program()), directory / "killed", directory / "git"
     once.touch()
     git.write_text(
@@ -275,13 +278,13 @@ def test_a_ref_that_is_no_checkpoint_is_13_and_names_ref_and_field(
 
 
 def forget(checkout: Checkout, oid: str) -> None:
-    """Deletes a loose object."""
+    """Delete a loose object."""
     (checkout.main / ".git/objects" / oid[:2] / oid[2:]).unlink()
 
 
 @pytest.fixture
 def commit_gone(main_checkout: Checkout, save: Save) -> tuple[Checkout, str, str]:
-    """A repository with a checkpoint whose commit is missing; its id and that commit."""
+    """Save a checkpoint, delete its commit, and return the ids of both."""
     gone = main_checkout.commit("gone", README="gone\n")
     main_checkout.write("README", "dirty\n")
     made = save(main_checkout)

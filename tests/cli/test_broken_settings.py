@@ -1,4 +1,7 @@
-"""A `gitckpt.toml` that cannot be used: nothing that saves or brings back stops, and only what executes its commands does."""
+"""A broken `gitckpt.toml` stops only commands that would execute its commands.
+
+Commands that save or restore work.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Shell completion: what `git ckpt complete` offers, and that the scripts call it."""
+"""The shells' scripts call `git ckpt complete`, which offers completions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`git ckpt list` and `git ckpt show` where objects of one checkpoint are damaged: all others are as they were."""
+"""Damaged objects of one checkpoint do not affect `list` and `show` of others."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`git ckpt du`: what checkpoints take on the disk, for people and for programs."""
+"""`git ckpt du` shows the disk space of checkpoints to people and programs."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ SWEPT = "1 file of killed processes, 2.0 MB; to delete: git ckpt expire\n"
 
 @pytest.fixture
 def left(main_checkout: Checkout) -> Path:
-    """What a git has left that was killed."""
+    """Return a temporary pack that a killed git left behind."""
     path = main_checkout.path / ".git/objects/pack/tmp_pack_x"
     path.parent.mkdir(exist_ok=True)
     path.write_bytes(b"x" * 2_002_944)
@@ -45,7 +45,10 @@ def left(main_checkout: Checkout) -> Path:
 
 
 def run_in(checkout: Checkout, name: str, size: int, *, complete: bool) -> tuple[str, int]:
-    """Makes a run with a worktree that has a file of that size; returns its id, and what the worktree takes."""
+    """Make a run whose worktree has a file of some size.
+
+    Return the run's id and the size of its worktree.
+    """
     with Store.open(checkout.path) as store:
         started = store.record("run-started", {}, start=name, trigger="phase")
         path = Path(store.resume(started).path)

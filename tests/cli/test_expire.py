@@ -1,4 +1,4 @@
-"""`git ckpt expire`: one line for each run, and for each checkpoint outside of runs."""
+"""`git ckpt expire` prints a line for each run and each other checkpoint."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def test_what_cannot_be_deleted_is_named_and_the_others_go(
 
 
 def test_worktrees_that_stay_are_named(ckpt: Ckpt, main_checkout: Checkout) -> None:
-    """Those of checkpoints, also where these belong to runs, go with nothing: whoever removes the checkpoints is told how they go."""
+    """`remove` keeps worktrees of checkpoints, and names the command to remove them."""
     with Store.open(main_checkout.path) as store:
         alone = store.save("plan-complete")
         first = store.record("run-started", {}, start="open", trigger="phase")

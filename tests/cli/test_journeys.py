@@ -1,4 +1,4 @@
-"""Whole stories, from `init` to what somebody needed it for."""
+"""Complete journeys, from `init` to the restored work."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ NAMES = (
 
 
 def files_of(path: Path) -> dict[str, bytes]:
-    """Returns the content of each file of a worktree."""
+    """Map each file of a worktree to its content."""
     return {
         str(file.relative_to(path)): file.read_bytes()
         for file in sorted(path.rglob("*"))
@@ -97,7 +97,7 @@ def test_an_amended_commit_survives_gc_and_comes_back(
 
 
 def make_a_mess(checkout: Checkout) -> None:
-    """Leaves changes of every kind, under names of every kind."""
+    """Make changes of every kind, to files with every kind of name."""
     for name in NAMES:
         checkout.write(f"tracked/{name}", "committed\n")
     checkout.write("gone", "gone\n")
@@ -294,7 +294,7 @@ def test_git_dir_and_work_tree_are_respected(
 
 
 def test_the_environment_of_a_hook_does_not_lead_astray(checkout: Checkout, git_ckpt: Path) -> None:
-    """Git sets GIT_DIR and GIT_INDEX_FILE for its hooks; a hook may call any command."""
+    """Git sets GIT_DIR and GIT_INDEX_FILE for hooks, which may call any command."""
     assert git_ckpt.exists()
     hook = checkout.main / ".git/hooks/pre-commit"
     hook.parent.mkdir(exist_ok=True)
@@ -437,7 +437,7 @@ def test_a_worktree_that_was_deleted_by_hand_is_made_again(
 
 
 def test_the_whole_through_processes(spawn: Spawn, checkout: Checkout) -> None:
-    """What the other tests do in process, once more end to end."""
+    """The journey works end to end in processes; other tests run in this process."""
     assert spawn("init", "--hooks", "files", at=checkout).code == 0
     checkout.write("README", "dirty\n")
     saved = spawn("save", "-m", "end to end", "--state", "-", at=checkout, stdin='{"n": null}')

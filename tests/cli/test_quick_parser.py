@@ -1,4 +1,4 @@
-"""The quick door: what it understands, it understands as Typer does, and what comes of it is the same."""
+"""The quick parser understands arguments as Typer does, or leaves them to it."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def parameters(name: str) -> list[Any]:
 
 
 def given_values(values: dict[str, Any]) -> dict[str, Any]:
-    """Returns the parameters that are not at a default."""
+    """Return the parameters that do not have a default value."""
     return {
         name: list(value) if isinstance(value, tuple) else value
         for name, value in values.items()
@@ -157,7 +157,7 @@ def test_everything_else_is_left_to_typer(line: list[str]) -> None:
 
 
 PARTS = 3
-"""Random words are shared out among so many tests, of which the lane `test` has one."""
+"""The number of tests that share the random words; the lane `test` runs one."""
 
 each_part = pytest.mark.parametrize("part", range(PARTS))
 

@@ -1,4 +1,7 @@
-"""`git ckpt restore`, `undo` and `redo`: the whole of what they say, from main and linked worktrees, through both doors."""
+"""`git ckpt restore`, `undo` and `redo` print the same in all worktrees.
+
+Both parsers are covered.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +25,7 @@ Save = Callable[..., str]
 
 @pytest.fixture(autouse=True)
 def door(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """In main worktrees the quick door, in linked ones that of Typer: two of the four pairs will do."""
+    """Use the quick parser in main worktrees, and Typer in linked ones."""
     if "checkout" in request.fixturenames:
         checkout: Checkout = request.getfixturevalue("checkout")
         if checkout.path != checkout.main:
@@ -31,7 +34,7 @@ def door(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Non
 
 @pytest.fixture
 def saved(save: Save, checkout: Checkout) -> str:
-    """The id of a checkpoint from which every kind of file differs by now."""
+    """Save a checkpoint, then change every kind of file; return its id."""
     checkout.commit("more", gone="gone\n", staged="s\n", same="same\n")
     checkout.write("README", "captured\n")
     (checkout.path / "gone").unlink()
@@ -226,7 +229,10 @@ class TestRestore:
 
 
 class TestApart:
-    """The commit or branch of a checkpoint is not that of HEAD, or an operation was in progress: said before, and afterwards."""
+    """`restore` warns if the checkpoint's commit, branch or operation differs.
+
+    A dry run prints the same warning.
+    """
 
     BACK = "the previous files are in checkpoint SHORT; to go back: git ckpt undo\n"
 
@@ -329,7 +335,7 @@ class TestApart:
         monkeypatch: pytest.MonkeyPatch,
         is_step: bool,
     ) -> None:
-        """What is left out is told with what the restore means, before the first file changes."""
+        """Warnings appear before the first file changes."""
         checkout.write("README", "captured\n")
         left = [".env", *(f"{number}.pem" for number in range(9))]
         for name in left:
@@ -503,7 +509,7 @@ class TestApart:
 class TestSteps:
     @pytest.fixture
     def made(self, ckpt: Ckpt, save: Save, checkout: Checkout) -> list[str]:
-        """Two checkpoints, restored one after the other on top of what was typed."""
+        """Restore two checkpoints in turn over typed changes; return their ids."""
         made = []
         for text in ("one\n", "two\n"):
             checkout.write("README", text)

@@ -1,4 +1,4 @@
-"""`git ckpt review` at the command line: what it prints and records, what it refuses, and how a run of it goes on."""
+"""`git ckpt review` prints, records, refuses and resumes reviews."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ FOUND = "ISSUE:\nSEVERITY: major\nDESCRIPTION: it says one\n"
 
 
 class Pair:
-    """A stage with a coder and a reviewer, who do and say what they are told.
+    """A stage with a scripted coder and a scripted reviewer.
 
     Args:
-        stage: where.
+        stage: the project and its programs.
     """
 
     def __init__(self, stage: Stage) -> None:

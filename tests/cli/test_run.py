@@ -1,4 +1,7 @@
-"""Runs at the command line: what `run`, `resume`, `runs`, `status`, `start`, `finish` and `cancel` print, and their exit codes."""
+"""`git ckpt run`, `resume` and other commands print and record runs.
+
+The others are `runs`, `status`, `start`, `finish` and `cancel`.
+"""
 
 from __future__ import annotations
 
@@ -16,16 +19,16 @@ from tests.stores import PRESETS, preset_text
 __all__ = ["stage"]
 
 WAITS = 'echo $$ > "$CALLS.pid"; echo work > work; sleep 60 & echo $! > "$CALLS.other"; wait'
-"""A phase that leaves a file, and takes long."""
+"""A phase that writes a file and then waits."""
 
 
 def told(done: Outcome, stage: Stage) -> tuple[int, str, str]:
-    """Returns what a command did, without what differs from run to run."""
+    """Return the result of a command without variable parts."""
     return done.code, normal(done.out, stage), normal(done.err, stage)
 
 
 def waiting(stage: Stage) -> subprocess.Popen[str]:
-    """Begins a run whose phase takes long, and returns its driver once that phase is under way."""
+    """Start a run with a long phase; return its driver when the phase has begun."""
     stage.pipeline(f"one: {WAITS}", "two: true")
     driver = stage.begin("run", "ci")
     stage.waits_for(*(Path(f"{stage.env['CALLS']}.{name}") for name in ("pid", "other")))

@@ -1,4 +1,4 @@
-"""Runs at the command line, afterwards: what `status`, `runs`, `start`, `finish` and `resume` print, and their exit codes."""
+"""Commands show, stop, finish and resume runs that exist already."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ __all__ = ["stage"]
 
 
 def with_a_rewind_cut_off(stage: Stage, *phases: str) -> tuple[str, str]:
-    """Returns a run whose second phase has failed, and the checkpoint to which it was being taken back."""
+    """Return a run whose second phase failed, and the target of its broken rewind."""
     stage.pipeline(*phases)
     assert stage.ckpt("run", "ci").code == 20
     run = stage.run()
@@ -85,7 +85,7 @@ class TestSignals:
 
     @pytest.mark.long
     def test_a_driver_that_was_stopped_is_stalled_and_can_be_taken_over(self, stage: Stage) -> None:
-        """From end to end, with real processes: what counts is that nobody changes files any more, and that each says so."""
+        """Real processes show that a stopped driver changes no files after a takeover."""
         driver = waiting(stage)
         run = stage.run()
         driver.send_signal(signal.SIGSTOP)
@@ -571,9 +571,8 @@ class TestResume:
         kept = ("head", "index", "files")
         before, recorded = [there.fingerprint()[what] for what in kept], stage.labels(run)
         (stage.checkout.path / ".git/worktrees" / run / "index.lock").touch()
-        plant(
-            monkeypatch, planted.REMOVE_LOCKS, lambda *_: None
-        )  # it is not left: somebody's editor is open
+        # Treat the lock as that of an open editor, not as a stale one.
+        plant(monkeypatch, planted.REMOVE_LOCKS, lambda *_: None)
         with (
             Store.open(there.path) as store,
             Run.resume(store, run, adapter="plumbing", again=True) as opened,
@@ -633,7 +632,7 @@ class TestResume:
 
     @pytest.mark.long
     def test_a_worktree_that_cannot_be_made(self, stage: Stage, tmp_path: Path) -> None:
-        """Exit code 14."""
+        """`resume --into` an existing directory exits with 14 and leaves it unchanged."""
         stage.pipeline("one: exit 1")
         assert stage.ckpt("run", "ci").code == 20
         taken = tmp_path / "taken"
@@ -649,7 +648,7 @@ class TestResume:
         assert (tmp_path / "free/README").read_text() == "hello\n"
 
     def test_it_goes_on_where_its_worktree_was_moved_to(self, stage: Stage, tmp_path: Path) -> None:
-        """In another one of the same run, what was done there would be missing, and the phase be complete."""
+        """The phases `two` and `three` use the moved worktree, not a new one."""
         flags = tmp_path / "flags"
         flags.mkdir()
         stage.pipeline(
@@ -707,7 +706,7 @@ def test_what_a_program_recorded_is_shown_like_what_a_run_did(stage: Stage) -> N
 
 
 class TestWhereGitKnowsNoPlaceForAnotherWorktree:
-    """In a linked worktree of a repository whose main one git does not know, or which has none."""
+    """These linked worktrees have no main worktree, or one that git does not know."""
 
     def test_a_run_is_opened_and_ended_in_its_own(self, stage: Stage, tmp_path: Path) -> None:
         stage.checkout.git("init", "--quiet", f"--separate-git-dir={tmp_path / 'elsewhere'}")

@@ -1,4 +1,4 @@
-"""The hint where the sandbox of Codex keeps the repository read-only."""
+"""`save` prints a hint if the sandbox of Codex makes the repository read-only."""
 
 from __future__ import annotations
 

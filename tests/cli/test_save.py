@@ -1,4 +1,4 @@
-"""`git ckpt save`, `show` and `diff`."""
+"""`git ckpt save`, `show` and `diff` record and print checkpoints."""
 
 from __future__ import annotations
 
@@ -74,10 +74,8 @@ def test_a_worktree_is_not_called_clean_of_which_something_is_not_captured(
     if kind == "fifo":
         os.mkfifo(path)
     else:
-        with (
-            socket.socket(socket.AF_UNIX) as server,
-            contextlib.chdir(path.parent),
-        ):  # the name of a socket is short
+        # The path of a socket has at most about 100 bytes, so use a relative one.
+        with socket.socket(socket.AF_UNIX) as server, contextlib.chdir(path.parent):
             server.bind(path.name)
     done = ckpt("save", at=main_checkout)
     first, last = normal(done.err).splitlines()
@@ -118,7 +116,7 @@ def test_save_leaves_index_head_and_files_as_they_are(ckpt: Ckpt, checkout: Chec
 def test_where_history_was_cut_off_a_gc_right_afterwards_takes_no_linked_commit(
     ckpt: Ckpt, save: Save, main_checkout: Checkout, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Not even before the maintenance has begun that this starts."""
+    """The commits are safe before the background maintenance begins."""
     begun: list[str] = []
     plant(monkeypatch, planted.HOOK_DETACH, lambda argv, _: begun.append(argv[-1]))
     for number in range(3):
@@ -143,7 +141,7 @@ def test_maintenance_starts_though_others_are_in_the_way_of_what_keeps_commits_w
     monkeypatch: pytest.MonkeyPatch,
     error: CkptError,
 ) -> None:
-    """It does the same once more, and each later save would have waited for the same lock."""
+    """Maintenance repeats the failed work; without it, each save waits for the lock."""
     begun: list[str] = []
     plant(monkeypatch, planted.HOOK_DETACH, lambda argv, _: begun.append(argv[-1]))
     save(main_checkout)
@@ -493,7 +491,7 @@ def test_who_saves_is_told_and_what_an_agent_saves_is_thinned(
 
 
 def _age(text: str, id_: str) -> str:
-    """Returns the age that a line gives; the clock is the real one."""
+    """Return the age in a printed line; the clock is real."""
     return text.partition(f"{id_}\tcommit-complete\t")[2].partition(" old")[0]
 
 

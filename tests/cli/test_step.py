@@ -1,4 +1,4 @@
-"""`git ckpt step`: what it prints, what it refuses, and its exit codes."""
+"""`git ckpt step` prints, refuses and records reports, with exit codes."""
 
 from __future__ import annotations
 
@@ -26,7 +26,10 @@ PLAN = "- [x] Task 1.1: Schema\n- [ ] Task 1.2: Log in\n- [ ] Task 2.1: Deploy\n
 
 @pytest.fixture
 def step(ckpt: Ckpt, checkout: Checkout, monkeypatch: pytest.MonkeyPatch) -> Step:
-    """Calls `git ckpt step … --track t` in a main and in a linked worktree; times and ids come as words."""
+    """Return a function that calls `git ckpt step … --track t` in both worktrees.
+
+    Words replace times and ids in the output.
+    """
     monkeypatch.delenv("CKPT_RUN", raising=False)
 
     def call(*words: str, code: int = 0) -> Outcome:
@@ -461,7 +464,7 @@ def test_hostile_text_of_a_run_that_was_fetched_is_harmless(main_checkout: Check
 
 
 class TestAdvice:
-    """What is advised works where it is read, with the run named as the person has named it."""
+    """Advised commands work in the place that they are printed, and name the run."""
 
     @pytest.mark.parametrize("by", ["track", "run"])
     def test_a_command_names_the_run(
@@ -599,12 +602,12 @@ class TestRefused:
 
 
 def apart(*words: str, at: Checkout) -> Outcome:
-    """Runs `git ckpt` in a process of its own, whose start is not the point."""
+    """Run `git ckpt` in a forked process."""
     return Outcome(*forked.git_ckpt(*words, directory=at.path))
 
 
 def reports(path: str, worker: int) -> list[str]:
-    """Reports five times, and returns what was printed."""
+    """Report five times and return the printed ids."""
     said: list[str] = []
     for number in range(5):
         words = (

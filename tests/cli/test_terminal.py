@@ -1,4 +1,4 @@
-"""What a person sees on a terminal, through a real one."""
+"""Commands print for a person on a real terminal."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ BOLD, RESET = "\x1b[1m", "\x1b[0m"
 def on_terminal(
     *args: str, at: Checkout, columns: int = 80, env: dict[str, str] | None = None
 ) -> tuple[int, str]:
-    """Returns exit code and everything that `git ckpt` writes to a terminal: both streams, as they come."""
+    """Return exit code and output of `git ckpt` on a terminal, with both streams."""
     leader, follower = pty.openpty()
     fcntl.ioctl(follower, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
     clean = {
@@ -58,7 +58,7 @@ def on_terminal(
 
 
 def _chunks(leader: int) -> Iterator[bytes]:
-    """Yields what is written to a terminal until nobody has it open any more."""
+    """Yield the output on a terminal until the last process closes it."""
     try:
         while chunk := os.read(leader, 65536):
             yield chunk
@@ -72,7 +72,7 @@ def columns_of(line: str) -> int:
 
 @pytest.fixture
 def busy(main_checkout: Checkout) -> Checkout:
-    """A repository with a run, a long message and a checkpoint without files."""
+    """Return a repository with a run, a long message and an empty checkpoint."""
     with Store.open(main_checkout.path) as store:
         first = store.record("research-complete", {"step": 1}, start="add login")
         main_checkout.write("README", "changed\n")
@@ -270,7 +270,7 @@ def test_what_git_pages_is_harmless_and_else_as_in_a_pipe(
     ckpt: Ckpt,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """`git -p ckpt diff`: whatever the pager passes on gets to the terminal."""
+    """`git -p ckpt diff` escapes text, because a pager passes it to the terminal."""
     with Store.open(main_checkout.path) as store:
         first = store.record("a-complete", {}, message="one")
     main_checkout.write("README", "new\x1b]0;t\x07\u202e\ttext\r\n")

@@ -1,4 +1,4 @@
-"""How the command line is called: usage, help, what is meant by a typo, exit codes that belong to no single command."""
+"""The command line prints usage, help and suggestions, and common exit codes."""
 
 from __future__ import annotations
 
@@ -296,12 +296,12 @@ def test_ctrl_c_is_130(main_checkout: Checkout) -> None:
         assert child.stderr is not None
         assert child.stdout.readline() == b"up\n"
         assert child.stdin is not None
-        child.stdin.write(
-            b" " * 200_000
-        )  # more than a pipe holds: once it is through, the command is reading
+        # A pipe holds less than this, so the command is reading when the write returns.
+        child.stdin.write(b" " * 200_000)
         child.stdin.flush()
         child.send_signal(signal.SIGINT)
-        child.stdin.close()  # a signal that came just before the wait for more is noticed after it
+        # Python notices a signal that came just before a read only after the read.
+        child.stdin.close()
         assert child.wait() == 130
         assert (child.stdout.read(), child.stderr.read()) == (b"", b"\n")
     assert main_checkout.fingerprint() == before
@@ -318,7 +318,7 @@ class Interrupting:
 sys.meta_path.insert(0, Interrupting())
 AT = sys.argv.pop(1)
 """
-"""Ctrl-C at the moment when a module is about to be imported."""
+"""Send Ctrl-C when a module is about to be imported."""
 
 
 @pytest.mark.parametrize(
@@ -333,7 +333,7 @@ AT = sys.argv.pop(1)
 def test_interrupted_while_it_is_starting(
     main_checkout: Checkout, at: str, words: list[str], code: int
 ) -> None:
-    """Quietly, as git ends: not with a traceback of what it was importing."""
+    """The program ends as git does, without a traceback of its imports."""
     script = f"{INTERRUPTED_AT}from gitckpt.__main__ import main\nmain()\n"
     env = os.environ | {"PYTHONPATH": str(PROJECT)}
     done = subprocess.run(

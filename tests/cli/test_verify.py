@@ -1,4 +1,4 @@
-"""`git ckpt verify` at the command line."""
+"""`git ckpt verify` prints findings and cures, and repairs on request."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ WRONG = "refs/checkpoints/99999999-9999-4999-8999-999999999999"
 
 @pytest.fixture
 def saved(checkout: Checkout, save: Save) -> str:
-    """The id of the one checkpoint."""
+    """Save the only checkpoint and return its id."""
     return save(checkout)
 
 
@@ -220,7 +220,7 @@ def test_what_a_stranger_sent_is_harmless(ckpt: Ckpt, main_checkout: Checkout) -
 
 
 def test_every_code_is_described() -> None:
-    """And the page describes none that there is not."""
+    """The page describes no code that does not exist."""
     text = (PROJECT / "docs/verify.md").read_text("utf-8")
     described = {
         code
