@@ -1,4 +1,7 @@
-"""The seal: no test sees the developer's HOME, configuration, clock or repository. Real git everywhere, never a mock of it."""
+"""Isolate each test from the developer's HOME, settings, clock and repository.
+
+Tests run real git everywhere, never a mock of it.
+"""
 
 from __future__ import annotations
 
@@ -30,11 +33,11 @@ from pygit2.enums import ConfigLevel
 from gitckpt.git.process import LOCAL_VARIABLES
 from gitckpt.git.repository import Repository, discover
 
-# Their assertions are to say as much as those of a test; they stand in no test, so pytest has to be told.
+# pytest explains failed assertions of test modules only; these are helpers.
 pytest.register_assert_rewrite("tests.model.example_documents", "tests.system.kills.killer")
 
 DATE = "1700000000 +0000"
-"""The date of every commit a test makes, unless it says otherwise: 2023-11-14T22:13:20Z."""
+"""The default date of a test's commits: 2023-11-14T22:13:20Z."""
 
 NEWER = (2, 54)
 """The first git that takes hooks from its configuration; it knows reftables, too."""
@@ -67,7 +70,7 @@ GIT_VARIABLES = {
 
 _KEPT_VARIABLES = ("GITCKPT_GIT", "GITCKPT_TEST_GIT", "GITCKPT_TEST_CLIENTS")
 
-# A shell that starts the tests in the background has signals ignored, which would be inherited by all that they start.
+# A background job of a shell ignores these signals, and its child processes inherit that.
 for number, action in (
     (signal.SIGINT, signal.default_int_handler),
     (signal.SIGQUIT, signal.SIG_DFL),
@@ -87,14 +90,20 @@ PLACES = ("main", "linked")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """`--long`: the property tests take an hour instead of a minute. `--lane`, `--shard`: which tests are run."""
+    """Add the options `--long`, `--lane` and `--shard`."""
     parser.addoption(
         "--long",
         action="store_true",
         help="run the state machines for 100,000 steps, each time other ones",
     )
-    lanes = "test: all that are not marked long (where no path is named, the default); long: the others, less cases that are like one of "
-    lanes += "those; all (where a path is, the default); clients: those marked client and not long, which are in neither of the first two"
+    lanes = (
+        "test: all that are not marked long (where no path is named, the default); long: the "
+        "others, less cases that are like one of "
+    )
+    lanes += (
+        "those; all (where a path is, the default); clients: those marked client and not "
+        "long, which are in neither of the first two"
+    )
     parser.addoption("--lane", choices=("test", "long", "clients", "all"), help=lanes)
     parser.addoption(
         "--shard", metavar="K/N", type=shard, help="run only the K-th of N parts of the tests"
@@ -102,7 +111,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def shard(text: str) -> tuple[int, int]:
-    """Returns the numbers of `K/N`."""
+    """Return the two numbers of `K/N`."""
     number, slash, count = text.partition("/")
     if not (slash and number.isdecimal() and count.isdecimal() and 1 <= int(number) <= int(count)):
         raise argparse.ArgumentTypeError(
@@ -112,9 +121,10 @@ def shard(text: str) -> tuple[int, int]:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Settles the lane, and how many examples a property is tried with: in the lane `test`, a third of all. None is timed by the clock.
+    """Choose the default lane and set how many examples a property test tries.
 
-    The workers of pytest-xdist are handed the lane with the other options.
+    The lane `test` tries a third of the usual number, and no test has a deadline. pytest-xdist
+    passes the lane to its workers with the other options.
     """
     if config.option.lane is None:
         config.option.lane = (
@@ -129,35 +139,35 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def examples(number: int) -> int:
-    """Returns how many examples a property is tried with that wants another number than the usual 100: in each lane its share of it."""
+    """Scale a property's own number of examples to the current lane."""
     return max(1, number * settings().max_examples // 100)
 
 
 def is_long(item: pytest.Item) -> bool:
-    """Tells whether a test is in the lane `long` by its mark, and its case is none that the mark leaves in the lane `test`."""
+    """Return whether the mark `long` applies to this case of a test."""
     marker = item.get_closest_marker("long")
     case = getattr(item, "callspec", None)
     return marker is not None and (case is None or case.id not in marker.kwargs.get("but", ()))
 
 
 def is_spare(item: pytest.Item) -> bool:
-    """Tells whether the mark `long` leaves a case to the lane `all`."""
+    """Return whether the mark `long` leaves a case to the lane `all`."""
     marker = item.get_closest_marker("long")
     case = getattr(item, "callspec", None)
     return marker is not None and case is not None and case.id in marker.kwargs.get("spare", ())
 
 
 def is_property(item: pytest.Item) -> bool:
-    """Tells whether a test tries many examples: in the lane `test` some, and again in the lane `long`."""
+    """Return whether a test is a property test, which runs in `test` and `long`."""
     return bool(getattr(getattr(item, "obj", None), "is_hypothesis_test", False))
 
 
 def lane_of(item: pytest.Item, *, is_late: bool) -> str | None:
-    """Returns the lane of a test; None where it is only in the lane `all`.
+    """Return the lane of a test; None if only the lane `all` runs it.
 
     Args:
         item: the test.
-        is_late: whether another case has its turn in the lane `test`.
+        is_late: whether another case is the one for the lane `test`.
     """
     if item.get_closest_marker("client"):
         return None if is_long(item) else "clients"
@@ -165,10 +175,10 @@ def lane_of(item: pytest.Item, *, is_late: bool) -> str | None:
 
 
 def groups_of_alike(items: list[pytest.Item]) -> dict[str, list[list[pytest.Item]]]:
-    """Returns the cases that differ only in what makes no difference, in groups, by test.
+    """Group the equivalent cases of each test.
 
-    Most behave alike in a main and in a linked worktree, and through either adapter; the mark `turns` names what else makes no difference
-    to a test.
+    Most tests behave alike in a main and in a linked worktree, and through either adapter. The mark
+    `turns` names other parameters that make no difference.
     """
     alike: dict[str, dict[tuple[int, ...], list[pytest.Item]]] = {}
     for item in items:
@@ -185,11 +195,12 @@ def groups_of_alike(items: list[pytest.Item]) -> dict[str, list[list[pytest.Item
 
 
 def shared_out(items: list[pytest.Item]) -> tuple[set[pytest.Item], set[pytest.Item]]:
-    """Returns the cases that wait for the lane `long`, and those for which only the lane `all` is left.
+    """Return the cases for the lane `long` and the cases only for the lane `all`.
 
-    Of cases that are alike one is in the lane `test`, by turns, and that which differs from it in everything is in the lane `long`, so that
-    each place and each adapter has its turn (where a test is marked long, both are in that lane). Of a grid that is marked `sampled`, each
-    so-many-th case is in the lane `test`; the others are in the lane `long`, and of those that are alike again each so-many-th.
+    Of equivalent cases, the lane `test` runs one; which one changes from group to group. The lane
+    `long` runs the case that differs from it most, so that each place and each adapter is covered.
+    If a test is marked `long`, both are in that lane. Of a grid marked `sampled`, the lane `test`
+    runs every n-th case, and the lane `long` runs the others; of equivalent ones again every n-th.
     """
     later: set[pytest.Item] = set()
     never = {item for item in items if is_spare(item)}
@@ -220,7 +231,10 @@ def shared_out(items: list[pytest.Item]) -> tuple[set[pytest.Item], set[pytest.I
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Keeps the tests of the lane and the shard. Marked ones begin first: of several workers, one that begins last is waited for alone."""
+    """Select the tests of the lane and the shard, and put the marked ones first.
+
+    A long test that begins last would keep one worker busy while the others are idle.
+    """
     items.sort(key=lambda item: item.get_closest_marker("long") is None)
     lane, (number, count) = config.getoption("--lane"), config.getoption("--shard") or (1, 1)
     later, never = shared_out(items)
@@ -232,21 +246,20 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         for item, own in lanes
         if lane in ("all", own) or (lane == "long" and own == "test" and is_property(item))
     ]
-    wanted = wanted[
-        number - 1 :: count
-    ]  # the cases of a long test stand side by side: so each shard gets its share of them
+    # The cases of a long test are neighbors, so each shard gets its share of them.
+    wanted = wanted[number - 1 :: count]
     kept = set(wanted)
     config.hook.pytest_deselected(items=[item for item in items if item not in kept])
     items[:] = wanted
 
 
 def pytest_collection(session: pytest.Session) -> None:
-    """Collects without a look for garbage in between: nearly all that is made stays."""
+    """Disable the garbage collector during collection: nearly all objects stay."""
     gc.disable()
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
-    """Keeps the tests themselves, a million objects, out of every later look for garbage."""
+    """Exclude the collected tests, a million objects, from garbage collection."""
     gc.freeze()
     gc.enable()
 
@@ -256,7 +269,10 @@ MakeDirectory = Callable[[str], Path]
 
 @pytest.fixture(scope="session")
 def make_directory(tmp_path_factory: pytest.TempPathFactory) -> MakeDirectory:
-    """Makes directories: `make_directory("name")`. pytest's own way reads the names of all that are there already, for each test again."""
+    """Return a function that makes directories: `make_directory("name")`.
+
+    pytest's own factory lists all existing directories for each test.
+    """
     numbers = itertools.count()
     base = tmp_path_factory.getbasetemp()
 
@@ -270,7 +286,7 @@ def make_directory(tmp_path_factory: pytest.TempPathFactory) -> MakeDirectory:
 
 @pytest.fixture
 def tmp_path(make_directory: MakeDirectory, request: pytest.FixtureRequest) -> Path:
-    """A directory of the test's own, which is named after it."""
+    """Return a new directory that is named after the test."""
     name = "".join(
         each if each.isalnum() and each.isascii() else "_" for each in request.node.name[:30]
     )
@@ -279,7 +295,7 @@ def tmp_path(make_directory: MakeDirectory, request: pytest.FixtureRequest) -> P
 
 @pytest.fixture(autouse=True)
 def sealed(make_directory: MakeDirectory, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Gives the test a HOME of its own and a current directory that is no repository; returns that HOME."""
+    """Set a new HOME and leave any repository; return that HOME."""
     home = make_directory("home")
     (home / ".gitconfig").write_text(GITCONFIG)
     for name in list(os.environ):
@@ -308,7 +324,7 @@ def sealed(make_directory: MakeDirectory, monkeypatch: pytest.MonkeyPatch) -> Pa
 
 
 def _scratch() -> IO[bytes]:
-    """Returns an empty file without a name."""
+    """Open an empty file without a name."""
     return (
         open(os.memfd_create("scratch"), "w+b")
         if sys.platform == "linux"
@@ -320,8 +336,8 @@ class Checkout:
     """A worktree that a test works in.
 
     Attributes:
-        path: its top.
-        main: top of the main worktree of its repository.
+        path: its top directory.
+        main: the top directory of the repository's main worktree.
     """
 
     def __init__(self, path: Path, main: Path | None = None) -> None:
@@ -335,12 +351,15 @@ class Checkout:
         env: dict[str, str] | None = None,
         ok: tuple[int, ...] = (0,),
     ) -> str:
-        """Runs git here and returns what it printed, without the final newline. Fails on an exit code that is not in `ok`."""
+        """Run git in this worktree and return its output without the last newline.
+
+        Fail if the exit code is not in `ok`.
+        """
         said = self._ask(args, data.encode() if isinstance(data, str) else data, env or {}, ok)
         return said.decode("utf-8", "surrogateescape").removesuffix("\n")
 
     def blobs(self, *names: str) -> list[bytes]:
-        """Returns the contents of blobs, which git reads in one process, however many there are."""
+        """Return the contents of blobs, which one git process reads."""
         if not names:
             return []
         said, found = (
@@ -360,7 +379,10 @@ class Checkout:
     def _ask(
         self, args: tuple[str, ...], data: bytes, env: dict[str, str], ok: tuple[int, ...]
     ) -> bytes:
-        """Runs git here and returns what it printed. `subprocess.run` takes twice the time, and there are ten thousand calls."""
+        """Run git in this worktree and return its output.
+
+        `subprocess.run` takes twice as long, and the tests make ten thousand calls.
+        """
         with _scratch() as given, _scratch() as out, _scratch() as err:
             given.write(data)
             given.seek(0)
@@ -372,7 +394,7 @@ class Checkout:
                     (os.POSIX_SPAWN_DUP2, file.fileno(), number)
                     for number, file in enumerate((given, out, err))
                 ],
-                setsigdef=[signal.SIGPIPE, signal.SIGXFSZ],  # which Python ignores
+                setsigdef=[signal.SIGPIPE, signal.SIGXFSZ],  # Python ignores these
             )
             code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
             for file in (out, err):
@@ -383,14 +405,17 @@ class Checkout:
             return out.read()
 
     def write(self, name: str, content: str | bytes) -> Path:
-        """Writes a file below the top, with the directories it needs."""
+        """Write a file and the directories that it needs."""
         path = self.path / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(content.encode() if isinstance(content, str) else content)
         return path
 
     def commit(self, message: str = "a change", **files: str) -> str:
-        """Writes files (`name="text"`; without any, one that is new), commits everything, and returns the commit's oid."""
+        """Write and commit files (`name="text"`); return the commit's oid.
+
+        Without arguments, commit one new file.
+        """
         for name, content in (files or {f"file-{os.urandom(4).hex()}": message}).items():
             self.write(name, content)
         self.git("add", "--all")
@@ -398,7 +423,10 @@ class Checkout:
         return self.head()
 
     def head(self) -> str:
-        """Returns the oid of the commit that is checked out, read from the files themselves: a third of what making a commit takes else."""
+        """Return the oid of HEAD.
+
+        Reading git's files saves a third of the time that a commit takes.
+        """
         git_dir, common = self._git_dirs()
         name = (git_dir / "HEAD").read_text().removeprefix("ref: ").removesuffix("\n")
         if name.startswith("refs/"):
@@ -411,16 +439,18 @@ class Checkout:
         return name
 
     def refs(self, *patterns: str) -> dict[str, str]:
-        """Returns the oid of each ref (of those below the patterns)."""
+        """Map each ref, or each ref that matches the patterns, to its oid."""
         lines = self.git(
             "for-each-ref", "--format=%(refname) %(objectname)", *patterns
         ).splitlines()
         return dict(line.split(" ") for line in lines)
 
     def fingerprint(self) -> dict[str, object]:
-        """Returns all that a command that fails must leave as it was: refs, HEAD, index, configuration, the files and the worktrees.
+        """Return all that a failing command must leave unchanged.
 
-        It is read from the files themselves: with git, it would take a fourth of the time of all tests of what is refused.
+        These are the refs, HEAD, the index, the configuration, the files and the worktrees. They
+        are read from git's files: calls of git would take a quarter of the time of all tests of
+        refusals.
         """
         git_dir, common = self._git_dirs()
         index = git_dir / "index"
@@ -436,7 +466,7 @@ class Checkout:
         }
 
     def _git_dirs(self) -> tuple[Path, Path]:
-        """Returns the directory that git keeps for this worktree, and that of its repository."""
+        """Return the git directory of this worktree and that of its repository."""
         place = self.path / ".git"
         if place.is_dir():
             return place, place
@@ -452,7 +482,10 @@ class Checkout:
 
 
 def repository_of(checkout: Checkout) -> Repository:
-    """Returns what `discover` does for a worktree that is whole, without a process: thousands of tests begin with it."""
+    """Return the result of `discover` without starting git.
+
+    Thousands of tests begin with this call. An incomplete worktree is passed to `discover`.
+    """
     git_dir, common = checkout._git_dirs()
     if not (checkout.path / ".git").exists() or not (git_dir / "HEAD").is_file():
         return discover(str(checkout.path))
@@ -463,7 +496,7 @@ def repository_of(checkout: Checkout) -> Repository:
 
 
 def allow(checkout: Checkout) -> None:
-    """Approves all that the `gitckpt.toml` of a worktree loosens, as `git ckpt allow` does."""
+    """Approve the relaxed settings in `gitckpt.toml`, as `git ckpt allow` does."""
     from gitckpt.store.config import settings
     from gitckpt.store.config import settings as approval
 
@@ -474,7 +507,7 @@ def allow(checkout: Checkout) -> None:
 
 
 def _files(top: str) -> Iterator[tuple[str, tuple[int, str | bytes]]]:
-    """Returns mode and content, or where it leads, of every file below a directory, but for what is git's."""
+    """Yield each file below a directory with its mode and content, except `.git`."""
     for place, directories, names in os.walk(top):
         directories[:] = sorted(name for name in directories if name != ".git")
         links = [name for name in directories if os.path.islink(os.path.join(place, name))]
@@ -489,7 +522,7 @@ def _files(top: str) -> Iterator[tuple[str, tuple[int, str | bytes]]]:
 
 
 def _refs(git_dir: Path) -> dict[str, str]:
-    """Returns what the refs say whose files are in a directory; a ref that is packed says the same as one that is not."""
+    """Return the loose and packed refs of a git directory."""
     packed = git_dir / "packed-refs"
     lines = packed.read_bytes().splitlines() if packed.exists() else []
     found = {
@@ -506,7 +539,7 @@ def _refs(git_dir: Path) -> dict[str, str]:
 
 
 def _worktree(place: Path) -> tuple[object, ...]:
-    """Returns what git keeps of a linked worktree, and whether that is there."""
+    """Return git's files about a linked worktree, and whether it exists."""
     said = [
         file.read_bytes() if (file := place / name).exists() else None
         for name in ("gitdir", "HEAD", "locked")
@@ -516,7 +549,10 @@ def _worktree(place: Path) -> tuple[object, ...]:
 
 @pytest.fixture
 def make_checkout(tmp_path: Path) -> Callable[..., Checkout]:
-    """Makes repositories: `make_checkout("name", "--bare", …)` passes the options on to `git init`."""
+    """Return a function that makes repositories: `make_checkout("name", "--bare")`.
+
+    The options go to `git init`.
+    """
 
     def make(name: str = "project", *options: str) -> Checkout:
         path = tmp_path / name
@@ -527,10 +563,12 @@ def make_checkout(tmp_path: Path) -> Callable[..., Checkout]:
 
 
 class Templates:
-    """A repository and a linked worktree of it, made once by each git, and copied for each test: quicker than five processes.
+    """A repository and a linked worktree that each test copies.
+
+    A copy is faster than the five git processes that make one.
 
     Args:
-        directory: where they are kept.
+        directory: holds the originals, one for each git program.
     """
 
     def __init__(self, directory: Path) -> None:
@@ -539,12 +577,12 @@ class Templates:
         self._contents: dict[Path, Contents] = {}
 
     def make(self, path: Path) -> None:
-        """Makes a repository with one commit, which holds `README`."""
+        """Make a repository with one commit that has the file `README`."""
         _write(self._contents[self._template() / "project"], path)
         _know(path / ".git/index", path / "README")
 
     def add(self, main: Checkout, path: Path) -> None:
-        """Adds a worktree on a new branch `side` to such a repository."""
+        """Add a linked worktree on the new branch `side` to a copied repository."""
         template = self._template()
         git_dir, made = main.path / ".git", template / "project/.git"
         if (git_dir / "worktrees").exists() or any(
@@ -586,7 +624,10 @@ ADMIN = "worktrees/linked-worktree"
 
 
 def _contents(top: Path) -> Contents:
-    """Returns the directories of a tree, and its files with mode and content, by the ends of their paths; no symlinks."""
+    """Return the relative paths of directories, and files with mode and content.
+
+    The tree must not contain symlinks.
+    """
     ends = {path: os.fspath(path)[len(os.fspath(top)) :] for path in sorted(top.rglob("*"))}
     files = [
         (end, path.stat().st_mode & 0o777, path.read_bytes())
@@ -607,7 +648,7 @@ def _write(contents: Contents, path: Path) -> None:
 
 
 def _know(index: Path, file: Path) -> None:
-    """Writes to the index of a repository with one file what git remembers of that file, as `git update-index --refresh` does."""
+    """Write a file's stat data into the index, as `git update-index --refresh` does."""
     data, now = index.read_bytes(), file.stat()
     assert data[:12] == b"DIRC\0\0\0\2\0\0\0\1"
     times = (
@@ -624,7 +665,7 @@ def _know(index: Path, file: Path) -> None:
 
 @pytest.fixture(scope="session")
 def templates(make_directory: MakeDirectory) -> Templates:
-    """What the repositories of most tests are copies of."""
+    """Return the originals that most test repositories are copied from."""
     return Templates(make_directory("templates"))
 
 
@@ -632,7 +673,7 @@ def templates(make_directory: MakeDirectory) -> Templates:
 def main_checkout(
     make_checkout: Callable[..., Checkout], templates: Templates, sealed: Path, tmp_path: Path
 ) -> Checkout:
-    """The main worktree of a repository with one commit, which holds `README`."""
+    """Return the main worktree of a repository with one commit of `README`."""
     variables = {
         name: value
         for name, value in os.environ.items()
@@ -651,7 +692,7 @@ MakeOnce = Callable[[Checkout, Callable[[], object]], None]
 
 @pytest.fixture(scope="session")
 def originals() -> dict[tuple[str, ...], tuple[Path, int, int]]:
-    """Repositories that were made once, with what their clock and their ids say."""
+    """Map a setup function to its repository and the state of the clock and the ids."""
     return {}
 
 
@@ -662,10 +703,10 @@ def make_once(
     clock: Clock,
     ids: Ids,
 ) -> MakeOnce:
-    """Does something to `main_checkout` that is the same for each test: `make_once(main_checkout, function)`.
+    """Run a setup function on `main_checkout` once; later tests get a copy.
 
-    The first time the function does it, and whoever calls this with the same function later gets a copy. Nothing may lie outside of the
-    repository, or say where it is: a linked worktree does.
+    Call it as `make_once(main_checkout, function)`. The function must not write outside of the
+    repository, nor store its path; a linked worktree would.
     """
 
     def make(checkout: Checkout, function: Callable[[], object]) -> None:
@@ -688,7 +729,7 @@ def make_once(
 def checkout(
     request: pytest.FixtureRequest, main_checkout: Checkout, templates: Templates, tmp_path: Path
 ) -> Checkout:
-    """A worktree with one commit on a branch; every test that uses it runs in a main and in a linked worktree."""
+    """Return a worktree with one commit; each test runs in a main and a linked one."""
     if request.param == "main":
         return main_checkout
     templates.add(main_checkout, tmp_path / LINKED)
@@ -697,14 +738,15 @@ def checkout(
 
 @pytest.fixture
 def newer_git(monkeypatch: pytest.MonkeyPatch) -> str:
-    """A git with reftables and hooks in its configuration, which every call uses from here on; skips where there is none.
+    """Select a git that supports reftables and configured hooks, or skip the test.
 
-    `GITCKPT_TEST_GIT` names it, unless the one that the tests use is such a git.
+    `GITCKPT_TEST_GIT` names it; if that is not set, the git of the other tests is tried.
     """
     path = os.environ.get("GITCKPT_TEST_GIT") or git_program()
     if git_version(path) < NEWER:
         pytest.skip(
-            "GITCKPT_TEST_GIT names no git with reftables and with hooks in its configuration (2.54 or newer)"
+            "GITCKPT_TEST_GIT names no git with reftables and with hooks in its configuration "
+            "(2.54 or newer)"
         )
     monkeypatch.setenv("GITCKPT_GIT", path)
     return path
@@ -718,7 +760,7 @@ def git_version(git: str) -> tuple[int, ...]:
 
 @pytest.fixture
 def flushed(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The paths that this process flushes to the disk from here on, in order."""
+    """Record the paths that this process flushes to disk from now on, in order."""
     if not os.path.isdir("/proc/self/fd"):
         pytest.skip("the system does not say which file a descriptor is of")
     paths: list[str] = []
@@ -734,7 +776,7 @@ def flushed(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 @pytest.fixture
 def mortal() -> Iterator[None]:
-    """Takes from this thread the power of root to write where permissions forbid it."""
+    """Make permissions apply to this thread even if it runs as root."""
     if os.geteuid() != 0:
         yield
         return
@@ -751,7 +793,7 @@ def mortal() -> Iterator[None]:
 
 
 class Clock:
-    """A clock that a test turns by hand. Each look at it moves it on by `step` microseconds."""
+    """A clock that a test sets; each call advances it by `step` microseconds."""
 
     def __init__(self, start: int = 1_800_000_000_000_000, step: int = 1_000_000) -> None:
         self.instant = start
@@ -775,11 +817,11 @@ class Ids:
 
 @pytest.fixture
 def clock() -> Clock:
-    """A clock that starts at 2027-01-15T08:00:00Z and moves one second with each look."""
+    """Return a clock that starts at 2027-01-15T08:00:00Z and advances 1 s a call."""
     return Clock()
 
 
 @pytest.fixture
 def ids() -> Ids:
-    """Ids that count up from 1."""
+    """Return ids that count up from 1."""
     return Ids()

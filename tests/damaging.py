@@ -1,4 +1,4 @@
-"""Damage as disks and power cuts do it to the files that objects lie in."""
+"""Damage object files as disks and power cuts do."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ KINDS = ("empty", "cut", "flipped")
 
 
 def place_of(checkout: Checkout, oid: str) -> Path:
-    """Returns the file of a loose object."""
+    """Return the file of a loose object."""
     return checkout.main / ".git/objects" / oid[:2] / oid[2:]
 
 
 def spoil(path: Path, how: str) -> None:
-    """Damages a file: "empty", "cut", or "flipped" (one bit in its middle)."""
+    """Damage a file: "empty", "cut", or "flipped" (one bit in its middle)."""
     path.chmod(0o644)
     whole = path.read_bytes()
     data = bytearray(whole)
@@ -25,7 +25,7 @@ def spoil(path: Path, how: str) -> None:
 
 
 def spoil_packed(checkout: Checkout, oid: str) -> None:
-    """Damages an object in the one pack that there is: all of it but its header."""
+    """Damage an object in the only pack, but not its header."""
     (pack,) = (checkout.main / ".git/objects/pack").glob("*.pack")
     listed = checkout.git("show-index", data=pack.with_suffix(".idx").read_bytes()).splitlines()
     places = {line.split()[1]: int(line.split()[0]) for line in listed}
@@ -38,5 +38,5 @@ def spoil_packed(checkout: Checkout, oid: str) -> None:
 
 
 def some(places: Sequence[str], kinds: Sequence[str]) -> list[str]:
-    """Returns the names of the cases of a grid of places and kinds of damage that stand for all: each place and each kind is in one."""
+    """Return case names that cover each place and each kind of damage."""
     return [f"{place}-{kinds[number % len(kinds)]}" for number, place in enumerate(places)]

@@ -1,4 +1,4 @@
-"""What is killed: a git, once, at a ref transaction, before it, in its midst, or after it; and whoever is about to rename a file."""
+"""Kill git at a ref transaction, and gitckpt before it renames a file."""
 
 from __future__ import annotations
 
@@ -48,11 +48,11 @@ os.kill(os.getpid(), 9)
 
 
 class DyingGit:
-    """A git that dies when it is told to.
+    """A git that dies on request at a ref transaction.
 
     Args:
-        directory: for the files it needs.
-        monkeypatch: makes it the git that is called.
+        directory: for the files that it needs.
+        monkeypatch: makes tests call this git.
     """
 
     def __init__(self, directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -65,21 +65,24 @@ class DyingGit:
         monkeypatch.setenv("GITCKPT_GIT", str(script))
 
     def die_after(self, updates: int, last_words: str = "") -> None:
-        """Lets the next ref transaction die when so many of its updates are done; where there are last words, with those as its error."""
+        """Let the next ref transaction die after some updates.
+
+        With last words, git prints them as its error and exits; without, SIGKILL ends it.
+        """
         self._order.write_text(f"{updates} {last_words}")
 
     @property
     def has_died(self) -> bool:
-        """Whether it did as it was told."""
+        """Whether the requested death has happened."""
         return not self._order.exists()
 
 
 def die_at_rename(name: str, work: Callable[[], object]) -> None:
-    """Lets a process, forked from this one, be killed when it has written what is to become a file.
+    """Fork a process that is killed just before it renames a temporary file.
 
     Args:
-        name: of that file.
-        work: what writes it, among others.
+        name: of the file that the rename would replace.
+        work: calls the code that writes the file.
     """
     replace = os.replace
 

@@ -1,4 +1,7 @@
-"""Processes of gitckpt that begin at once: each is forked from one that has all of it loaded. Their start is tested elsewhere."""
+"""Start processes of gitckpt quickly, by forking one that has it loaded.
+
+Other tests cover the start of the program.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +24,8 @@ import sqlite3, tomllib, typer
 import gitckpt, gitckpt.__main__
 
 for module in pkgutil.walk_packages(gitckpt.__path__, "gitckpt."):
-    if module.name not in ("gitckpt.git.objects.libgit2", "gitckpt.__main__"):  # libgit2 reads HOME when it is imported
+    if module.name not in ("gitckpt.git.objects.libgit2", "gitckpt.__main__"):  \
+# libgit2 reads HOME when it is imported
         importlib.import_module(module.name)
 gc.freeze()
 
@@ -38,7 +42,8 @@ def child(argv, script, directory, env, given, out, err, limits):
     if os.isatty(1):  # streams know from the beginning whether they are on a terminal
         for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
             was = getattr(sys, name)
-            setattr(sys, name, open(was.fileno(), mode, encoding=was.encoding, errors=was.errors, closefd=False))
+            setattr(sys, name, open(was.fileno(), mode, encoding=was.encoding, errors=was.errors, \
+closefd=False))
     sys.argv = argv
     if script is None:
         gitckpt.__main__.main()
@@ -90,7 +95,7 @@ while chunk := os.read(0, 65536):
 
 
 class Done(NamedTuple):
-    """How a process ended: its exit code, negative for a signal, and what it printed."""
+    """The result of a process: its exit code (negative for a signal) and output."""
 
     code: int
     out: str
@@ -98,7 +103,7 @@ class Done(NamedTuple):
 
 
 class _Server:
-    """A process that forks others, one at a time."""
+    """A process that forks other processes, one at a time."""
 
     def __init__(self) -> None:
         self._directory = Path(tempfile.mkdtemp(prefix="forked-"))
@@ -122,7 +127,8 @@ class _Server:
     ) -> Done:
         assert self._process.stdin is not None
         assert self._process.stdout is not None
-        self._number += 1  # what goes on in the background may write to the files of an earlier one
+        # A background process may still write to the files of an earlier call.
+        self._number += 1
         paths = [self._directory / f"{name}-{self._number}" for name in ("out", "err")]
         given, out, err = [terminal] * 3 if terminal else [os.devnull, *map(str, paths)]
         order: dict[str, object] = {
@@ -162,7 +168,7 @@ def _server() -> _Server:
 
 @atexit.register
 def close() -> None:
-    """Ends the process that the others are forked from, for a test that wants to be without any; the next call starts another."""
+    """Stop the process that forks the others; the next call starts a new one."""
     while _servers:
         _servers.pop().close()
 
@@ -174,14 +180,14 @@ def git_ckpt(
     terminal: str | None = None,
     limits: Mapping[str, int] | None = None,
 ) -> Done:
-    """Runs `git ckpt`, with nothing on standard input.
+    """Run `git ckpt` with empty standard input.
 
     Args:
-        args: what stands behind it.
-        directory: where.
-        env: its whole environment; by default that of the test.
-        terminal: the device that it reads from and writes to instead.
-        limits: how much it may take of a resource, by its name in the module `resource`.
+        args: the arguments of `git ckpt`.
+        directory: the current directory.
+        env: the whole environment; that of the test by default.
+        terminal: a device to use for standard input, output and error.
+        limits: limits of resources, by their names in the module `resource`.
     """
     return _server().run(
         ["git-ckpt", *args], None, directory, os.environ if env is None else env, terminal, limits
@@ -189,36 +195,38 @@ def git_ckpt(
 
 
 def script(text: str, *args: str, env: Mapping[str, str]) -> Done:
-    """Runs a script of Python in the project's directory, with an environment.
+    """Run a Python script in the project's directory.
 
     Args:
         text: the script.
         args: `sys.argv[1:]`.
-        env: its whole environment.
+        env: the whole environment.
     """
     return _server().run(["-c", *args], text, ROOT, env)
 
 
 TOGETHER = """
 import importlib, json, multiprocessing, sys
-jobs = [(getattr(importlib.import_module(module), name), args) for module, name, args in json.loads(sys.argv[1])]
+jobs = [(getattr(importlib.import_module(module), name), args) for module, name, args in \
+json.loads(sys.argv[1])]
 if len(jobs) == 1:
     [(work, args)] = jobs
     print(json.dumps([work(*args)]))
 else:
     with multiprocessing.get_context("fork").Pool(int(sys.argv[2])) as pool:
-        print(json.dumps([one.get(timeout=300) for one in [pool.apply_async(work, args) for work, args in jobs]]))
+        print(json.dumps([one.get(timeout=300) for one in [pool.apply_async(work, args) \
+for work, args in jobs]]))
 """
 
 
 def together(
     *jobs: tuple[Callable[..., Any], tuple[Any, ...]], processes: int | None = None
 ) -> list[Any]:
-    """Returns what functions return in other processes, which work at the same time.
+    """Call functions in parallel processes and return their results.
 
     Args:
-        jobs: functions of modules, each with what it is called with; JSON can say both that and what they return.
-        processes: how many share the jobs; by default each job has one of its own.
+        jobs: module-level functions and their arguments; JSON must represent arguments and results.
+        processes: the number of processes; one for each job by default.
     """
     said = json.dumps([(work.__module__, work.__qualname__, args) for work, args in jobs])
     done = script(TOGETHER, said, str(processes or len(jobs)), env=os.environ)

@@ -1,4 +1,4 @@
-"""The rules of the house, and the checker that finds what breaks them: which rule, where, and why there is one."""
+"""Check the import and style rules, and say why each one exists."""
 
 from __future__ import annotations
 
@@ -55,7 +55,10 @@ LAYERS = tuple(
     __main__
     """.strip().splitlines()
 )
-"""The rooms, from the lowest layer to the highest, without `gitckpt.`: a room imports those of lower layers and nothing beside or above."""
+"""The packages and modules from the lowest layer up, without `gitckpt.`.
+
+A layer imports only lower layers.
+"""
 
 FOLDERS = tuple(
     words(line)
@@ -67,7 +70,10 @@ FOLDERS = tuple(
     durable.phases.loop durable.phases.review
     """.strip().splitlines()
 )
-"""The folders in rooms, likewise. Modules beside them belong to the room, and may lie above one folder and beneath another."""
+"""The folders inside packages, from the lowest layer up.
+
+Modules beside a folder belong to the package, and may be above one folder and below another.
+"""
 
 RANK = {room: rank for rank, layer in enumerate(LAYERS) for room in layer}
 FOLDER_RANK = {folder: rank for rank, layer in enumerate(FOLDERS) for folder in layer}
@@ -84,17 +90,17 @@ def _doors(package: str) -> frozenset[str] | None:
 
 
 FLOORS = words("gitckpt gitckpt/store gitckpt/durable gitckpt/cli")
-"""The folders that are no rooms, and have rooms instead of doors."""
+"""The folders that contain packages and list no public modules."""
 
 DOORS = {
     path.removesuffix("/__init__.py"): _doors(path.removesuffix("/__init__.py"))
     for path in SOURCES
     if path.endswith("/__init__.py")
 }
-"""The modules of each folder, and its folders, that those outside of it may import; None for all."""
+"""The modules and folders that other folders may import; None for all."""
 
 NOUNS = words("encoding finding opening packing plumbing thinning")
-"""Names that end in "ing" and are nouns of the field all the same."""
+"""Nouns that end in "ing"."""
 
 SPEAKERS = ("gitckpt/cli/terminal.py", "gitckpt/hook.py")
 BROAD_CATCHERS = (
@@ -103,23 +109,35 @@ BROAD_CATCHERS = (
     "gitckpt/cli/main.py",
     "gitckpt/model/skip_invalid.py",
 )
-"""The last is the fence around one ref: what fails there is said of that ref, and the others go on."""
+"""`skip_invalid` reports a failure at one ref and lets the others continue."""
 INSIDERS = ("gitckpt/durable/", "gitckpt/formats/", "gitckpt/cli/commands/save.py")
-"""Those that may look into a `Store`; `save` starts maintenance as the hook does, which is no part of the library."""
+"""The modules that may use internals of `Store`.
+
+`save` starts maintenance as the hook does, which the library does not offer.
+"""
 REPOSITORY = "gitckpt/git/repository.py"
 LISTINGS = {"ls-tree": "gitckpt/git/objects/diff.py", "diff-tree": "gitckpt/git/objects/diff.py"}
-"""Commands of git whose output has a form of its own, and who reads it: each of seven readers once knew another part of that form."""
+"""Git commands with a special output format, and the only module that reads it.
+
+Earlier, seven modules each parsed a part of such a format.
+"""
 
 PROCESS_STARTERS = ("gitckpt/git/process.py", "gitckpt/durable/")
 
 LIBRARIES: dict[str, tuple[tuple[str, ...], str]] = {
     "dataclasses": (
         ("gitckpt/model/values.py",),
-        "it takes 10 ms to import, and half a millisecond for each class that it makes: gitckpt.model.values makes them alike",
+        (
+            "it takes 10 ms to import, and half a millisecond for each class that it makes: "
+            "gitckpt.model.values makes them alike"
+        ),
     ),
     "pygit2": (
         ("gitckpt/git/objects/libgit2.py",),
-        "pygit2 takes 80 ms to import and cannot open every repository: one adapter behind the port of objects uses it",
+        (
+            "pygit2 takes 80 ms to import and cannot open every repository: one adapter behind "
+            "the port of objects uses it"
+        ),
     ),
     "tomllib": (
         ("gitckpt/model/toml.py",),
@@ -141,26 +159,29 @@ LIBRARIES: dict[str, tuple[tuple[str, ...], str]] = {
     "rich": (("gitckpt/cli/",), "only the command line speaks"),
     "click": (("gitckpt/cli/",), "only the command line speaks"),
 }
-"""Library → the files and directories that may import it, and why no other may."""
+"""Map a library to the modules that may import it, and the reason."""
 
 INPUT_OUTPUT = words(
     """
-    subprocess socket ssl select selectors asyncio multiprocessing concurrent threading _thread queue signal fcntl mmap pty tty
-    termios tempfile shutil pathlib glob io fileinput sqlite3 dbm shelve logging http urllib ftplib smtplib imaplib poplib
+    subprocess socket ssl select selectors asyncio multiprocessing concurrent threading _thread \
+queue signal fcntl mmap pty tty
+    termios tempfile shutil pathlib glob io fileinput sqlite3 dbm shelve \
+logging http urllib ftplib smtplib imaplib poplib
     socketserver xmlrpc webbrowser ctypes os posix sys getpass platform importlib zipfile tarfile
     """
 )
 TALKING = words("open print input breakpoint exec eval __import__")
 STARTING = words(
     """
-    posix_spawn posix_spawnp system popen fork forkpty execl execle execlp execlpe execv execve execvp execvpe spawnl spawnle spawnlp
+    posix_spawn posix_spawnp system popen fork forkpty execl execle execlp \
+execlpe execv execve execvp execvpe spawnl spawnle spawnlp
     spawnlpe spawnv spawnve spawnvp spawnvpe startfile
     """
 )
 STARTING_MODULES = words("subprocess _posixsubprocess multiprocessing pty pexpect")
 VAGUE_NAMES = words("util utils helper helpers common misc shared tools")
 MAX_FUNCTION = 75
-"""Lines without docstrings; of a command, whose signature declares its options, without that."""
+"""Lines without docstrings; a command's signature does not count, either."""
 
 
 @dataclass(frozen=True)
@@ -168,7 +189,7 @@ class Import:
     """One imported name."""
 
     module: str
-    """Full dotted name; for `from a import b` this is `a.b`, which may be a module or something in one."""
+    """The dotted name; `a.b` for `from a import b`, a module or a name in one."""
 
     line: int
     type_checking: bool
@@ -186,7 +207,7 @@ def _parsed(path: str, source: str) -> ast.Module:
 
 @functools.cache
 def imports_of(path: str, source: str) -> list[Import]:
-    """Returns every import of a module, wherever it stands."""
+    """Return every import of a module, at its top or in a function."""
     in_expressions = "__import__" in source or "import_module" in source
     package = module_name(path).split(".")
     if not path.endswith("/__init__.py"):
@@ -207,7 +228,7 @@ def imports_of(path: str, source: str) -> list[Import]:
             and node.args
         ):
             first = node.args[0]
-            # A name that is computed could be any module: the rules cannot judge it, so no floor has it.
+            # A computed name could be any module, so no layer may import it.
             names = [
                 first.value
                 if isinstance(first, ast.Constant) and isinstance(first.value, str)
@@ -236,7 +257,7 @@ def imports_of(path: str, source: str) -> list[Import]:
 
 
 def _called(node: ast.AST) -> str:
-    """Returns the last part of a name, an attribute or what is called."""
+    """Return the last part of a name, of an attribute or of a called function."""
     if isinstance(node, ast.Call):
         return _called(node.func)
     return (
@@ -249,7 +270,7 @@ def _called(node: ast.AST) -> str:
 
 
 def room_of(module: str) -> str | None:
-    """Returns the room that a module, or a name in one, belongs to; None where it is in none."""
+    """Return the layer's name for a module or a name in it; None if it has none."""
     parts = module.split(".")[1:]
     return next(
         (room for room in (".".join(parts[:2]), parts[0] if parts else "") if room in RANK), None
@@ -257,7 +278,7 @@ def room_of(module: str) -> str | None:
 
 
 def folder_of(module: str) -> str | None:
-    """Returns the folder in a room that a module, or a name in one, belongs to; None where it is in none."""
+    """Return the listed folder of a module or a name in it; None if it has none."""
     return next(
         (folder for folder in FOLDER_RANK if f"{module}.".startswith(f"gitckpt.{folder}.")), None
     )
@@ -271,12 +292,12 @@ def allowed(path: str, places: tuple[str, ...]) -> bool:
 
 @functools.lru_cache(maxsize=1)
 def _nodes(tree: ast.Module) -> list[ast.AST]:
-    """Returns all nodes of a module, which each rule goes through."""
+    """Return all nodes of a module; each rule iterates over them."""
     return list(ast.walk(tree))
 
 
 def violations(path: str, source: str) -> list[str]:
-    """Returns what one module does against the rules, each with the reason for the rule."""
+    """Return each violation in a module, with the reason for the rule."""
     tree = _parsed(path, source)
     imports = imports_of(path, source)
     checks = (_rooms, _folders, _doors_kept, _by_public_names, _pure_floor_0, _libraries)
@@ -301,23 +322,32 @@ def _rooms(path: str, imports: list[Import]) -> Iterator[str]:
         for each in own:
             if not each.in_function and not each.type_checking:
                 yield (
-                    f"{path}:{each.line}: the package itself imports {each.module}; whatever imports any module of gitckpt runs this "
-                    "file, the hook too, which has 10 ms for all it does"
+                    f"{path}:{each.line}: the package itself imports {each.module}; whatever "
+                    "imports any module of gitckpt runs this file, the hook too, which has 10 ms "
+                    "for all it does"
                 )
         return
     room = room_of(name)
     if room is None and not path.endswith("/__init__.py"):
-        yield f"{path}: stands in no room; say in docs/architecture.md and in LAYERS here where it belongs, or nothing guards its imports"
+        yield (
+            f"{path}: stands in no room; say in docs/architecture.md and in LAYERS here where "
+            "it belongs, or nothing guards its imports"
+        )
     if room is None:
         return
     for each in own:
         target = room_of(each.module)
         if target is None and each.module not in ("gitckpt", "gitckpt.__version__"):
-            yield f"{path}:{each.line}: imports {each.module}, which is in no room, so that nobody can say whether it lies beneath"
+            yield (
+                f"{path}:{each.line}: imports {each.module}, which is in no room, so that "
+                "nobody can say whether it lies beneath"
+            )
         elif target is not None and target != room and RANK[target] >= RANK[room]:
             yield (
-                f"{path}:{each.line}: {room} imports {each.module} of {target}, which lies {_where(target, room)}; a room imports only "
-                "those beneath it, types included, so that each can be understood, tested and replaced without what stands on it"
+                f"{path}:{each.line}: {room} imports {each.module} of {target}, which lies "
+                f"{_where(target, room)}; a room imports only "
+                "those beneath it, types included, so that each can be understood, tested and "
+                "replaced without what stands on it"
             )
 
 
@@ -330,40 +360,48 @@ def _folders(path: str, imports: list[Import]) -> Iterator[str]:
         if room_of(each.module) == room_of(module_name(path)):
             yield (
                 f"{path}:{each.line}: {own} imports {each.module} of {target}, which lies "
-                f"{'beside' if FOLDER_RANK[target] == FOLDER_RANK[own] else 'above'} it; folders in a room import only those beneath them, "
-                "types included, or none of them can be understood, tested or replaced without the rest: move what both need beneath them"
+                f"{'beside' if FOLDER_RANK[target] == FOLDER_RANK[own] else 'above'} it; folders "
+                "in a room import only those beneath them, types included, or none of them can "
+                "be understood, tested or replaced without the rest: move what both "
+                "need beneath them"
             )
 
 
 def _doors_kept(path: str, imports: list[Import]) -> Iterator[str]:
-    """Neither the package itself is an exception nor whoever stands in the same room: each folder has an inside, and doors."""
+    """Check that imports across folders name public modules only."""
     for each in imports:
         if each.module != "gitckpt" and each.module.replace(".", "/") in DOORS:
             yield (
-                f"{path}:{each.line}: imports the folder {each.module}, by which all that is in it can be had; import a module, or a name "
-                "from one, so that the doors of the folder can be watched"
+                f"{path}:{each.line}: imports the folder {each.module}, by which all that is in "
+                "it can be had; import a module, or a name from one, so that the doors of the "
+                "folder can be watched"
             )
         if past := _past_a_door(path, each.module):
             yield (
-                f"{path}:{each.line}: imports {each.module}, which is no door of {past}; others come in by "
-                f"{', '.join(sorted(DOORS[past] or ())) or 'none'}, so that the rest of the folder can change without them. "
-                f"If it has to be one, say so in {past}/__init__.py"
+                f"{path}:{each.line}: imports {each.module}, which is no door of {past}; others "
+                f"come in by {', '.join(sorted(DOORS[past] or ())) or 'none'}, so that the rest "
+                "of the folder can change without them. If it has to be one, say so in "
+                f"{past}/__init__.py"
             )
 
 
 def _by_public_names(path: str, imports: list[Import]) -> Iterator[str]:
-    """What the command line can do a program can as well, as it has no other way to the store."""
+    """Check that the command line uses the public names of `Store`."""
     for each in imports:
         if each.module == "gitckpt.store.store.inside" and not allowed(path, INSIDERS):
             yield (
-                f"{path}:{each.line}: imports {each.module}, which is not public; what a command can do a program has to be able to, too: "
-                "use what `Store` has, or give it what is missing"
+                f"{path}:{each.line}: imports {each.module}, which is not public; what a command "
+                "can do a program has to be able to, too: use what `Store` has, or give it "
+                "what is missing"
             )
 
 
 def _speaking(path: str, tree: ast.Module) -> Iterator[str]:
-    """Text reaches people by one door, which makes all of it harmless; what the door has made itself it alone can make."""
-    why = "text from a repository could tell a terminal what to do: say it through gitckpt.cli.terminal, which escapes it"
+    """Check that only `cli.terminal` and the hook write to the terminal."""
+    why = (
+        "text from a repository could tell a terminal what to do: say it through "
+        "gitckpt.cli.terminal, which escapes it"
+    )
     if path in SPEAKERS:
         return
     for node in _nodes(tree):
@@ -373,7 +411,10 @@ def _speaking(path: str, tree: ast.Module) -> Iterator[str]:
             continue
         said = ast.unparse(node.func)
         if re.fullmatch(
-            r"(sys\.std(out|err)(\.buffer)?\.write(lines)?)|(terminal\.)?Shown|(typer|click)\.s?echo|print",
+            (
+                r"(sys\.std(out|err)(\.buffer)?\.write(lines)?)|(terminal\.)?Shown|(typer|click)\."
+                r"s?echo|print"
+            ),
             said,
         ):
             yield f"{path}:{node.lineno}: calls {said}(); {why}"
@@ -384,7 +425,7 @@ def _where(target: str, room: str) -> str:
 
 
 def _past_a_door(path: str, module: str) -> str:
-    """Returns the folder that somebody from outside comes into by something else than its doors; "" where there is none."""
+    """Return the folder whose non-public module is imported; "" if it is public."""
     parts = module.split(".")
     for depth in range(2, len(parts)):
         package = "/".join(parts[:depth])
@@ -402,11 +443,15 @@ def _pure_floor_0(path: str, imports: list[Import]) -> Iterator[str]:
         if root == "gitckpt":
             continue
         if root not in sys.stdlib_module_names:
-            yield f"{path}:{each.line}: imports {root}; floor 0 needs nothing but Python: what a checkpoint is depends on no library"
+            yield (
+                f"{path}:{each.line}: imports {root}; floor 0 needs nothing but Python: what "
+                "a checkpoint is depends on no library"
+            )
         if root in INPUT_OUTPUT and not (root == "os" and path == "gitckpt/model/ids.py"):
             yield (
-                f"{path}:{each.line}: imports {root}; floor 0 is pure values and functions without input or output, "
-                "so that it can be tested with values alone (only ids.py may use os, for random bytes)"
+                f"{path}:{each.line}: imports {root}; floor 0 is pure values and functions "
+                "without input or output, so that it can be tested with values alone (only "
+                "ids.py may use os, for random bytes)"
             )
 
 
@@ -419,14 +464,20 @@ def _no_input_or_output(path: str, tree: ast.Module) -> Iterator[str]:
             and isinstance(node.func, ast.Name)
             and node.func.id in TALKING
         ):
-            yield f"{path}:{node.lineno}: calls {node.func.id}(); floor 0 is pure values and functions without input or output"
+            yield (
+                f"{path}:{node.lineno}: calls {node.func.id}(); floor 0 is pure values and "
+                "functions without input or output"
+            )
         if (
             isinstance(node, ast.Attribute)
             and isinstance(node.value, ast.Name)
             and node.value.id == "os"
             and node.attr != "urandom"
         ):
-            yield f"{path}:{node.lineno}: uses os.{node.attr}; floor 0 may ask the system for random bytes and for nothing else"
+            yield (
+                f"{path}:{node.lineno}: uses os.{node.attr}; floor 0 may ask the system for "
+                "random bytes and for nothing else"
+            )
 
 
 def _libraries(path: str, imports: list[Import]) -> Iterator[str]:
@@ -435,20 +486,29 @@ def _libraries(path: str, imports: list[Import]) -> Iterator[str]:
         if root in LIBRARIES:
             places, reason = LIBRARIES[root]
             if not allowed(path, places):
-                yield f"{path}:{each.line}: imports {root}, which only {' and '.join(places)} may; {reason}"
+                yield (
+                    f"{path}:{each.line}: imports {root}, which only "
+                    f"{' and '.join(places)} may; {reason}"
+                )
         elif root not in sys.stdlib_module_names and root not in (
             "gitckpt",
             "_sha1",
             "_sha256",
             "_sha2",
         ):
-            yield f"{path}:{each.line}: imports {root}, which is no dependency of this project; a user would not have it installed"
+            yield (
+                f"{path}:{each.line}: imports {root}, which is no dependency of this project; "
+                "a user would not have it installed"
+            )
 
 
 def _processes(path: str, tree: ast.Module, imports: list[Import]) -> Iterator[str]:
     if allowed(path, PROCESS_STARTERS):
         return
-    reason = "gitckpt/git/process.py starts processes: it strips GIT_*, never asks a terminal, and lets no child outlive its parent"
+    reason = (
+        "gitckpt/git/process.py starts processes: it strips GIT_*, never asks a terminal, and "
+        "lets no child outlive its parent"
+    )
     system = {"os", "posix"}
     for node in _nodes(tree):
         if isinstance(node, ast.Import):
@@ -483,8 +543,9 @@ def _private_directory(path: str, tree: ast.Module) -> Iterator[str]:
             and any(_is_private(argument) for argument in node.args)
         ):
             yield (
-                f"{path}:{node.lineno}: `{ast.unparse(node)}`: only {REPOSITORY} knows the path of the private directory; "
-                "`private_dir` looks at each use whether it is a link, or somebody else's"
+                f"{path}:{node.lineno}: `{ast.unparse(node)}`: only {REPOSITORY} knows the path "
+                "of the private directory; `private_dir` looks at each use whether it is a link, "
+                "or somebody else's"
             )
 
 
@@ -499,19 +560,26 @@ def _listings(path: str, tree: ast.Module) -> Iterator[str]:
             and node.value in LISTINGS
             and path != LISTINGS[node.value]
         ):
-            yield f"{path}:{node.lineno}: asks git for {node.value!r}; only {LISTINGS[node.value]} reads what that prints, for all others"
+            yield (
+                f"{path}:{node.lineno}: asks git for {node.value!r}; only "
+                f"{LISTINGS[node.value]} reads what that prints, for all others"
+            )
 
 
 def _broad_excepts(path: str, tree: ast.Module) -> Iterator[str]:
     if path in BROAD_CATCHERS:
         return
     reason = (
-        "a broad except hides bugs and swallows Ctrl-C; each door catches everything once, at its top, and nobody else does "
-        "(one that ends in a bare `raise` only cleans up, and may stand anywhere)"
+        "a broad except hides bugs and swallows Ctrl-C; each door catches everything once, at its "
+        "top, and nobody else does (one that ends in a bare `raise` only cleans up, and may "
+        "stand anywhere)"
     )
     for node in _nodes(tree):
         if isinstance(node, ast.ExceptHandler) and _is_broad(node.type) and not _raises_again(node):
-            yield f"{path}:{node.lineno}: `except {ast.unparse(node.type) if node.type else ''}`: {reason}"
+            yield (
+                f"{path}:{node.lineno}: `except "
+                f"{ast.unparse(node.type) if node.type else ''}`: {reason}"
+            )
         if (
             isinstance(node, ast.Call)
             and _called(node) == "suppress"
@@ -543,13 +611,15 @@ def _changed_errors(path: str, tree: ast.Module) -> Iterator[str]:
         for node in (node for statement in handler.body for node in ast.walk(statement)):
             if isinstance(node, ast.expr) and _root(_changed(node)) == handler.name:
                 yield (
-                    f"{path}:{node.lineno}: `{ast.unparse(node)}` changes an error that was raised; whoever raised it may hold or raise it "
-                    "again, and who reads the code there would not find what it says here: raise another one, or keep the word beside it"
+                    f"{path}:{node.lineno}: `{ast.unparse(node)}` changes an error that was "
+                    "raised; whoever raised it may hold or raise it "
+                    "again, and who reads the code there would not find what it says here: raise "
+                    "another one, or keep the word beside it"
                 )
 
 
 def _changed(node: ast.expr) -> ast.expr | None:
-    """Returns what an expression changes a part of; None where it changes nothing."""
+    """Return the object that an expression changes; None if it changes none."""
     if isinstance(node, ast.Attribute | ast.Subscript):
         return node.value if isinstance(node.ctx, ast.Store | ast.Del) else None
     if isinstance(node, ast.Call) and _called(node) in ("setattr", "delattr", "__setattr__"):
@@ -564,7 +634,7 @@ def _changed(node: ast.expr) -> ast.expr | None:
 
 
 def _root(node: ast.expr | None) -> str:
-    """Returns the name that a chain of attributes and subscripts begins with; "" where it begins with something else."""
+    """Return the first name of a chain of attributes and subscripts, or ""."""
     while isinstance(node, ast.Attribute | ast.Subscript):
         node = node.value
     return node.id if isinstance(node, ast.Name) else ""
@@ -573,21 +643,31 @@ def _root(node: ast.expr | None) -> str:
 def _shape(path: str, source: str, tree: ast.Module) -> Iterator[str]:
     for part in module_name(path).split("."):
         if part.strip("_") in VAGUE_NAMES:
-            yield f"{path}: is called {part}; such a name says nothing of what is in it, so everything ends up there"
+            yield (
+                f"{path}: is called {part}; such a name says nothing of what is in it, so "
+                "everything ends up there"
+            )
         if part.endswith("ing") and part not in NOUNS:
-            yield f"{path}: is called {part}; modules are nouns of the field: an activity says neither what is made nor of what"
+            yield (
+                f"{path}: is called {part}; modules are nouns of the field: an activity says "
+                "neither what is made nor of what"
+            )
     is_room = path.endswith("/__init__.py") and path != "gitckpt/__init__.py"
     if is_room and (not ast.get_docstring(tree) or len(tree.body) != 1):
         yield (
-            f"{path}: must be a docstring that says what the room is for, and nothing else: a name is imported from where it stands, "
-            "and importing one module of a room must not load the others"
+            f"{path}: must be a docstring that says what the room is for, and nothing else: a "
+            "name is imported from where it stands, and importing one module of a room must not "
+            "load the others"
         )
     elif (
         is_room
         and path.removesuffix("/__init__.py") not in FLOORS
         and "\nPublic modules:" not in source
     ):
-        yield f"{path}: names no doors; where nobody is told what may be used from outside, everything is, and nothing can change by itself"
+        yield (
+            f"{path}: names no doors; where nobody is told what may be used from outside, "
+            "everything is, and nothing can change by itself"
+        )
 
 
 def _lengths(path: str, tree: ast.Module) -> Iterator[str]:
@@ -596,11 +676,14 @@ def _lengths(path: str, tree: ast.Module) -> Iterator[str]:
             first = node.body[0].lineno if path.startswith("gitckpt/cli/commands/") else node.lineno
             lines = (node.end_lineno or 0) - first + 1 - _documentation(node)
             if lines > MAX_FUNCTION:
-                yield f"{path}:{node.lineno}: {node.name} has {lines} lines; more than a screen are several things: cut it at the seam"
+                yield (
+                    f"{path}:{node.lineno}: {node.name} has {lines} lines; more than a screen "
+                    "are several things: cut it at the seam"
+                )
 
 
 def _documentation(node: ast.AST) -> int:
-    """Returns how many lines of a function or class are its docstring."""
+    """Return the number of lines of a function's or class's docstring."""
     if not isinstance(
         node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
     ) or not ast.get_docstring(node):
@@ -609,7 +692,7 @@ def _documentation(node: ast.AST) -> int:
 
 
 def namesakes(sources: Mapping[str, str]) -> Iterator[str]:
-    """Yields the public names that stand for several classes or types: whoever reads one in a signature takes it for the other.
+    """Yield each public name that several classes or types share.
 
     Args:
         sources: texts by path.
@@ -621,17 +704,23 @@ def namesakes(sources: Mapping[str, str]) -> Iterator[str]:
                 places.setdefault(name, []).append(path)
     for name, paths in places.items():
         if len(paths) > 1:
-            yield f"{' and '.join(paths)}: {name} is the name of {len(paths)} things; one word for one thing in the whole house"
+            yield (
+                f"{' and '.join(paths)}: {name} is the name of {len(paths)} things; one word "
+                "for one thing in the whole house"
+            )
 
 
 def _declared(tree: ast.Module) -> Iterator[ast.stmt]:
-    """Yields what stands at the top of a module, also what is there for types alone."""
+    """Yield the statements at the top of a module, also below `if TYPE_CHECKING`."""
     for node in tree.body:
         yield from node.body if isinstance(node, ast.If) else [node]
 
 
 def _type_names(node: ast.stmt) -> list[str]:
-    """Returns the public names of classes and types that a statement declares; `CLOSED` and `T` are none."""
+    """Return the public classes and types that a statement declares.
+
+    Names in capitals such as `CLOSED` or `T` do not count.
+    """
     if isinstance(node, ast.ClassDef):
         return [node.name] if not node.name.startswith("_") else []
     targets = (
@@ -649,7 +738,9 @@ def _type_names(node: ast.stmt) -> list[str]:
 
 
 def import_graph(sources: Mapping[str, str]) -> dict[str, set[str]]:
-    """Returns which modules of the project each of them names in an import: at its top, in a function, or for types only.
+    """Map each module of the project to the modules that it imports.
+
+    Imports in functions and for types count.
 
     Args:
         sources: texts by path.
@@ -661,14 +752,13 @@ def import_graph(sources: Mapping[str, str]) -> dict[str, set[str]]:
         wanted = [each.module for each in imports_of(path, source)]
         targets = {module if module in modules else module.rpartition(".")[0] for module in wanted}
         graph[name] = (targets & modules) - {name}
-    graph.get(
-        "gitckpt", set()
-    ).clear()  # names that the package offers on demand are no dependency of those who import beneath it
+    # The package imports its public names on demand: they are no dependency of the modules in it.
+    graph.get("gitckpt", set()).clear()
     return graph
 
 
 def cycles(graph: Mapping[str, set[str]]) -> set[frozenset[str]]:
-    """Returns the sets of modules that reach each other."""
+    """Return the sets of modules that import each other in a circle."""
     reach = {name: set(targets) for name, targets in graph.items()}
     for middle in graph:
         for name in graph:

@@ -1,4 +1,7 @@
-"""Runs the mutation tester: `./dev mutate`. What it finds are changes of the code that no test notices."""
+"""Run the mutation tester: `./dev mutate`.
+
+It changes the code and reports the changes that no test notices.
+"""
 
 from __future__ import annotations
 
@@ -81,16 +84,22 @@ TESTS = {
     ),
     "gitckpt/store/leases": ("tests/store/leases/test_leases.py",),
 }
-"""Folder, or module → the tests that concern it, and are quick: of these, a mutant is run with those that come by the function it stands
-in. Where many do, as by all that records a checkpoint, few tests that look closely are worth more than hundreds that come by."""
+"""Map a folder or module to the quick tests of it.
+
+A mutant runs the listed tests that call its function. A few tests that assert much are worth more
+than the hundreds that record a checkpoint on their way.
+"""
 
 LEFT_OUT = (
-    # Workers that they start import the mutation tester once more, fail at that, and are started again for ever.
+    # Their workers import the mutation tester again, fail, and are started again without end.
     "tests/store/records/test_keys.py::test_eight_processes_start_one_run",
     "tests/store/runs/test_runs.py::TestRuns::test_starters_in_several_processes_never_share_one",
     # Eleven seconds for each mutant.
-    "tests/store/leases/test_leases.py::test_of_eight_that_take_a_lease_at_the_same_moment_one_gets_it_each_time",
-    # The mutation tester calls each function through others of its own: Python's limit of recursion is reached at fewer levels.
+    (
+        "tests/store/leases/test_leases.py::"
+        "test_of_eight_that_take_a_lease_at_the_same_moment_one_gets_it_each_time"
+    ),
+    # The mutation tester wraps each function, so Python reaches its recursion limit earlier.
     "tests/store/runs/test_statediff.py::TestCompare::test_states_as_deep_as_they_may_be",
 )
 """Tests that cannot be run with mutants."""
@@ -106,7 +115,7 @@ timeout_constant = 3.0
 timeout_multiplier = 4.0
 """
 
-# The same examples for each mutant, or one would be killed today and survive tomorrow. No mutant learns from another what fails.
+# Each mutant gets the same examples, and no example database: the result must be reproducible.
 ARGUMENTS = [
     "-p",
     "no:cacheprovider",
@@ -122,13 +131,13 @@ import os
 if os.environ.get("MUTANT_UNDER_TEST") == "stats":
     del os.environ["MUTANT_UNDER_TEST"]
 """
-"""The processes that tests start cannot say which functions they call; they fail if they are to."""
+"""Processes of tests cannot record the functions that they call, and would fail."""
 
 NOTICED = {"killed", "timeout", "segfault", "suspicious"}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs the mutants of some modules and prints those that no test noticed; returns 1 where there are any."""
+    """Run the mutants of some modules and print the survivors; return 1 if any."""
     parser = argparse.ArgumentParser(prog="./dev mutate", description=__doc__)
     parser.add_argument(
         "paths",
@@ -169,23 +178,24 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def mutate(name: str, tests: Sequence[str], every: int, jobs: int, lane: str) -> int:
-    """Runs the mutants of a module or folder in a copy of the checkout, so that nothing which stops this leaves one behind.
+    """Run the mutants of a module or folder in a copy of the checkout.
+
+    An interrupted run leaves no mutant in the checkout.
 
     Args:
-        name: its path.
-        tests: what to run them with.
-        every: run only each so-many-th mutant of a function.
-        jobs: how many at a time.
-        lane: which of the tests.
+        name: the path of the module or folder.
+        tests: the tests to run for each mutant.
+        every: run only every n-th mutant of a function.
+        jobs: how many run at a time.
+        lane: the lane of the tests.
 
     Returns:
-        How many no test noticed.
+        The number of mutants that no test noticed.
     """
     with tempfile.TemporaryDirectory(prefix="mutants-") as scratch:
         copy_checkout(Path(scratch))
-        mutated = Path(
-            scratch, "mutants"
-        )  # made here, since Python looks for modules only where there is a directory when it starts
+        # Python searches only directories that exist when it starts.
+        mutated = Path(scratch, "mutants")
         mutated.mkdir()
         (mutated / "sitecustomize.py").write_text(IN_PROCESSES)
         only = name if name.endswith(".py") else f"{name}/*"
@@ -211,7 +221,7 @@ def mutate(name: str, tests: Sequence[str], every: int, jobs: int, lane: str) ->
 
 
 def summary(name: str, results: Mapping[str, str], survivors: Sequence[str]) -> str:
-    """Returns how many mutants there are, what became of them, and how many survived in each module."""
+    """Count the mutants by result, and the survivors by module."""
     counts = Counter(results.values())
     ran = Counter(
         mutant.rsplit(".", 1)[0] for mutant, result in results.items() if result != "not checked"
@@ -226,7 +236,7 @@ def summary(name: str, results: Mapping[str, str], survivors: Sequence[str]) -> 
 
 
 def copy_checkout(scratch: Path) -> None:
-    """Copies the files of this checkout that git knows, or does not ignore."""
+    """Copy the tracked files and the files that git does not ignore."""
     listed = subprocess.run(
         ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
         cwd=PROJECT,
@@ -241,7 +251,10 @@ def copy_checkout(scratch: Path) -> None:
 
 
 def mutmut(scratch: str, *arguments: str, shown: bool = False) -> subprocess.CompletedProcess[str]:
-    """Runs the mutation tester in a copy; the processes that tests start find the mutated source there too."""
+    """Run the mutation tester in a copy.
+
+    Processes that the tests start import the mutated source.
+    """
     environment = os.environ | {"PYTHONPATH": os.path.join(scratch, "mutants")}
     program = os.path.join(os.path.dirname(sys.executable), "mutmut")
     output = None if shown else subprocess.PIPE

@@ -1,4 +1,7 @@
-"""Check that docstrings, help, messages and commit subjects are plain: `./dev lint`."""
+"""Check that docstrings, help, messages and commit subjects use plain language.
+
+`./dev lint` runs this.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +31,7 @@ _DOCUMENTED = (ast.Module, ast.ClassDef, *_FUNCTIONS)
 
 
 def violations(path: str, source: str) -> list[str]:
-    """Return what a module breaks, as `path:line: sentence`."""
+    """Return the violations in a module, as `path:line: sentence`."""
     tree = ast.parse(source)
     broken = (*_docstrings(tree), *_texts(tree), *_comments(source))
     return [f"{path}:{line}: {sentence}" for line, sentence in broken]
@@ -82,7 +85,7 @@ def pages() -> Iterator[str]:
 
 
 def subjects(base: str) -> list[str]:
-    """Return what the subjects of the commits since `base` break, as `oid: sentence`."""
+    """Return the violations in commit subjects since `base`, as `oid: sentence`."""
     log = ["git", "log", "--no-merges", "--format=%h %s", f"{base}..HEAD"]
     done = subprocess.run(log, cwd=PROJECT, capture_output=True, text=True, check=True)
     broken = []
@@ -96,7 +99,7 @@ def subjects(base: str) -> list[str]:
 
 
 def main(sources: Mapping[str, str] = SOURCES) -> int:
-    """Print what is broken; return 1 if anything is."""
+    """Print all violations; return 1 if there is any."""
     broken = [each for path, source in sources.items() for each in violations(path, source)]
     broken += pages()
     known = ["git", "rev-parse", "--quiet", "--verify", "origin/main^{commit}"]

@@ -1,4 +1,4 @@
-"""Name the points at which tests make gitckpt fail, die or wait less, and observe it.
+"""Name the points at which tests make gitckpt fail, die or wait less.
 
 Every point is the path of a function, method or constant. Tests name them here only, so that a
 module that moves changes one line.
@@ -68,7 +68,7 @@ def plant(patch: pytest.MonkeyPatch, point: str, value: Any) -> None:
 
 
 def original(point: str) -> Any:
-    """Return what a point is now, for a replacement that calls it."""
+    """Return the current value of a point, for a replacement that calls it."""
     owner, name = _locate(point)
     return getattr(owner, name)
 

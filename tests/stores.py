@@ -103,7 +103,7 @@ def make_private_dir(place: Place) -> Path:
 
 
 def ref_oid(place: Place, ref: str) -> str | None:
-    """Return what a ref points to; None if it does not exist."""
+    """Return the oid of a ref; None if the ref does not exist."""
     return git(place, "rev-parse", "--verify", "--quiet", ref, ok=(0, 1)) or None
 
 
@@ -285,18 +285,18 @@ def plant_snapshot(store: Store, files: str, **parts: Any) -> str:
 
 
 def set_ids(store: Store, new_id: Callable[[], str]) -> None:
-    """Replace what gives the checkpoints of a store their ids."""
+    """Replace the source of checkpoint ids of a store."""
     inside(store).new_id = new_id
 
 
 def head_of(store: Store, run: str | None) -> Checkpoint:
-    """Return the checkpoint that `refs/ckpt/runs/<run>` points to; do not move the ref."""
+    """Return the checkpoint at `refs/ckpt/runs/<run>`; do not move the ref."""
     document = tomllib.loads(git(store, "cat-file", "blob", f"refs/ckpt/runs/{run}"))
     return store.read(document["id"])
 
 
 def timestamp(instant: int) -> str:
-    """Format microseconds since the epoch as in documents: 2027-01-15T08:00:00.000000Z."""
+    """Format microseconds since the epoch: 2027-01-15T08:00:00.000000Z."""
     return as_datetime(instant).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 
 

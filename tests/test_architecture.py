@@ -1,4 +1,4 @@
-"""The house: who may import whom, and what only one module may do. Every failure says which rule was broken, and why there is one."""
+"""The import rules hold, and each failure names the rule and its reason."""
 
 from __future__ import annotations
 
@@ -46,7 +46,8 @@ def test_module_keeps_the_rules_of_the_house(path: str) -> None:
 def test_no_module_reaches_itself_by_way_of_others() -> None:
     found = cycles(import_graph(SOURCES))
     assert not found, (
-        f"modules import each other in a circle, types counted: {[sorted(each) for each in found]}; none of them can be understood or "
+        "modules import each other in a circle, types counted: "
+        f"{[sorted(each) for each in found]}; none of them can be understood or "
         "tested alone. Move what both need beneath them"
     )
 
@@ -57,7 +58,7 @@ def test_no_name_stands_for_two_things() -> None:
 
 
 def test_every_room_stands_and_every_door_leads_somewhere() -> None:
-    """A door that nobody uses, or a room that is gone, would make the rules say less than they seem to."""
+    """An unused public module or a missing package would make the rules too weak."""
     used: set[tuple[str, str]] = set()
     for path, source in SOURCES.items():
         for each in imports_of(path, source):
@@ -73,7 +74,8 @@ def test_every_room_stands_and_every_door_leads_somewhere() -> None:
         for package, doors in DOORS.items()
     }
     assert not any(unused.values()), (
-        f"doors that nobody comes in by: { {package: doors for package, doors in unused.items() if doors} }"
+        "doors that nobody comes in by: "
+        f"{ {package: doors for package, doors in unused.items() if doors} }"
     )
     rooms = {room for layer in LAYERS for room in layer}
     inside = {
@@ -99,14 +101,18 @@ HOOK = [
 ]
 HEAVY = words(
     """
-    pygit2 typer tomlkit rich click dataclasses typing re enum subprocess pathlib datetime json tomllib hashlib inspect
+    pygit2 typer tomlkit rich click dataclasses typing re enum subprocess pathlib datetime json \
+tomllib hashlib inspect
     """
 )
 
 
 def loaded_by(modules: list[str]) -> set[str]:
-    """Returns the names in `sys.modules` of a bare interpreter that imported `modules` and nothing else."""
-    code = f"import sys; sys.path.insert(0, {str(PROJECT)!r}); import {', '.join(modules)}; print('\\n'.join(sys.modules))"
+    """Return the modules that a fresh interpreter loads when it imports `modules`."""
+    code = (
+        f"import sys; sys.path.insert(0, {str(PROJECT)!r}); import {', '.join(modules)}; "
+        "print('\\n'.join(sys.modules))"
+    )
     done = subprocess.run(
         [sys.executable, "-I", "-S", "-B", "-c", code], capture_output=True, text=True, check=False
     )
@@ -127,7 +133,8 @@ def test_what_the_hook_imports_is_light(modules: list[str]) -> None:
     loaded = loaded_by(modules)
     assert set(modules) <= loaded
     assert not loaded & HEAVY, (
-        f"importing {', '.join(modules)} loads {sorted(loaded & HEAVY)}; the hook runs at every commit and has about 10 ms for everything: "
+        f"importing {', '.join(modules)} loads {sorted(loaded & HEAVY)}; the hook runs at every "
+        "commit and has about 10 ms for everything: "
         "import such modules in the function that needs them, or do without"
     )
 
@@ -142,10 +149,11 @@ SAVE = [
 
 
 def test_what_a_save_imports_is_light() -> None:
-    """These cost a command more than its own work does: 57 ms of imports became 34 ms without them."""
+    """Without these modules, the imports of a command take 34 ms instead of 57 ms."""
     loaded = loaded_by(SAVE)
     assert not loaded & words(
-        "dataclasses inspect typing subprocess datetime shutil pathlib hashlib tomllib pygit2 typer tomlkit rich"
+        "dataclasses inspect typing subprocess datetime shutil pathlib hashlib tomllib pygit2 "
+        "typer tomlkit rich"
     )
 
 
@@ -188,9 +196,9 @@ def test_tests_use_public_names() -> None:
     sources = {path: path.read_text(encoding="utf-8") for path in files}
     internal = [path for path in files if uses_internals(sources[path]) and runs_git(sources[path])]
     assert len(internal) <= len(files) / 3, (
-        f"{len(internal)} of {len(files)} test files run git and import internals of gitckpt, which "
-        "then cannot change alone: use Store, the command line or git; tests/stores.py opens stores "
-        "with a clock, tests/planted.py plants faults"
+        f"{len(internal)} of {len(files)} test files run git and import internals of gitckpt, "
+        "which then cannot change alone: use Store, the command line or git; tests/stores.py "
+        "opens stores with a clock, tests/planted.py plants faults"
     )
 
 

@@ -1,4 +1,4 @@
-"""The documents speak of what is there."""
+"""Tables, links, names and promises in the documents match the project."""
 
 from __future__ import annotations
 

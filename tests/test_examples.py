@@ -1,4 +1,4 @@
-"""The examples do what their pages say: each is run as a reader would run it, and all that it prints is compared."""
+"""Each example prints exactly the output that its page shows."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.cli.conftest import normal
 ROOT = Path(__file__).resolve().parent.parent
 
 NAMES = ("review", "steps")
-"""Examples that have a script `try`, and a file `output.txt` with what it prints."""
+"""Examples with a script `try` and its expected output in `output.txt`."""
 
 LENGTH, AGE, TIME = (
     r"\b\d+\.\ds$|(?<=after )(\d+m)?\d+s$",
@@ -24,15 +24,15 @@ LENGTH, AGE, TIME = (
     r"\b\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ",
 )
 COMPLAINT = r"^greet\.sh: .*$"
-"""What the shell says of a script that it cannot read, each shell in its own words."""
+"""The syntax errors of the different shells."""
 
 SAVED = r"^review-progress\t-\n"
-"""A commit that the driver, which looks every two seconds, has found and saved before the milestone that follows it."""
+"""The driver polls every 2 s and may save this commit before the next milestone."""
 
 
 @pytest.fixture
 def examples(tmp_path: Path) -> Path:
-    """A copy of the examples, so that nothing is written beside them; `git ckpt` is on PATH."""
+    """Copy the examples and put `git ckpt` on PATH; return the copy."""
     there = tmp_path / "examples"
     shutil.copytree(ROOT / "examples", there)
     program = tmp_path / "bin/git-ckpt"
@@ -43,7 +43,7 @@ def examples(tmp_path: Path) -> Path:
 
 
 def tried(examples: Path, name: str, directory: Path) -> str:
-    """Tries an example in a directory, and returns what it prints, with words for what differs from time to time."""
+    """Run an example and return its output, with variable parts replaced by words."""
     env = os.environ | {
         "PYTHONPATH": str(ROOT),
         "PATH": f"{examples.parent / 'bin'}{os.pathsep}{os.environ['PATH']}",

@@ -1,4 +1,4 @@
-"""Every regular expression of the package ends soon, whatever text it is asked about."""
+"""Every regular expression of the package ends soon on any text."""
 
 from __future__ import annotations
 
@@ -35,14 +35,14 @@ pytestmark = pytest.mark.long
 
 PACKAGE = Path(gitckpt.__file__).parent
 USES = {"search": "finditer", "findall": "finditer", "sub": "finditer", "split": "finditer"}
-"""What is done with an expression, by methods that look through the text in the same way."""
+"""Map methods to the one that searches the text in the same way."""
 
 ALL = ("finditer", "match", "fullmatch")
 TIMES = 5000
 LENGTH = 150_000
 LONGEST = 1_000_000
 SECONDS = 1.0
-"""Of CPU time, for one text."""
+"""CPU time for one text."""
 
 COMPUTED = {
     "cli/terminal.py live": [re.compile(f"[{terminal._UNSEEN}]")],
@@ -106,12 +106,12 @@ def test_what_is_read_line_by_line_ends_soon(reader: str, tmp_path: Path) -> Non
 
 
 def test_expressions_that_functions_put_together_are_known() -> None:
-    """A new one goes into `COMPUTED`, with an example of what it is like."""
+    """Add a new expression to `COMPUTED` with an example."""
     assert {place for place, expression, _ in in_functions() if expression is None} == set(COMPUTED)
 
 
 def expressions() -> Iterator[tuple[str, re.Pattern[Any], tuple[str, ...]]]:
-    """Yield where an expression is, the expression, and how it is used."""
+    """Yield the place of an expression, the expression, and its methods."""
     for module in pkgutil.walk_packages(gitckpt.__path__, "gitckpt."):
         if module.name.endswith("__main__"):
             continue
@@ -137,13 +137,13 @@ def patterns(value: object) -> Iterator[re.Pattern[Any]]:
 
 
 def uses(name: str, source: str) -> tuple[str, ...]:
-    """Return how a variable with an expression is used; every way where that is somewhere else."""
+    """Return the methods called on a variable; all if the call is elsewhere."""
     found = {USES.get(method, method) for method in re.findall(rf"\b{name}\.(\w+)", source)}
     return tuple(sorted(found.intersection(ALL))) or ALL
 
 
 def in_functions() -> Iterator[tuple[str, Any, tuple[str, ...]]]:
-    """Yield where a function has an expression, that unless it is put together, and how it is used."""
+    """Yield each expression in a function, None if computed, and its methods."""
     for path in sorted(PACKAGE.rglob("*.py")):
         source = path.read_text(encoding="utf-8")
         if "re." not in source:
@@ -167,7 +167,7 @@ def in_functions() -> Iterator[tuple[str, Any, tuple[str, ...]]]:
 
 
 def is_call(node: ast.AST) -> TypeGuard[Any]:
-    """Tell whether a node calls a function of `re` with an expression."""
+    """Return whether a node calls a function of `re` with an expression."""
     return (
         isinstance(node, ast.Call)
         and isinstance(node.func, ast.Attribute)
@@ -189,7 +189,7 @@ def is_call(node: ast.AST) -> TypeGuard[Any]:
 
 
 def ends_soon(function: Callable[[], object], seconds: float) -> bool:
-    """Tell whether a function ends within a time of the processor."""
+    """Return whether a function ends within some CPU time."""
     child = os.fork()
     if not child:
         signal.signal(signal.SIGVTALRM, signal.SIG_DFL)
@@ -205,7 +205,10 @@ def ends_soon(function: Callable[[], object], seconds: float) -> bool:
 
 
 def overdue(cases: list[Case]) -> list[str]:
-    """Return what takes too long; tried by a child, as no handler of signals runs before a match ends."""
+    """Return the cases that take too long.
+
+    A child process runs them, as no signal handler runs before a match ends.
+    """
     found = []
     at = 0
     while at < len(cases):
@@ -243,7 +246,7 @@ def try_all(cases: list[Case], first: int, writing: int) -> None:
 
 
 def texts(pattern: re.Pattern[Any]) -> list[Any]:
-    """Return long texts of what an expression is made of."""
+    """Return long texts of characters that an expression names."""
     chance = random.Random(repr(pattern.pattern))
     parsed = _parser.parse(pattern.pattern, pattern.flags & ~re.UNICODE)
     letters = "".join(
@@ -266,7 +269,7 @@ def texts(pattern: re.Pattern[Any]) -> list[Any]:
 
 
 def repeats(pattern: Any, beginning: str, chance: random.Random) -> Iterator[tuple[str, str]]:
-    """Yield what may stand before each repeat without a near end, and some of what it repeats."""
+    """Yield a text before each unbounded repeat, and characters that it repeats."""
     for element in pattern:
         operation, argument = element
         if operation is _constants.BRANCH:
@@ -280,7 +283,7 @@ def repeats(pattern: Any, beginning: str, chance: random.Random) -> Iterator[tup
 
 
 def members(pattern: Any) -> Iterator[str]:
-    """Yield the characters that an expression names, of each class a few."""
+    """Yield the characters that an expression names, a few of each class."""
     for operation, argument in pattern:
         if operation in (_constants.LITERAL, _constants.NOT_LITERAL):
             yield chr(argument)

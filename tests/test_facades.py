@@ -1,4 +1,4 @@
-"""examples/facades: what rlm-act and forge call, on gitckpt's public names, in less than sixty lines each."""
+"""The facades give rlm-act and forge their calls in less than 60 lines each."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def test_rlm_act(checkout: Checkout) -> None:
 def test_rlm_act_counts_whole_days_and_takes_no_timestamp_for_today(
     timestamp: str | None, days: int
 ) -> None:
-    """In braces: a time so many hours from now, in UTC."""
+    """A number in braces is an offset in hours from the present, in UTC."""
     manager_class = loaded("rlm_act").CheckpointManager
     if timestamp is not None and timestamp.startswith("{"):
         hours, _, zone = timestamp[1:].partition("}")

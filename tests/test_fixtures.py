@@ -1,4 +1,4 @@
-"""What most tests stand on: copies of repositories are as git makes them, and a fingerprint misses no change."""
+"""Copied repositories equal new ones of git; fingerprints show each change."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.conftest import LINKED, Checkout, repository_of
 
 
 def look(checkout: Checkout) -> dict[str, object]:
-    """Returns what git says of a repository and of the worktree that it is looked at from."""
+    """Return git's view of a repository and one of its worktrees."""
     git_dir = Path(checkout.git("rev-parse", "--absolute-git-dir"))
     top = str(checkout.main.parent)
     return {

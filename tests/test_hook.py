@@ -1,4 +1,4 @@
-"""The installed hooks, fired by git itself: what they record, when they hold still, and that they never fail anybody's commit."""
+"""Git fires the installed hooks, which record commits and never make one fail."""
 
 from __future__ import annotations
 
@@ -45,12 +45,12 @@ HEAVY = {
     "tomllib",
     "sqlite3",
 }
-"""Modules that cost more than all of gitckpt's own that a commit needs."""
+"""Modules that take longer to import than all that a commit needs."""
 
 
 @pytest.fixture
 def hooked(checkout: Checkout) -> Checkout:
-    """A worktree (main, then linked) of a repository with our hooks; the daily expiry has run already."""
+    """Return a worktree with gitckpt's hooks, where the daily expiry has run."""
     _install(checkout)
     return checkout
 
@@ -61,7 +61,7 @@ def _install(checkout: Checkout) -> None:
 
 
 def _recorded(checkout: Checkout) -> list[CheckpointInfo]:
-    """Returns what is recorded, oldest first."""
+    """Return the recorded checkpoints, oldest first."""
     with Store.open(checkout.path, adapter="plumbing") as store:
         return list(reversed(store.list()))
 
@@ -76,8 +76,10 @@ def test_a_commit_records_a_checkpoint_with_all_that_belongs_to_it(hooked: Check
     (entry,) = _recorded(hooked)
     document = hooked.git("cat-file", "blob", "refs/checkpoints/" + entry.id)
     assert document == (
-        f'version = 1\nid = "{entry.id}"\nphase = "commit-complete"\ntimestamp = "{entry.timestamp}"\ngit_sha = "{commit}"\n'
-        f'branch = "{branch}"\ntrigger = "post-commit"\nmessage = "add a parser"\nerrors = []\n\n[state]'
+        f'version = 1\nid = "{entry.id}"\nphase = "commit-complete"\n'
+        f'timestamp = "{entry.timestamp}"\ngit_sha = "{commit}"\n'
+        f'branch = "{branch}"\ntrigger = "post-commit"\nmessage = "add a parser"\nerrors = []\n\n'
+        "[state]"
     )
     assert hooked.refs(*OWN_REFS) == {
         "refs/checkpoints/" + entry.id: entry.oid,
@@ -152,7 +154,7 @@ def _write_notes(checkout: Checkout) -> None:
 
 
 def _ids_in_note(checkout: Checkout, rev: str) -> list[str]:
-    """Returns the ids that the note of a commit lists, as git has it now."""
+    """Return the ids that git's note of a commit lists."""
     out = checkout.git("log", "-1", "--notes=checkpoints", "--format=%N", rev)
     return sorted(line.split(" ")[0] for line in out.splitlines() if line)
 
@@ -168,9 +170,8 @@ def test_commits_do_not_write_notes(hooked: Checkout) -> None:
     before = int(hooked.git("count-objects").split()[0])
     for number in range(10):
         hooked.git("commit", "--quiet", "--allow-empty", "-m", f"in a burst {number}")
-    assert (
-        int(hooked.git("count-objects").split()[0]) - before == 20
-    )  # a commit and a document each
+    # Each of the ten commits makes two objects: a commit and a document.
+    assert int(hooked.git("count-objects").split()[0]) - before == 20
     assert hooked.git("rev-parse", "refs/notes/checkpoints") == tip
     with Store.open(hooked.path, adapter="plumbing") as store:
         assert store.find("HEAD") == store.list()[0].id
@@ -260,7 +261,7 @@ def test_an_amend_without_a_reflog_is_no_reason_to_fail(main_checkout: Checkout)
 
 
 def _three_commits_beside(checkout: Checkout) -> str:
-    """Makes a branch `topic` with three commits, and one more on the branch we stand on; returns that branch."""
+    """Make three commits on `topic` and one on the current branch; return its name."""
     base = checkout.git("symbolic-ref", "--short", "HEAD")
     checkout.git("checkout", "--quiet", "-b", "topic")
     for number in (1, 2, 3):
@@ -276,15 +277,14 @@ def test_a_rebase_records_once_at_its_end(checkout: Checkout, backend: str) -> N
     checkout.git("checkout", "--quiet", "topic")
     _install(checkout)
     checkout.git("rebase", "--quiet", backend, base)
-    branch = (
-        "topic" if backend == "--merge" else None
-    )  # git comes back to the branch only after the hook of the apply backend
+    # The apply backend returns to the branch only after the hook.
+    branch = "topic" if backend == "--merge" else None
     assert _summary(checkout) == [("post-commit", branch, "topic 3")]
     assert _recorded(checkout)[0].git_sha == checkout.git("rev-parse", "topic")
 
 
 def test_a_rebase_that_stopped_on_a_branch_whose_name_is_not_utf_8(main_checkout: Checkout) -> None:
-    """With the apply backend HEAD is still detached, and git's note of the rebase names the branch."""
+    """With the apply backend, git's rebase file names the branch of detached HEAD."""
     base = _three_commits_beside(main_checkout)
     main_checkout.git("checkout", "--quiet", "-b", "other", "topic")
     main_checkout.commit("mine", other="mine")
@@ -298,7 +298,7 @@ def test_a_rebase_that_stopped_on_a_branch_whose_name_is_not_utf_8(main_checkout
 
 
 def test_a_rebase_that_changes_nothing_records_nothing(checkout: Checkout) -> None:
-    """Git tells of its end all the same."""
+    """Git calls the hook at the end of such a rebase, too."""
     base = checkout.head()
     _install(checkout)
     for number in range(2):
@@ -500,7 +500,8 @@ def test_files_that_take_too_long_are_left_out_and_it_is_said(main_checkout: Che
     there.write("new", "x")
     said = _stderr_of_commit(there)
     assert said.startswith(
-        "gitckpt: post-commit: the checkpoint has no uncommitted files: capturing the files took more than 0 seconds; "
+        "gitckpt: post-commit: the checkpoint has no uncommitted files: capturing the files "
+        "took more than 0 seconds; "
     )
     assert (
         "record them now: git ckpt save; to allow more time: git config ckpt.snapshotTimeout 5m"
@@ -580,7 +581,10 @@ def test_a_bug_is_one_line_on_stderr_and_a_traceback_in_the_log(
     out, err = capfd.readouterr()
     assert (out, err) == (
         "",
-        "gitckpt: post-commit: no checkpoint was recorded: ZeroDivisionError: nobody\\x0aforesaw \\x1b[31mthis\n",
+        (
+            "gitckpt: post-commit: no checkpoint was recorded: ZeroDivisionError: "
+            "nobody\\x0aforesaw \\x1b[31mthis\n"
+        ),
     )
     assert "Traceback (most recent call last)" in _log(main_checkout)
 
@@ -648,7 +652,7 @@ def test_an_unknown_event_says_which_there_are(
 
 
 def _old_checkpoints(checkout: Checkout, count: int) -> None:
-    """Records so many checkpoints of hooks, a year ago."""
+    """Record checkpoints of hooks that are a year old."""
     year_ago = time.time_ns() // 1000 - 365 * 86400 * SECOND
     with open_store(str(checkout.path), clock=lambda: year_ago) as store:
         for _ in range(count):
@@ -656,7 +660,7 @@ def _old_checkpoints(checkout: Checkout, count: int) -> None:
 
 
 def _ended_long_ago(stamp: Path) -> None:
-    """Let maintenance have run on the first day of 2020."""
+    """Make the stamp say that maintenance ended in 2020."""
     stamp.write_text("2020-01-01T00:00:00.000000Z done\n")
     os.utime(stamp, (0, 0))
 
@@ -721,7 +725,7 @@ def test_a_start_in_the_future_is_no_reason_to_wait_for_it(
 
 
 def _imported(checkout: Checkout, code: str, *args: str) -> set[str]:
-    """Returns the names of the modules that a Python has, as the hook is started, once it has run some code."""
+    """Return the modules that the hook's Python has loaded after some code."""
     code = f"import sys; {code}; print('\\n'.join(sorted(sys.modules)))"
     command = [sys.executable, "-I", "-S", "-c", code, *args]
     done = subprocess.run(command, cwd=checkout.path, capture_output=True, check=True, text=True)

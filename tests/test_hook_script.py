@@ -1,4 +1,4 @@
-"""The shell script that records plain commits: hooks/hook.sh."""
+"""hooks/hook.sh records plain commits without Python."""
 
 from __future__ import annotations
 
@@ -39,14 +39,14 @@ SUBJECTS = [
 
 @pytest.fixture
 def hooked(main_checkout: Checkout) -> Checkout:
-    """A worktree whose next commit is recorded by the script alone."""
+    """Return a worktree whose next commit only the shell script records."""
     install(discover(str(main_checkout.path)), version=(2, 39, 5), mode="files")
     main_checkout.commit("by Python, which makes the private directory")
     return main_checkout
 
 
 def without_python(checkout: Checkout) -> None:
-    """Let the hook find no Python: what it records then, the shell has recorded."""
+    """Hide Python from the hook, so that only the shell can record."""
     hook = checkout.path / ".git/hooks/post-commit"
     hook.write_text(hook.read_text().replace(shlex.quote(sys.executable), "/no/python"))
 
@@ -128,7 +128,10 @@ def test_amend_and_linked_worktree_and_detached_head(hooked: Checkout, tmp_path:
 
 
 def test_two_who_commit_at_once_get_a_checkpoint_for_each_commit(hooked: Checkout) -> None:
-    program = 'for n in 1 2 3 4 5 6 7 8 9 10; do until git commit --quiet --allow-empty -m "$0 $n" 2>/dev/null; do :; done; done'
+    program = (
+        'for n in 1 2 3 4 5 6 7 8 9 10; do until git commit --quiet --allow-empty -m "$0 $n" '
+        "2>/dev/null; do :; done; done"
+    )
     env = {name: value for name, value in os.environ.items() if name != "GIT_COMMITTER_DATE"}
     writers = [
         subprocess.Popen(["sh", "-c", program, str(n)], cwd=hooked.path, env=env) for n in range(4)

@@ -1,4 +1,4 @@
-"""The checker of the rules of the house: what it notices, and what it allows."""
+"""The checker of the import and style rules notices each violation."""
 
 from __future__ import annotations
 
@@ -110,13 +110,22 @@ from tests.house_rules import cycles, import_graph, namesakes, violations
         ),
         (
             "gitckpt/git/contents/x.py",
-            "TYPE_CHECKING = False\nif TYPE_CHECKING:\n    from gitckpt.git.objects.loose import write",
-            "x.py:3: imports gitckpt.git.objects.loose.write, which is no door of gitckpt/git/objects",
+            (
+                "TYPE_CHECKING = False\nif TYPE_CHECKING:\n"
+                "    from gitckpt.git.objects.loose import write"
+            ),
+            (
+                "x.py:3: imports gitckpt.git.objects.loose.write, which is no door of "
+                "gitckpt/git/objects"
+            ),
         ),
         (
             "gitckpt/durable/phases/agent.py",
             "def f():\n    from gitckpt.durable.phases.loop.other import x",
-            "agent.py:2: imports gitckpt.durable.phases.loop.other.x, which is no door of gitckpt/durable/phases/loop",
+            (
+                "agent.py:2: imports gitckpt.durable.phases.loop.other.x, which is no door of "
+                "gitckpt/durable/phases/loop"
+            ),
         ),
         (
             "gitckpt/cli/commands/x.py",
@@ -125,8 +134,14 @@ from tests.house_rules import cycles, import_graph, namesakes, violations
         ),
         (
             "gitckpt/__init__.py",
-            "TYPE_CHECKING = False\nif TYPE_CHECKING:\n    from gitckpt.durable.phases.review.prompts import Cycle as Cycle",
-            "__init__.py:3: imports gitckpt.durable.phases.review.prompts.Cycle, which is no door of gitckpt/durable/phases/review",
+            (
+                "TYPE_CHECKING = False\nif TYPE_CHECKING:\n"
+                "    from gitckpt.durable.phases.review.prompts import Cycle as Cycle"
+            ),
+            (
+                "__init__.py:3: imports gitckpt.durable.phases.review.prompts.Cycle, which is no "
+                "door of gitckpt/durable/phases/review"
+            ),
         ),
         (
             "gitckpt/git/objects/x.py",
@@ -151,7 +166,10 @@ from tests.house_rules import cycles, import_graph, namesakes, violations
         (
             "gitckpt/git/objects/x.py",
             "TYPE_CHECKING = False\nif TYPE_CHECKING:\n    from gitckpt.git.files import atomic",
-            "x.py:3: git.objects imports gitckpt.git.files.atomic of git.files, which lies above it",
+            (
+                "x.py:3: git.objects imports gitckpt.git.files.atomic of git.files, "
+                "which lies above it"
+            ),
         ),
         (
             "gitckpt/git/worktree/x.py",
@@ -298,7 +316,10 @@ from tests.house_rules import cycles, import_graph, namesakes, violations
         ),
         (
             "gitckpt/store/audit/x.py",
-            "def h():\n    try:\n        f()\n    except BaseException:\n        if g():\n            return\n        raise",
+            (
+                "def h():\n    try:\n        f()\n    except BaseException:\n        if g():\n"
+                "            return\n        raise"
+            ),
             "x.py:4",
         ),
         (
@@ -378,7 +399,10 @@ def test_the_checker_notices(path: str, source: str, said: str) -> None:
         ),
         (
             "gitckpt/model/x.py",
-            "import re\nfrom collections.abc import Mapping\nfrom gitckpt.model import ids\nfrom . import times",
+            (
+                "import re\nfrom collections.abc import Mapping\nfrom gitckpt.model import ids\n"
+                "from . import times"
+            ),
         ),
         ("gitckpt/model/ids.py", "import os\nos.urandom(16)"),
         ("gitckpt/model/toml.py", "def f():\n    import tomllib"),
@@ -386,13 +410,19 @@ def test_the_checker_notices(path: str, source: str, said: str) -> None:
         ("gitckpt/git/objects/libgit2.py", "import pygit2\nfrom pygit2.enums import Option"),
         (
             "gitckpt/store/audit/x.py",
-            "from gitckpt import __version__\nimport gitckpt\nfrom gitckpt.git import refs\nimport os\nos.replace('a', 'b')",
+            (
+                "from gitckpt import __version__\nimport gitckpt\nfrom gitckpt.git import refs\n"
+                "import os\nos.replace('a', 'b')"
+            ),
         ),
         ("gitckpt/store/audit/x.py", "try:\n    f()\nexcept BaseException:\n    g()\n    raise"),
         ("gitckpt/store/audit/x.py", "try:\n    f()\nexcept (OSError, ValueError):\n    pass"),
         (
             "gitckpt/git/x.py",
-            "try:\n    f()\nexcept OSError as e:\n    self.error = found[e.errno] = e\n    e = g(e)",
+            (
+                "try:\n    f()\nexcept OSError as e:\n    self.error = found[e.errno] = e\n"
+                "    e = g(e)"
+            ),
         ),
         (
             "gitckpt/git/objects/x.py",
@@ -400,11 +430,17 @@ def test_the_checker_notices(path: str, source: str, said: str) -> None:
         ),
         (
             "gitckpt/git/worktree/x.py",
-            "from gitckpt.git.objects import writer\nfrom gitckpt.git.objects.encoding import object_id",
+            (
+                "from gitckpt.git.objects import writer\n"
+                "from gitckpt.git.objects.encoding import object_id"
+            ),
         ),
         (
             "gitckpt/durable/phases/x.py",
-            "from gitckpt.durable.phases.review import cycle\nfrom gitckpt.durable.phases.loop import loop",
+            (
+                "from gitckpt.durable.phases.review import cycle\n"
+                "from gitckpt.durable.phases.loop import loop"
+            ),
         ),
         (
             "gitckpt/git/x.py",
@@ -465,7 +501,9 @@ def test_the_checker_finds_circles(a: str, b: str, c: str, found: set[frozenset[
 def test_one_name_for_two_things_is_noticed() -> None:
     there = {
         "gitckpt/git/a.py": "class Held:\n    pass\n\nclass _Own:\n    pass",
-        "gitckpt/git/b.py": "class Other:\n    class Held:\n        pass\n\nclass _Own:\n    pass\n",
+        "gitckpt/git/b.py": (
+            "class Other:\n    class Held:\n        pass\n\nclass _Own:\n    pass\n"
+        ),
         "gitckpt/git/c.py": "class Held:\n    pass\n\nKEPT = 1",
         "gitckpt/git/d.py": "KEPT = 2",
     }

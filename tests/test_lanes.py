@@ -1,4 +1,4 @@
-"""Which tests are run: each is in one lane, and in one of the shards."""
+"""Each test runs in one lane and in one shard."""
 
 from __future__ import annotations
 
@@ -20,7 +20,10 @@ CONFTEST = (
 MARKERS = "\n".join(
     f"    {name}: as in the project" for name in ("long", "turns", "sampled", "client")
 )
-INI = f"[pytest]\ntestpaths = .\naddopts = --strict-markers -p no:cacheprovider\nmarkers =\n{MARKERS}\n"
+INI = (
+    "[pytest]\ntestpaths = .\naddopts = --strict-markers -p no:cacheprovider\nmarkers =\n"
+    f"{MARKERS}\n"
+)
 TESTS = """\
 import pytest
 from hypothesis import given, settings, strategies
@@ -113,14 +116,14 @@ Lanes = dict[str, list[str]]
 
 @pytest.fixture
 def project(tmp_path: Path) -> Path:
-    """A project with tests of every kind."""
+    """Return a project with tests of every kind."""
     for name, content in (("conftest.py", CONFTEST), ("pytest.ini", INI), ("test_it.py", TESTS)):
         (tmp_path / name).write_text(content)
     return tmp_path
 
 
 def run(project: Path, *args: str) -> subprocess.CompletedProcess[str]:
-    """Runs pytest there."""
+    """Run pytest in the project."""
     command = [sys.executable, "-m", "pytest", *args]
     done = subprocess.run(
         command,
@@ -135,13 +138,13 @@ def run(project: Path, *args: str) -> subprocess.CompletedProcess[str]:
 
 
 def collected(project: Path, *args: str) -> list[str]:
-    """Returns the names of the tests that would be run."""
+    """Return the names of the tests that pytest would run."""
     done = run(project, "--collect-only", "--quiet", *args)
     return [line.removeprefix("test_it.py::") for line in done.stdout.splitlines() if "::" in line]
 
 
 def alike(names: list[str]) -> set[str]:
-    """Returns the names of those tests that are in a lane whatever their parameters."""
+    """Return the names of the tests whose lane does not depend on parameters."""
     return {name for name in names if not name.startswith(PLACED)}
 
 
@@ -153,7 +156,7 @@ def test_without_a_path_those_that_take_long_are_left_out(project: Path) -> None
 
 @pytest.mark.long
 def test_each_case_has_its_lane(project: Path) -> None:
-    """All lanes are asked here, once each: a process for each takes its second."""
+    """One test covers all lanes, because each needs a process of about a second."""
     found = {
         lane: collected(project, "test_it.py", "--lane", lane)
         for lane in ("test", "long", "clients", "all")

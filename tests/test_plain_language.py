@@ -1,4 +1,4 @@
-"""The linter of words notices each planted violation, and nothing else."""
+"""The linter reports each planted vague word, and nothing else."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `from gitckpt import …` offers."""
+"""`from gitckpt import …` offers exactly the public names."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""docs/python.md: its blocks are one program, which prints what the page says; its table names each error as it is."""
+"""The blocks of docs/python.md run as one program and print the output shown.
+
+Its table names each error correctly.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +24,10 @@ FENCE = re.compile(r"^```(python|text)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
 def blocks(page: str) -> list[tuple[int, str, str]]:
-    """Returns line, code and expected output of each block that is run; the output is what the next block says, if that is text."""
+    """Return the line, code and expected output of each executed block.
+
+    The output is in the next block, if that is text.
+    """
     found = [
         (page.count("\n", 0, match.start()) + 2, match[1], match[2])
         for match in FENCE.finditer(page)
@@ -121,7 +127,7 @@ WITHIN = {
     "Suspect": "gitckpt.model.checkpoint",
     "WorktreeUse": "gitckpt.store.usage",
 }
-"""What results consist of, and is not public by name."""
+"""Types of fields of results that are not public names."""
 
 
 @pytest.mark.parametrize("name", sorted({*VALUES, *WITHIN}))

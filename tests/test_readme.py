@@ -1,4 +1,4 @@
-"""README.md: each block runs as typed in an empty directory and prints what the page shows."""
+"""Each block of README.md, run as typed, prints the output that the page shows."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ SHIMS = {
 
 
 def blocks() -> list[tuple[int, list[tuple[str, str]]]]:
-    """Returns the line of each `console` block and its commands, each with its output."""
+    """Return the line of each `console` block and its commands, each with its output."""
     return [
         (PAGE.count("\n", 0, match.start()) + 1, commands(match[2]))
         for match in BLOCK.finditer(PAGE)
@@ -56,7 +56,7 @@ def commands(block: str) -> list[tuple[str, str]]:
 
 
 def play(typed: list[str], directory: Path, shims: Path) -> list[str]:
-    """Run commands in one shell on a terminal; return what each of them prints."""
+    """Run commands in one shell on a terminal; return the output of each."""
     script = "".join(f"printf '\\036'\n{command}" for command in typed)
     leader, follower = pty.openpty()
     fcntl.ioctl(follower, termios.TIOCSWINSZ, struct.pack("HHHH", 24, COLUMNS, 0, 0))

@@ -1,4 +1,4 @@
-"""What is released holds the package alone, and what it is built and tested with is named by hash."""
+"""A release contains only the package; locks pin its tools by hash."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ PLANTED = (
         ".ckpt/worktrees/run/gitckpt/a.py",
     ),
 )
-"""What may lie beside the code of whoever builds."""
+"""Files that a developer may have beside the code."""
 
 
 def pinned(name: str) -> dict[str, Version]:
-    """Returns the release of each package that a lock names."""
+    """Map each package of a lock to its pinned release."""
     text = (ROOT / "locks" / f"{name}.txt").read_text()
     return {
         package: Version(version)
@@ -45,7 +45,7 @@ def pinned(name: str) -> dict[str, Version]:
 
 
 def wanted() -> dict[str, list[Requirement]]:
-    """Returns what pyproject.toml asks for, by lock."""
+    """Map each lock to the requirements in pyproject.toml."""
     table = tomllib.loads((ROOT / "pyproject.toml").read_text())
     extras = table["project"]["optional-dependencies"]
     lines = {
@@ -90,7 +90,7 @@ def test_what_is_tested_is_what_is_released() -> None:
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> zipfile.ZipFile:
-    """The wheel of a copy in which other things lie about."""
+    """Return the wheel built from a copy that has unrelated files."""
     top = tmp_path_factory.mktemp("release") / "gitckpt"
     top.mkdir()
     for name in ("gitckpt", "hooks", "man"):

@@ -1,4 +1,7 @@
-"""examples/saver: what LangGraph asks of a saver, with a stand-in for LangGraph that has what the saver imports of it, and no more."""
+"""examples/saver has the methods that LangGraph calls on a checkpoint saver.
+
+A stand-in has the names that the saver imports from LangGraph.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +24,7 @@ EXAMPLE = Path(__file__).resolve().parent.parent / "examples/saver/langgraph_sav
 
 
 class _Serde:
-    """Type and bytes of a value, as LangGraph's serializers have them."""
+    """Convert a value to a type and bytes, as LangGraph's serializers do."""
 
     def dumps_typed(self, value: Any) -> tuple[str, bytes]:
         return "json", json.dumps(value).encode()

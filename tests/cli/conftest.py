@@ -1,4 +1,4 @@
-"""What the tests of the command line share."""
+"""Run `git ckpt` for the tests of the command line."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ PROJECT = Path(__file__).resolve().parents[2]
 
 
 class Outcome(NamedTuple):
-    """What a command did."""
+    """The exit code and the output of a command."""
 
     code: int
     out: str
@@ -63,7 +63,7 @@ class Outcome(NamedTuple):
 
 
 class Ckpt(Protocol):
-    """Runs `git ckpt` in this process."""
+    """Run `git ckpt` in this process."""
 
     def __call__(
         self, *args: str, at: Checkout | Path | None = None, stdin: str | bytes | None = None
@@ -71,7 +71,7 @@ class Ckpt(Protocol):
 
 
 class Spawn(Protocol):
-    """Runs `git ckpt` in a process of its own."""
+    """Run `git ckpt` in a new process."""
 
     def __call__(
         self,
@@ -99,7 +99,10 @@ def top(at: Checkout | Path) -> Path:
 
 
 def normal(text: str, *places: Checkout | Path) -> str:
-    """Returns text with the paths of places as TOP (then TOP2 …), and with ID, TIME, OID and SHORT for what differs from run to run."""
+    """Replace variable parts of a text by words.
+
+    Paths of places become TOP, TOP2 and so on; the other words are ID, TIME, OID, SHORT and STAMP.
+    """
     for number, place in enumerate(places):
         text = text.replace(str(top(place)), f"TOP{number + 1 if number else ''}")
     text = re.sub(
@@ -158,7 +161,7 @@ def spawn() -> Spawn:
 
 @pytest.fixture
 def save(ckpt: Ckpt) -> Callable[..., str]:
-    """Saves a checkpoint and returns its id."""
+    """Return a function that saves a checkpoint and returns its id."""
 
     def call(at: Checkout | Path, *args: str, stdin: str | None = None) -> str:
         done = ckpt("save", *args, at=at, stdin=stdin)
@@ -170,7 +173,7 @@ def save(ckpt: Ckpt) -> Callable[..., str]:
 
 @pytest.fixture
 def git_ckpt(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Puts a `git-ckpt` on PATH, so that `git ckpt` works; returns its path."""
+    """Put a `git-ckpt` on PATH, so that `git ckpt` works; return its path."""
     directory = tmp_path / "bin dir"
     directory.mkdir()
     script = directory / "git-ckpt"
@@ -183,14 +186,17 @@ def git_ckpt(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def store_text(checkout: Checkout, ref: str, text: str | bytes) -> str:
-    """Points a ref to a blob that holds a text; returns its oid."""
+    """Write a text as a blob, point a ref to it and return its oid."""
     oid = checkout.git("hash-object", "-w", "--stdin", data=text)
     checkout.git("update-ref", ref, oid)
     return oid
 
 
 def document(**fields: Any) -> str:
-    """Returns a valid document, with some keys replaced or added (None leaves one out); values are TOML already."""
+    """Return a valid document, with keys replaced, added or (None) left out.
+
+    Values are TOML.
+    """
     whole = {
         "version": "1",
         "id": '"11111111-1111-4111-8111-111111111111"',

@@ -1,4 +1,4 @@
-"""`git ckpt allow`, and the line of commands that go by settings which are not allowed."""
+"""`git ckpt allow` approves settings, and commands warn about unapproved ones."""
 
 from __future__ import annotations
 

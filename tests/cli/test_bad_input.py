@@ -1,4 +1,7 @@
-"""What cannot work: each says why, what to do, ends with its exit code, and changes nothing."""
+"""A command that must fail says why and how to fix it, and changes nothing.
+
+Each failure has its exit code.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +40,10 @@ NEEDS_REPOSITORY = (
 
 @pytest.mark.parametrize("args", NEEDS_REPOSITORY)
 def test_outside_a_repository_is_10(ckpt: Ckpt, tmp_path: Path, args: list[str]) -> None:
-    expected = f"error: not in a git repository: {tmp_path}\nhint: change to a repository, or create one: git init\n"
+    expected = (
+        f"error: not in a git repository: {tmp_path}\n"
+        "hint: change to a repository, or create one: git init\n"
+    )
     assert ckpt(*args, at=tmp_path) == Outcome(10, "", expected)
     assert list(tmp_path.iterdir()) == []
 
@@ -54,7 +60,8 @@ def test_a_repository_of_somebody_else_is_10_with_gits_own_cure(
     assert done == Outcome(
         10,
         "",
-        f"error: git refuses the repository at {where}: detected dubious ownership in repository at '{where}'\n"
+        f"error: git refuses the repository at {where}: detected dubious ownership in repository "
+        f"at '{where}'\n"
         f"hint: git config --global --add safe.directory {where}\n",
     )
     assert main_checkout.fingerprint() == before
@@ -72,7 +79,9 @@ def test_too_old_a_git_is_10(
     fake = tmp_path / "old git"
     real = shutil.which(git_program())
     fake.write_text(
-        f'#!/bin/sh\nfor each; do [ "$each" = version ] && {{ echo git version 2.20.1; exit; }}; done\nexec "{real}" "$@"\n'
+        "#!/bin/sh\n"
+        f'for each; do [ "$each" = version ] && {{ echo git version 2.20.1; exit; }}; done\n'
+        f'exec "{real}" "$@"\n'
     )
     fake.chmod(0o755)
     monkeypatch.setenv("GITCKPT_GIT", str(fake))
@@ -81,17 +90,22 @@ def test_too_old_a_git_is_10(
     if args == ["uninit"]:
         assert done == Outcome(0, "not initialized; nothing changed\n", "")
     else:
-        expected = "error: git version 2.20.1 is too old\nhint: install git 2.39 or newer, or set GITCKPT_GIT to the path of a newer one\n"
+        expected = (
+            "error: git version 2.20.1 is too old\n"
+            "hint: install git 2.39 or newer, or set GITCKPT_GIT to the path of a newer one\n"
+        )
         assert done == Outcome(10, "", expected)
     assert main_checkout.fingerprint() == before
 
 
 def killed_at(directory: Path, word: str) -> str:
-    """Returns a git that is killed at its first call with a word among its arguments."""
+    """Return a git that is killed at its first call with a word as an argument."""
     real, once, git = shutil.which(git_program()), directory / "killed", directory / "git"
     once.touch()
     git.write_text(
-        f'#!/bin/sh\ncase " $* " in *" {word} "*) rm "{once}" 2>/dev/null && kill -9 $$;; esac\nexec "{real}" "$@"\n'
+        "#!/bin/sh\n"
+        f'case " $* " in *" {word} "*) rm "{once}" 2>/dev/null && kill -9 $$;; esac\n'
+        f'exec "{real}" "$@"\n'
     )
     git.chmod(0o755)
     return str(git)
@@ -131,7 +145,10 @@ def test_a_git_that_is_not_there_is_1(
     ckpt: Ckpt, main_checkout: Checkout, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("GITCKPT_GIT", "/nowhere/git")
-    expected = "error: cannot start /nowhere/git: No such file or directory\nhint: install /nowhere/git, or put it on PATH\n"
+    expected = (
+        "error: cannot start /nowhere/git: No such file or directory\n"
+        "hint: install /nowhere/git, or put it on PATH\n"
+    )
     assert ckpt("list", at=main_checkout) == Outcome(1, "", expected)
 
 
@@ -182,7 +199,10 @@ def test_an_ambiguous_id_is_12_and_lists_the_candidates(
     store_text(checkout, REF, document())
     store_text(checkout, f"refs/checkpoints/{other}", document(id=f'"{other}"'))
     before = checkout.fingerprint()
-    expected = f"error: 2 ids begin with '1111'\n  {NAME}\n  {other}\nhint: give more characters of the id\n"
+    expected = (
+        f"error: 2 ids begin with '1111'\n  {NAME}\n  {other}\n"
+        "hint: give more characters of the id\n"
+    )
     assert ckpt(*command, "1111", at=checkout) == Outcome(12, "", expected)
     assert checkout.fingerprint() == before
     assert ckpt("show", "11111", at=checkout).code == 0
@@ -258,13 +278,13 @@ def test_a_ref_that_is_no_checkpoint_is_13_and_names_ref_and_field(
 
 
 def forget(checkout: Checkout, oid: str) -> None:
-    """Deletes a loose object."""
+    """Delete a loose object."""
     (checkout.main / ".git/objects" / oid[:2] / oid[2:]).unlink()
 
 
 @pytest.fixture
 def commit_gone(main_checkout: Checkout, save: Save) -> tuple[Checkout, str, str]:
-    """A repository with a checkpoint whose commit is missing; its id and that commit."""
+    """Save a checkpoint, delete its commit, and return the ids of both."""
     gone = main_checkout.commit("gone", README="gone\n")
     main_checkout.write("README", "dirty\n")
     made = save(main_checkout)
@@ -301,9 +321,9 @@ def test_files_come_back_without_their_commit(
     done = ckpt("show", made, at=checkout)
     assert done.code == 0
     assert done.out.splitlines()[-1] == "files:       differ from the commit"
-    assert (
-        done.err
-        == f"warning: {gone}^{{tree}} is missing: the files of the checkpoint can be restored without this object\n"
+    assert done.err == (
+        f"warning: {gone}^{{tree}} is missing: the files of the checkpoint can be "
+        "restored without this object\n"
     )
     assert ckpt("list", at=checkout).out.split("\t")[6] == "-"
     assert checkout.fingerprint() == before
@@ -323,7 +343,10 @@ def test_files_that_are_missing_are_14(ckpt: Ckpt, main_checkout: Checkout, save
     assert ckpt("resume", made, at=main_checkout) == Outcome(
         14,
         "",
-        f"error: the files {tree} of checkpoint {made} are missing\nhint: find the cause: git ckpt verify\n",
+        (
+            f"error: the files {tree} of checkpoint {made} are missing\n"
+            "hint: find the cause: git ckpt verify\n"
+        ),
     )
     missing = Outcome(
         14, "", f"error: {tree}:files is missing\nhint: find the cause: git ckpt verify\n"
@@ -436,8 +459,8 @@ SETTINGS = [
         "[retention]\nnewest = 1\n",
         "2: unknown key 'newest' in [retention]",
         (
-            "known keys: older_than, keep_last, rewritten_older_than, hourly_after, daily_after, runs_older_than, "
-            "safety_older_than, safety_keep_last"
+            "known keys: older_than, keep_last, rewritten_older_than, hourly_after, daily_after, "
+            "runs_older_than, safety_older_than, safety_keep_last"
         ),
     ),
     ("[retension]\n", "1: unknown key 'retension' in the file", "did you mean retention?"),

@@ -1,4 +1,7 @@
-"""A `gitckpt.toml` that cannot be used: nothing that saves or brings back stops, and only what executes its commands does."""
+"""A broken `gitckpt.toml` stops only commands that would execute its commands.
+
+Commands that save or restore work.
+"""
 
 from __future__ import annotations
 
@@ -266,9 +269,9 @@ def test_doctor_names_settings_that_nothing_reads(
     local = project.path / ".git/config"
     assert [each["object"] for each in found] == ["ckpt.zzz", "ckpt.keeplats", "ckpt.includes"]
     assert found[1]["sentence"] == f"is unknown to this gitckpt; set in {local}"
-    assert (
-        found[1]["cure"]
-        == f"did you mean ckpt.keeplast? To remove ckpt.keeplats: git config --file {local} --unset-all ckpt.keeplats"
+    assert found[1]["cure"] == (
+        f"did you mean ckpt.keeplast? To remove ckpt.keeplats: git config --file {local} "
+        "--unset-all ckpt.keeplats"
     )
     assert found[2]["sentence"] == "is unknown to this gitckpt"
     assert found[2]["cure"].startswith("did you mean ckpt.include? ")

@@ -1,4 +1,4 @@
-"""Mistakes in the `gitckpt.toml` that a commit has: no run begins with them, and every run comes to an end in spite of them."""
+"""No run starts with a broken committed `gitckpt.toml`, but a run can end with it."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ class TestBegin:
 
 
 class TestEnd:
-    """Of runs whose worktree has such a file all the same: a phase has made it, or a person."""
+    """A run ends although a phase or a person broke `gitckpt.toml` in its worktree."""
 
     @pytest.mark.long
     def test_resume_finish_and_expire(self, stage: Stage) -> None:

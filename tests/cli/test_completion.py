@@ -1,4 +1,4 @@
-"""Shell completion: what `git ckpt complete` offers, and that the scripts call it."""
+"""The shells' scripts call `git ckpt complete`, which offers completions."""
 
 from __future__ import annotations
 
@@ -128,7 +128,10 @@ def test_bash_completes(
     save(main_checkout)
     script = tmp_path / "script"
     script.write_text(ckpt("completion", "bash").out)
-    program = f'. "{script}"; COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); _git_ckpt; printf "%s\\n" "${{COMPREPLY[@]}}"'
+    program = (
+        f'. "{script}"; COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); _git_ckpt; printf "%s\\n" '
+        f'"${{COMPREPLY[@]}}"'
+    )
     done = subprocess.run(
         ["bash", "-c", program, "bash", *line],
         cwd=main_checkout.path,

@@ -1,4 +1,4 @@
-"""`git ckpt list` and `git ckpt show` where objects of one checkpoint are damaged: all others are as they were."""
+"""Damaged objects of one checkpoint do not affect `list` and `show` of others."""
 
 from __future__ import annotations
 
@@ -71,7 +71,10 @@ def test_what_is_not_listed_for_it_is_said(
     ).unlink()
     shown = ckpt("show", one, at=main_checkout)
     assert (shown.code, any(each in shown.out for each in listed)) == (0, False)
-    said = "files kept byte for byte, directories and modes are not listed; find the cause: git ckpt verify\n"
+    said = (
+        "files kept byte for byte, directories and modes are not listed; find the cause: "
+        "git ckpt verify\n"
+    )
     assert (shown.err.count("\n"), shown.err.endswith(said)) == (1, True)
 
 

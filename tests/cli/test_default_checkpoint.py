@@ -1,4 +1,7 @@
-"""Whose checkpoint is meant: `latest`, defaults and bare `resume` stay in this worktree; others' checkpoints are not removed unasked."""
+"""`latest`, defaults and bare `resume` choose checkpoints of this worktree.
+
+Checkpoints of other worktrees are not removed without a question.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +31,7 @@ AGENT = 'use = "agent"\nwith = { agent = "claude", prompt = "README" }'
 
 
 def at_terminal(checkout: Checkout, typed: str, *args: str) -> tuple[int, str]:
-    """Runs `git ckpt` at a terminal where somebody types; returns its exit code and what it wrote there."""
+    """Run `git ckpt` at a terminal with typed input; return exit code and output."""
     leader, follower = pty.openpty()
     os.write(leader, typed.encode())
     done = subprocess.run(
@@ -53,13 +56,13 @@ def at_terminal(checkout: Checkout, typed: str, *args: str) -> tuple[int, str]:
 
 @pytest.fixture
 def other(main_checkout: Checkout, tmp_path: Path) -> Checkout:
-    """A linked worktree, in which an agent works."""
+    """Return a linked worktree for an agent."""
     main_checkout.git("worktree", "add", "--quiet", str(tmp_path / "other"))
     return Checkout(tmp_path / "other", main_checkout.path)
 
 
 class TestLatest:
-    """The newest checkpoint of the worktree that one is in."""
+    """`latest` names the newest checkpoint of the current worktree."""
 
     def test_restore_latest_leaves_the_files_of_another_worktree_alone(
         self, main_checkout: Checkout, other: Checkout, ckpt: Ckpt, save: Save
@@ -121,7 +124,7 @@ class TestLatest:
 
 
 class TestRemove:
-    """What another worktree made goes only after a question, or with `--force`."""
+    """Removing another worktree's checkpoints needs an answer or `--force`."""
 
     def test_at_a_pipe_it_names_the_worktree_and_the_command(
         self, main_checkout: Checkout, other: Checkout, ckpt: Ckpt, save: Save
@@ -132,8 +135,10 @@ class TestRemove:
             2,
             "",
             (
-                f"error: checkpoint {theirs[:8]} was made in the worktree {other.path}; nothing was removed\n"
-                f"hint: to remove all of them anyway: git ckpt remove --force {mine[:8]} {theirs[:8]}\n"
+                f"error: checkpoint {theirs[:8]} was made in the worktree {other.path}; "
+                "nothing was removed\n"
+                f"hint: to remove all of them anyway: git ckpt remove --force {mine[:8]} "
+                f"{theirs[:8]}\n"
             ),
         )
         assert ckpt("remove", "--force", mine, theirs, at=main_checkout).out.split() == [
@@ -153,7 +158,7 @@ class TestRemove:
         assert (done, question in said) == (code, True)
 
     def test_an_interrupted_removal_of_a_run_goes_on_without_force(self, stage: Stage) -> None:
-        """The worktree and the first checkpoint of the run are gone already."""
+        """The run has already lost its worktree and its first checkpoint."""
         stage.pipeline("one: true")
         stage.ok("run", "ci")
         run = stage.run()
@@ -180,7 +185,7 @@ class TestRemove:
 
 
 class TestResume:
-    """Without an id: the run that was started here."""
+    """`resume` without an id continues the run that this worktree started."""
 
     def test_it_says_what_it_starts(self, stage: Stage) -> None:
         stage.pipeline("one: false")

@@ -1,4 +1,4 @@
-"""`git ckpt demo` from the outside: what it runs, what it proves, how it ends."""
+"""`git ckpt demo`, as a user runs it, proves its claims and cleans up."""
 
 import os
 import re
@@ -48,7 +48,8 @@ PROOFS = """\
   ok: all that is lost is part_2.py, which no checkpoint holds yet
   ok: HEAD is another commit now
   ok: the amended commit is still there
-  ok: same files as before the crash (app.py, findings.md, gitckpt.toml, job.sh, part_1.py, todo.txt)
+  ok: same files as before the crash (app.py, findings.md, gitckpt.toml, job.sh, part_1.py, \
+todo.txt)
   ok: same status as before the crash: what was staged is staged
   ok: same state as before the crash
   ok: same commit as before the crash
@@ -70,7 +71,7 @@ def demo(*args: str, **variables: str) -> subprocess.CompletedProcess[str]:
 
 @pytest.fixture
 def hostile(tmp_path: Path, sealed: Path) -> Path:
-    """A user's configuration that would break a repository which it applied to; returns the file."""
+    """Write user settings that would break a repository; return the file."""
     hooks = tmp_path / "template" / "hooks"
     hooks.mkdir(parents=True)
     (hooks / "pre-commit").write_text("#!/bin/sh\nexit 1\n")
@@ -79,7 +80,8 @@ def hostile(tmp_path: Path, sealed: Path) -> Path:
     (sealed / ".config" / "git" / "ignore").write_text("*.md\n")
     config = sealed / ".gitconfig"
     config.write_text(
-        f"[commit]\n\tgpgSign = true\n[core]\n\thooksPath = {hooks}\n\tautocrlf = true\n[init]\n\ttemplateDir = {hooks.parent}\n"
+        f"[commit]\n\tgpgSign = true\n[core]\n\thooksPath = {hooks}\n\tautocrlf = true\n"
+        f"[init]\n\ttemplateDir = {hooks.parent}\n"
     )
     return config
 
@@ -112,9 +114,8 @@ def test_demo_kills_destroys_and_resumes_whatever_the_users_configuration(
         f"Delete it when you have seen it: {shlex.quote(str(scratch))}",
     ]
     assert "\033" not in done.stdout
-    assert [
-        line for line in lines if "\\n" in line and "s/.*" not in line
-    ] == []  # what a command said has a line for each of its own
+    # Each line of a command's output has its own line.
+    assert [line for line in lines if "\\n" in line and "s/.*" not in line] == []
     assert {'  "findings": "findings.md",', "job: finished"} <= set(lines)
     assert hostile.read_text() == before
 
@@ -141,7 +142,7 @@ def test_demo_fails_when_a_proof_fails(tmp_path: Path, capsys: pytest.CaptureFix
 
 
 def anonymous(commands: list[str], scratch: Path) -> list[str]:
-    """Returns commands with what differs from run to run replaced by words."""
+    """Return commands with variable parts replaced by words."""
     patterns = {
         re.escape(shlex.quote(str(scratch))): "SCRATCH",
         r"(?<= -)\d+$": "PID",

@@ -1,4 +1,4 @@
-"""`git ckpt diff --binary` makes a patch that `git apply` takes, whatever the user's settings make of a diff for people."""
+"""`git ckpt diff --binary` makes a patch for `git apply`, whatever the settings."""
 
 from __future__ import annotations
 
@@ -31,7 +31,11 @@ SETTINGS = {
 
 
 def changed(here: Checkout) -> None:
-    """Everything that a patch can say: text and binary, new, changed, deleted, renamed, modes, links, odd names, no line end."""
+    """Make every kind of change that a patch can represent.
+
+    These are text and binary files, new, changed, deleted and renamed files, modes, links, odd
+    names and a missing last newline.
+    """
     (here.path / "gone.bin").unlink()
     here.write("changed.bin", RAW + b"\0more")
     here.write("new.bin", RAW[::-1])

@@ -1,4 +1,4 @@
-"""`git ckpt du`: what checkpoints take on the disk, for people and for programs."""
+"""`git ckpt du` shows the disk space of checkpoints to people and programs."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ SWEPT = "1 file of killed processes, 2.0 MB; to delete: git ckpt expire\n"
 
 @pytest.fixture
 def left(main_checkout: Checkout) -> Path:
-    """What a git has left that was killed."""
+    """Return a temporary pack that a killed git left behind."""
     path = main_checkout.path / ".git/objects/pack/tmp_pack_x"
     path.parent.mkdir(exist_ok=True)
     path.write_bytes(b"x" * 2_002_944)
@@ -45,7 +45,10 @@ def left(main_checkout: Checkout) -> Path:
 
 
 def run_in(checkout: Checkout, name: str, size: int, *, complete: bool) -> tuple[str, int]:
-    """Makes a run with a worktree that has a file of that size; returns its id, and what the worktree takes."""
+    """Make a run whose worktree has a file of some size.
+
+    Return the run's id and the size of its worktree.
+    """
     with Store.open(checkout.path) as store:
         started = store.record("run-started", {}, start=name, trigger="phase")
         path = Path(store.resume(started).path)
@@ -130,8 +133,14 @@ def test_what_frees_room_is_told_where_there_is_some(
     expected = [
         "to see what would expire: git ckpt expire --dry-run; to free space then: git gc",
         f"{found.loose.number} loose objects, {size(found.loose.bytes or 0)}; to pack: git gc",
-        f"{size(one)} in worktrees of complete runs; such a worktree is removed when its run expires: git ckpt expire --dry-run",
-        f"{size(two + small)} in worktrees of unfinished runs; such a worktree stays until its run is complete: {ends}",
+        (
+            f"{size(one)} in worktrees of complete runs; such a worktree is removed when its run "
+            "expires: git ckpt expire --dry-run"
+        ),
+        (
+            f"{size(two + small)} in worktrees of unfinished runs; such a worktree stays until "
+            f"its run is complete: {ends}"
+        ),
     ]
     assert ckpt("du", at=main_checkout).err.splitlines() == expected
     main_checkout.git("gc", "--quiet")

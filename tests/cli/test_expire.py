@@ -1,4 +1,4 @@
-"""`git ckpt expire`: one line for each run, and for each checkpoint outside of runs."""
+"""`git ckpt expire` prints a line for each run and each other checkpoint."""
 
 from __future__ import annotations
 
@@ -30,11 +30,17 @@ def test_runs_and_checkpoints(ckpt: Ckpt, main_checkout: Checkout) -> None:
         store.record("build-complete", {}, run=open_.run, trigger="phase")
         store.record("manual-complete", {})
     Path(worktree, "more").write_text("x")
-    kept = f"stays\t{done.run}\trun-complete\tthe worktree {worktree} has contents that no checkpoint has: more\n"
+    kept = (
+        f"stays\t{done.run}\trun-complete\tthe worktree {worktree} has contents that no "
+        "checkpoint has: more\n"
+    )
     before = main_checkout.fingerprint()
     assert ckpt("expire", "--dry-run", at=main_checkout) == Outcome(
         0,
-        f"stays\t{open_.run}\tbuild-complete\tunfinished: paused\n{kept}expires\t{progress}\tbuild-progress\tphase build is complete\n",
+        (
+            f"stays\t{open_.run}\tbuild-complete\tunfinished: paused\n"
+            f"{kept}expires\t{progress}\tbuild-progress\tphase build is complete\n"
+        ),
         "1 of 7 checkpoints would expire; 0 of 2 runs\n",
     )
     assert main_checkout.fingerprint() == before
@@ -79,14 +85,17 @@ def test_what_cannot_be_deleted_is_named_and_the_others_go(
 
 
 def test_worktrees_that_stay_are_named(ckpt: Ckpt, main_checkout: Checkout) -> None:
-    """Those of checkpoints, also where these belong to runs, go with nothing: whoever removes the checkpoints is told how they go."""
+    """`remove` keeps worktrees of checkpoints, and names the command to remove them."""
     with Store.open(main_checkout.path) as store:
         alone = store.save("plan-complete")
         first = store.record("run-started", {}, start="open", trigger="phase")
         run = str(store.record("build-started", {}, run=first.run, trigger="phase").run)
         places = [store.resume(each).path for each in (alone, first)]
     said = [
-        f"the worktree of {made.id[:8]} stays; to remove it: git worktree remove --force --force {path}\n"
+        (
+            f"the worktree of {made.id[:8]} stays; to remove it: git worktree remove --force "
+            f"--force {path}\n"
+        )
         for made, path in zip((alone, first), places, strict=True)
     ]
     assert ckpt("remove", run, at=main_checkout) == Outcome(0, f"{run}\n", said[1])
@@ -95,7 +104,10 @@ def test_worktrees_that_stay_are_named(ckpt: Ckpt, main_checkout: Checkout) -> N
         ckpt(*everything, "--dry-run", at=main_checkout).err == "1 of 1 checkpoint would expire\n"
     )
     assert ckpt(*everything, at=main_checkout).err == f"{said[0]}1 of 1 checkpoint expired\n"
-    du = "worktrees of checkpoints and of removed runs stay; to remove: git worktree remove --force --force"
+    du = (
+        "worktrees of checkpoints and of removed runs stay; to remove: git worktree remove "
+        "--force --force"
+    )
     assert f"{du} PATH\n" in ckpt("du", at=main_checkout).err
     main_checkout.git("worktree", "remove", "--force", "--force", places[0])
     assert f"{du} {places[1]}\n" in ckpt("du", at=main_checkout).err
@@ -161,7 +173,10 @@ def test_a_run_by_name_goes_as_a_whole(ckpt: Ckpt, main_checkout: Checkout) -> N
     (places[1] / "more").write_text("x")
     done = ckpt("remove", runs[1], alone, runs[2][:-2], at=main_checkout)
     assert (done.code, done.out) == (14, f"{runs[2]}\n{alone}\n")
-    said = f"error: run {runs[1]} stays: the worktree {places[1]} has contents that no checkpoint has: more\n"
+    said = (
+        f"error: run {runs[1]} stays: the worktree {places[1]} has contents that no "
+        "checkpoint has: more\n"
+    )
     assert done.err.startswith(said)
     assert [place.exists() for place in places] == [False, True, False]
     assert [line.split("\t")[:2] for line in ckpt("runs", at=main_checkout).out.splitlines()] == [

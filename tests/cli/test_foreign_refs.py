@@ -1,4 +1,4 @@
-"""Other tools have refs below `refs/checkpoints/`, too: they are left alone, and nobody is bothered with them."""
+"""gitckpt ignores refs of other tools below `refs/checkpoints/`."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ else:
 
 
 def stepback(checkout: Checkout, what: str) -> str:
-    """Lets the other tool do something, and returns what it printed."""
+    """Run an action of the other tool and return its output."""
     command = [sys.executable, "-c", STEPBACK, str(checkout.path), what]
     return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
 
@@ -48,14 +48,16 @@ def stepback(checkout: Checkout, what: str) -> str:
 def require_left_alone(
     ckpt: Ckpt, checkout: Checkout, refs: dict[str, str], mine: list[str], doctor: Outcome
 ) -> None:
-    """Asserts that nothing we do says a word of the refs of others or changes them, but one line of `doctor`.
+    """Assert that commands neither mention nor change the refs of other tools.
+
+    Only one line of `doctor` counts them.
 
     Args:
         ckpt: calls the command line.
-        checkout: where.
-        refs: those of others.
-        mine: the checkpoints of ours, newest first.
-        doctor: what it said before they were there.
+        checkout: the worktree.
+        refs: the refs of other tools.
+        mine: the checkpoints of gitckpt, newest first.
+        doctor: the result of `doctor` before the other tools' refs existed.
     """
     done = ckpt("list", at=checkout)
     assert (done.code, done.err) == (0, "")
@@ -76,7 +78,7 @@ def require_left_alone(
 
 @pytest.fixture
 def doctor(ckpt: Ckpt, checkout: Checkout, save: Save) -> Outcome:
-    """What `doctor` says of a repository with one checkpoint and no refs of others."""
+    """Return the result of `doctor` with one checkpoint and no foreign refs."""
     save(checkout)
     return ckpt("doctor", at=checkout)
 

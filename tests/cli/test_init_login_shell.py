@@ -1,4 +1,4 @@
-"""`git ckpt init` where a login shell does not find the program."""
+"""`git ckpt init` warns if a login shell does not find the program."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.planted import plant
 
 @pytest.fixture
 def program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A `git-ckpt` on PATH, in a directory with a space in its name, and a `codex`."""
+    """Put `git-ckpt` and `codex` into a directory on PATH with a space in its name."""
     path = tmp_path / "my programs" / "git-ckpt"
     path.parent.mkdir()
     for each in (path, path.with_name("codex")):
@@ -26,7 +26,7 @@ def program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def shell(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str) -> None:
-    """Lets the shell of this person be a script."""
+    """Make a script the user's login shell."""
     path = tmp_path / "bash"
     path.write_text(f"#!/bin/sh\n{script}\n")
     path.chmod(0o755)
@@ -47,7 +47,8 @@ def test_one_that_does_not_find_it(
         f"Codex runs commands in a login shell, which does not find git-ckpt; run: {alias}"
     ]
     program.with_name("codex").unlink()
-    assert "login shell" not in ckpt("init", at=main_checkout).err  # who has no Codex need not know
+    # Only Codex runs commands in a login shell.
+    assert "login shell" not in ckpt("init", at=main_checkout).err
     program.with_name("codex").touch(0o755)
     main_checkout.git("config", "alias.ckpt", f"!{program}")
     assert "login shell" not in ckpt("init", at=main_checkout).err

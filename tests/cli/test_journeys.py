@@ -1,4 +1,4 @@
-"""Whole stories, from `init` to what somebody needed it for."""
+"""Complete journeys, from `init` to the restored work."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ NAMES = (
 
 
 def files_of(path: Path) -> dict[str, bytes]:
-    """Returns the content of each file of a worktree."""
+    """Map each file of a worktree to its content."""
     return {
         str(file.relative_to(path)): file.read_bytes()
         for file in sorted(path.rglob("*"))
@@ -73,7 +73,8 @@ def test_an_amended_commit_survives_gc_and_comes_back(
     expected = files_of(checkout.path)
     (id_,) = (name.rpartition("/")[2] for name in checkout.refs("refs/checkpoints"))
     assert normal(ckpt("list", at=checkout).out) == (
-        f"ID\tTIME\t-\tcommit-complete\tOID\t{checkout.git('branch', '--show-current')}\t-\tfirst thoughts\n"
+        f"ID\tTIME\t-\tcommit-complete\tOID\t{checkout.git('branch', '--show-current')}\t-\t"
+        "first thoughts\n"
     )
     checkout.write("a.txt", "second\n")
     checkout.git("commit", "--quiet", "--all", "--amend", "--message", "second thoughts")
@@ -96,7 +97,7 @@ def test_an_amended_commit_survives_gc_and_comes_back(
 
 
 def make_a_mess(checkout: Checkout) -> None:
-    """Leaves changes of every kind, under names of every kind."""
+    """Make changes of every kind, to files with every kind of name."""
     for name in NAMES:
         checkout.write(f"tracked/{name}", "committed\n")
     checkout.write("gone", "gone\n")
@@ -130,7 +131,10 @@ def test_uncommitted_work_comes_back_after_the_worktree_was_wrecked(
     assert done == Outcome(
         0,
         f"{place}\n",
-        f"made the worktree of {id_[:8]} (manual-complete)\nto see the state: git ckpt show {id_[:8]} --state\n",
+        (
+            f"made the worktree of {id_[:8]} (manual-complete)\n"
+            f"to see the state: git ckpt show {id_[:8]} --state\n"
+        ),
     )
     assert files_of(place) == expected
     assert os.readlink(place / "link") == "nowhere"
@@ -156,7 +160,10 @@ def test_a_worktree_that_is_there_is_returned_as_it_stands(
     assert again == Outcome(
         0,
         f"{place}\n",
-        f"the worktree of {id_[:8]} (manual-complete) existed already, and nothing in it was changed\n",
+        (
+            f"the worktree of {id_[:8]} (manual-complete) existed already, and nothing in "
+            "it was changed\n"
+        ),
     )
     assert ckpt("resume", id_[:8], at=place).out == f"{place}\n", "from within it, too"
     assert resumed.fingerprint() == before
@@ -287,12 +294,13 @@ def test_git_dir_and_work_tree_are_respected(
 
 
 def test_the_environment_of_a_hook_does_not_lead_astray(checkout: Checkout, git_ckpt: Path) -> None:
-    """Git sets GIT_DIR and GIT_INDEX_FILE for its hooks; a hook may call any command."""
+    """Git sets GIT_DIR and GIT_INDEX_FILE for hooks, which may call any command."""
     assert git_ckpt.exists()
     hook = checkout.main / ".git/hooks/pre-commit"
     hook.parent.mkdir(exist_ok=True)
     hook.write_text(
-        "#!/bin/sh\necho new > new\ngit ckpt --quiet save > ../saved && git ckpt --quiet resume > ../place\n"
+        "#!/bin/sh\necho new > new\n"
+        "git ckpt --quiet save > ../saved && git ckpt --quiet resume > ../place\n"
     )
     hook.chmod(0o755)
     checkout.write("README", "staged\n")
@@ -312,7 +320,10 @@ def test_a_bare_repository(
     assert refused == Outcome(
         14,
         "",
-        "error: this repository has no worktree to save files from\nhint: save without files: git ckpt save --no-worktree\n",
+        (
+            "error: this repository has no worktree to save files from\n"
+            "hint: save without files: git ckpt save --no-worktree\n"
+        ),
     )
     assert bare.refs("refs/checkpoints", "refs/ckpt") == {}
     saved = ckpt("save", "--no-worktree", "-m", "bare", at=bare)
@@ -322,14 +333,18 @@ def test_a_bare_repository(
     assert ckpt("diff", id_, at=bare) == Outcome(
         14,
         "",
-        "error: there is no worktree here to compare with\nhint: compare two checkpoints: git ckpt diff ID ID\n",
+        (
+            "error: there is no worktree here to compare with\n"
+            "hint: compare two checkpoints: git ckpt diff ID ID\n"
+        ),
     )
     assert ckpt("diff", id_, id_, at=bare) == Outcome(0, "", "")
     assert ckpt("resume", at=bare) == Outcome(
         14,
         "",
         f"error: no directory for worktrees: {bare.path} is bare\n"
-        "hint: choose a directory: git config ckpt.worktreeDir DIR, or git ckpt resume --into DIR\n",
+        "hint: choose a directory: git config ckpt.worktreeDir DIR, or git ckpt "
+        "resume --into DIR\n",
     )
     assert ckpt("resume", "--into", "../there", at=bare).out == f"{tmp_path}/there\n"
     assert files_of(tmp_path / "there") == {"README": b"hello\n"}
@@ -422,7 +437,7 @@ def test_a_worktree_that_was_deleted_by_hand_is_made_again(
 
 
 def test_the_whole_through_processes(spawn: Spawn, checkout: Checkout) -> None:
-    """What the other tests do in process, once more end to end."""
+    """The journey works end to end in processes; other tests run in this process."""
     assert spawn("init", "--hooks", "files", at=checkout).code == 0
     checkout.write("README", "dirty\n")
     saved = spawn("save", "-m", "end to end", "--state", "-", at=checkout, stdin='{"n": null}')

@@ -1,4 +1,4 @@
-"""The JSON output against `docs/json.md`, which promises it."""
+"""The JSON output has exactly the keys and types that `docs/json.md` promises."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ TYPES: dict[str, Callable[[Any], bool]] = {
 
 
 def documented(command: str) -> dict[str, tuple[str, str]]:
-    """Returns type and description of each key that the page promises for a command."""
+    """Map each key that the page promises for a command to type and description."""
     text = (PROJECT / "docs/json.md").read_text("utf-8")
     section = text.partition(f"\n## {command}\n")[2].partition("\n## ")[0]
     rows = [line.strip("|").split("|") for line in section.splitlines() if line.startswith("| `")]
@@ -38,7 +38,10 @@ def documented(command: str) -> dict[str, tuple[str, str]]:
 
 
 def flat(value: Any, whole: Collection[str], path: str = "") -> Iterator[tuple[str, Any]]:
-    """Yields the path of each value that is promised as it stands, or is neither an object nor an array of objects."""
+    """Yield the path and the value of each leaf, and of each promised value.
+
+    A leaf is neither an object nor an array of objects.
+    """
     if isinstance(value, dict) and path not in whole:
         for key, item in value.items():
             yield from flat(item, whole, f"{path}.{key}" if path else key)
@@ -54,7 +57,7 @@ def flat(value: Any, whole: Collection[str], path: str = "") -> Iterator[tuple[s
 
 
 def check(command: str, report: Any) -> set[str]:
-    """Asserts that each value is promised and has the promised type; returns the keys that were there."""
+    """Assert that each value has the promised type; return the keys."""
     promised = documented(command)
     seen = set()
     for path, value in flat(report, promised):
@@ -66,7 +69,7 @@ def check(command: str, report: Any) -> set[str]:
 
 @pytest.fixture
 def rich(main_checkout: Checkout, save: Save, make_once: MakeOnce) -> Checkout:
-    """A repository in which every key has a value somewhere."""
+    """Return a repository in which every key has a value somewhere."""
     make_once(main_checkout, lambda: enrich(main_checkout, save))
     return main_checkout
 
@@ -94,7 +97,8 @@ dirty = true
 tree = "1234567890123456789012345678901234567890"
 operation = "merge"
 omitted = [{ path = "dump.bin", reason = "larger than 50 MB", size = 123456789 }]
-submodules = [{ path = "lib", checkpoint = "11111111-1111-4111-8111-111111111111", git_sha = "", dirty = true }]
+submodules = [{ path = "lib", checkpoint = "11111111-1111-4111-8111-111111111111", git_sha = "", \
+dirty = true }]
 suspects = [{ path = "config.py", rule = "private-key", line = 3, digest = "0123456789abcdef" }]
 
 [progress]

@@ -1,4 +1,4 @@
-"""`--key`: the same run, however often it is started."""
+"""`--key` names one run, however often it is started."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`git ckpt loop`: what it starts, what it refuses before anything is changed, and how it is resumed."""
+"""`git ckpt loop` starts and resumes loops; a refused call changes nothing."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ PLAN = "# Plan\n\n- [ ] all of it\n"
 
 @pytest.fixture
 def plan(stage: Stage) -> Path:
-    """The plan of the project, which is not committed."""
+    """Write an uncommitted plan and return its path."""
     return stage.checkout.write("docs/The plan.md", PLAN)
 
 
 def script(stage: Stage, *entries: dict[str, object]) -> str:
-    """Returns the command of an agent that does what a script says."""
+    """Return the command of an agent that follows a script."""
     path = stage.programs.parent / "script.jsonl"
     path.write_text("".join(json.dumps(entry) + "\n" for entry in entries))
     return shlex.join([sys.executable, "-I", "-S", str(FAKE), "--script", str(path)])
@@ -148,7 +148,10 @@ def test_what_is_shown(stage: Stage, plan: Path) -> None:
 def test_options_become_inputs(stage: Stage, plan: Path) -> None:
     stage.program(
         "bd",
-        'echo "[{\\"id\\": \\"bd-1\\", \\"status\\": \\"closed\\"}, {\\"id\\": \\"bd-2\\", \\"status\\": \\"closed\\"}]"',
+        (
+            'echo "[{\\"id\\": \\"bd-1\\", \\"status\\": \\"closed\\"}, {\\"id\\": \\"bd-2\\", '
+            '\\"status\\": \\"closed\\"}]"'
+        ),
     )
     stage.checkout.write("prompt.txt", "Do $plan")
     words = (

@@ -1,4 +1,4 @@
-"""`mirror` in `[steps.NAME]`: the state of a track as a file for others, which never takes the place of anybody else's."""
+"""`mirror` writes a track's state to a file, and never replaces a foreign file."""
 
 from __future__ import annotations
 
@@ -60,7 +60,10 @@ def test_a_kill_leaves_no_part_of_it_in_the_worktree(ckpt: Ckpt, project: Checko
 def test_a_worktree_that_is_mounted_by_itself(
     ckpt: Ckpt, project: Checkout, tmp_path: Path
 ) -> None:
-    """As containers get one: git's directory is on the same device, and nothing can be moved from there into the worktree."""
+    """The mirror works in a worktree that is a bind mount, as in containers.
+
+    No file can be renamed from git's directory into such a worktree, though both are on one device.
+    """
     project.git("add", ".")
     project.git("commit", "--quiet", "--message=settings")
     linked = Checkout(tmp_path / "linked")
@@ -152,7 +155,7 @@ def test_a_repeated_report_writes_the_mirror_that_a_killed_one_did_not(
 
 
 def test_a_file_that_was_there_is_gone_on_with(ckpt: Ckpt, project: Checkout) -> None:
-    """An orchestrator made it; its own keys stay where it was taken over."""
+    """An orchestrator made the file, and its own keys stay in it."""
     path = project.write(
         PATH,
         json.dumps(

@@ -1,4 +1,4 @@
-"""`git ckpt notes`, and what `git log` shows before and after it."""
+"""`git ckpt notes` writes the pending notes that `git log` shows."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.planted import plant
 
 
 def shown(checkout: Checkout) -> list[str]:
-    """Returns the first word of each line that `git log` has of HEAD's checkpoints."""
+    """Return the first word of each of HEAD's notes in `git log`."""
     out = checkout.git("log", "-1", "--notes=checkpoints", "--format=%N")
     return [line.split(" ")[0] for line in out.splitlines() if line]
 
@@ -24,7 +24,7 @@ def save(ckpt: Ckpt, checkout: Checkout) -> str:
 
 
 def found(ckpt: Ckpt, checkout: Checkout) -> list[str]:
-    """Returns the ids of HEAD's checkpoints, newest first."""
+    """Return the ids of HEAD's checkpoints, newest first."""
     return [
         one["id"]
         for one in json.loads(ckpt("list", "--commit", "HEAD", "--json", at=checkout).out)[

@@ -1,4 +1,4 @@
-"""The quick door: what it understands, it understands as Typer does, and what comes of it is the same."""
+"""The quick parser understands arguments as Typer does, or leaves them to it."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def parameters(name: str) -> list[Any]:
 
 
 def given_values(values: dict[str, Any]) -> dict[str, Any]:
-    """Returns the parameters that are not at a default."""
+    """Return the parameters that do not have a default value."""
     return {
         name: list(value) if isinstance(value, tuple) else value
         for name, value in values.items()
@@ -157,7 +157,7 @@ def test_everything_else_is_left_to_typer(line: list[str]) -> None:
 
 
 PARTS = 3
-"""Random words are shared out among so many tests, of which the lane `test` has one."""
+"""The number of tests that share the random words; the lane `test` runs one."""
 
 each_part = pytest.mark.parametrize("part", range(PARTS))
 
@@ -323,7 +323,10 @@ def test_errors_end_alike_behind_both_doors(
         ),
         (
             GitError(["config"], 255, "error: could not lock config file .git/config: File exists"),
-            "see which process has the lock: git ckpt doctor; remove a stale lock, and run the command again",
+            (
+                "see which process has the lock: git ckpt doctor; remove a stale lock, and run "
+                "the command again"
+            ),
         ),
         (
             GitError(["update-ref"], 128, "fatal: commit: couldn't set 'refs/checkpoints/x'"),
@@ -331,7 +334,8 @@ def test_errors_end_alike_behind_both_doors(
         ),
         (
             CkptError(
-                "cannot bring back the files 1510: git update-index failed: fatal: Unable to write new index file"
+                "cannot bring back the files 1510: git update-index failed: fatal: Unable to "
+                "write new index file"
             ),
             "check the disk and its free space, and run the command again",
         ),

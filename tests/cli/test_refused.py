@@ -1,4 +1,4 @@
-"""What the system or another process refuses, and text that would talk to the terminal."""
+"""Commands report refusals of the system, and escape text for the terminal."""
 
 from __future__ import annotations
 
@@ -38,7 +38,8 @@ def test_a_lock_that_is_held_is_waited_for_then_named_and_left(
         11,
         "",
         f"error: another process holds {lock}\n"
-        f"hint: wait and try again; if nothing is running, the lock is left from a crash; remove it with {cure}\n",
+        "hint: wait and try again; if nothing is running, the lock is left from a crash; remove "
+        f"it with {cure}\n",
     )
     assert lock.exists()
     assert checkout.fingerprint() == before
@@ -121,7 +122,10 @@ def test_an_old_lock_is_reported_with_its_age_and_left(
     *_, finding, cure = done.out.splitlines()
     start = f"stale-lock: {lock}: is "
     assert finding.startswith(start)
-    said = "old, and no running git process created it; the next command that needs the ref removes the lock"
+    said = (
+        "old, and no running git process created it; the next command that needs the ref "
+        "removes the lock"
+    )
     assert finding.removeprefix(start).partition(" ")[2] == said
     quoted = "'" + str(lock).replace("'", "'\"'\"'") + "'"
     assert (
@@ -132,7 +136,7 @@ def test_an_old_lock_is_reported_with_its_age_and_left(
 
 
 def without_root_s_rights() -> None:
-    """Lets the process that is about to start be refused what any other user would be refused."""
+    """Drop root's right to ignore permissions, in the child process."""
     for capability in (1, 2):  # CAP_DAC_OVERRIDE, CAP_DAC_READ_SEARCH
         ctypes.CDLL(None).prctl(24, capability, 0, 0, 0)  # PR_CAPBSET_DROP
 
@@ -141,7 +145,7 @@ def without_root_s_rights() -> None:
 def read_only(
     main_checkout: Checkout, save: Save, request: pytest.FixtureRequest
 ) -> Iterator[Checkout]:
-    """A repository whose `.git` cannot be written to; without its private directory where the parameter says so."""
+    """Make `.git` read-only, for one parameter without gitckpt's directory in it."""
     main_checkout.write("README", "dirty\n")
     save(main_checkout)
     git_dir = main_checkout.path / ".git"
@@ -193,7 +197,10 @@ def test_a_repository_that_cannot_be_written_to(
 
 
 def _without_own_directory(fingerprint: dict[str, object]) -> dict[str, object]:
-    """Returns a fingerprint less `.ckpt`, which may have been made before the failure, and ignores itself."""
+    """Return a fingerprint without `.ckpt`.
+
+    The directory ignores itself, and may exist before the failure.
+    """
     files = fingerprint["files"]
     assert isinstance(files, dict)
     return fingerprint | {
@@ -217,7 +224,7 @@ def test_reading_needs_no_right_to_write(spawn: Spawn, read_only: Checkout) -> N
 
 @pytest.fixture
 def full_disk(tmp_path: Path) -> Iterator[Checkout]:
-    """A repository on a disk of one megabyte, with a checkpoint; it fills up when `fill` is called."""
+    """Return a repository with a checkpoint on a disk of 1 MB, which `fill` fills."""
     disk = tmp_path / "disk"
     disk.mkdir()
     if (
@@ -253,7 +260,8 @@ def test_a_full_disk_leaves_everything_whole(ckpt: Ckpt, full_disk: Checkout, sa
         assert done.code in (1, 10, 14), args
         assert done.out == "", args
         assert done.err.startswith("error: "), args
-        if args != ["init"]:  # of its configuration git says only that it could not write it
+        # Of its configuration, git reports only that the write failed.
+        if args != ["init"]:
             assert "No space left on device" in done.err, args
             assert "\nhint: " in done.err, args
         assert _without_own_directory(full_disk.fingerprint()) == before, args
@@ -280,7 +288,7 @@ SHOWN = r"\x1b[31m\x07"
 def test_escape_sequences_from_anywhere_are_shown_not_sent(
     ckpt: Ckpt, main_checkout: Checkout, save: Save
 ) -> None:
-    """In a message, a state, a path, a phase, an error, an agent, a ref and its content: with git's own diff the only exception."""
+    """Every printed field is escaped, except in git's own diff."""
     main_checkout.write(f"dir/{EVIL}", "text\n")
     save(
         main_checkout,
@@ -331,6 +339,5 @@ def test_escape_sequences_from_anywhere_are_shown_not_sent(
     assert f"message:     m{SHOWN}\n" in page
     assert r'    "k\u001B[31m\u0007" = "v\u009B31m"' in page
     assert f"error:       x{SHOWN}\n" in ckpt("show", NAME, at=main_checkout).out
-    assert (
-        "evil" not in ckpt("doctor", at=main_checkout).out
-    )  # a ref that belongs to another tool is counted, not named
+    # `doctor` counts refs of other tools, and does not name them.
+    assert "evil" not in ckpt("doctor", at=main_checkout).out

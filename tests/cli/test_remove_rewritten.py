@@ -1,4 +1,4 @@
-"""`git ckpt remove --rewritten`, after `git filter-repo`."""
+"""`git ckpt remove --rewritten` works after `git filter-repo`."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Save = Callable[..., str]
 
 @pytest.fixture
 def rewritten(save: Save, checkout: Checkout) -> tuple[str, str]:
-    """Two checkpoints, of which the first one is of a commit that was rewritten."""
+    """Save two checkpoints, the first one at a commit that was rewritten."""
     checkout.write("new", "1\n")
     first = save(checkout)
     place = checkout.main / ".git/filter-repo"

@@ -1,4 +1,7 @@
-"""`git ckpt resume RUN --from PHASE` for runs that no pipeline drives: their program, or a person, does the phase again."""
+"""`git ckpt resume RUN --from PHASE` resets a run that no pipeline drives.
+
+Its program, or a person, does the phase again.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +32,10 @@ def write(directory: str, name: str, done: list[str]) -> str:
 def program(
     stage: Stage, run: str | None = None, *, last: Callable[[], Any] | None = None
 ) -> tuple[str, list[str], list[Any]]:
-    """Does the three phases as somebody's program does; returns the run, the phases whose function was called, and what they returned."""
+    """Do the three phases as a user's program would.
+
+    Return the run, the phases whose function was called, and the results.
+    """
     done: list[str] = []
     with stage.store() as store:
         opened = (
@@ -86,9 +92,8 @@ class TestAProgramsRun:
             "paused",
             {"one": "complete", "two": "pending", "three": "pending"},
         )
-        assert (
-            stage.worktree(run).joinpath("three").exists()
-        )  # files stay, as with a run that a pipeline drives
+        # Files stay, as in a run that a pipeline drives.
+        assert stage.worktree(run).joinpath("three").exists()
 
         assert program(stage, run) == (run, ["two", "three"], ["one 1", "two 1", "three 2"])
         assert stage.status(run) == "complete"
@@ -153,7 +158,10 @@ class TestAProgramsRun:
         assert told(stage.ckpt("resume", run, "--from", "tow"), stage) == (
             2,
             "",
-            "error: run STAMP-lib has no phase 'tow'\nhint: did you mean two? The phases: one, two, three\n",
+            (
+                "error: run STAMP-lib has no phase 'tow'\n"
+                "hint: did you mean two? The phases: one, two, three\n"
+            ),
         )
         assert (
             told(stage.ckpt("resume", run, "--from", "deploy"), stage)[2].splitlines()[1]
@@ -213,9 +221,8 @@ class TestOthers:
     def test_a_run_without_phases(self, stage: Stage) -> None:
         stage.ok("start", "login")
         done = stage.ckpt("resume", stage.run(), "--from", "one")
-        assert (
-            normal(done.err, stage)
-            == "error: run STAMP-login has no phase 'one'\nhint: the run has no phases; omit --from\n"
+        assert normal(done.err, stage) == (
+            "error: run STAMP-login has no phase 'one'\nhint: the run has no phases; omit --from\n"
         )
         assert (done.code, done.out) == (2, "")
 

@@ -1,4 +1,7 @@
-"""`git ckpt restore`, `undo` and `redo`: the whole of what they say, from main and linked worktrees, through both doors."""
+"""`git ckpt restore`, `undo` and `redo` print the same in all worktrees.
+
+Both parsers are covered.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +25,7 @@ Save = Callable[..., str]
 
 @pytest.fixture(autouse=True)
 def door(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """In main worktrees the quick door, in linked ones that of Typer: two of the four pairs will do."""
+    """Use the quick parser in main worktrees, and Typer in linked ones."""
     if "checkout" in request.fixturenames:
         checkout: Checkout = request.getfixturevalue("checkout")
         if checkout.path != checkout.main:
@@ -31,7 +34,7 @@ def door(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Non
 
 @pytest.fixture
 def saved(save: Save, checkout: Checkout) -> str:
-    """The id of a checkpoint from which every kind of file differs by now."""
+    """Save a checkpoint, then change every kind of file; return its id."""
     checkout.commit("more", gone="gone\n", staged="s\n", same="same\n")
     checkout.write("README", "captured\n")
     (checkout.path / "gone").unlink()
@@ -71,7 +74,10 @@ class TestRestore:
         assert ckpt("restore", saved, *words, at=checkout.path) == Outcome(
             2,
             "",
-            "error: a path is empty\nhint: name . for this directory, or no path to restore everything\n",
+            (
+                "error: a path is empty\n"
+                "hint: name . for this directory, or no path to restore everything\n"
+            ),
         )
         assert files(checkout) == before
 
@@ -92,7 +98,10 @@ class TestRestore:
             "staged": "s\n",
         }
         back = ckpt("undo", at=checkout)
-        swapped = "change  README\nadd     added\\nlater\nadd     gone\ndelete  new dir/new\nstage   staged\n"
+        swapped = (
+            "change  README\nadd     added\\nlater\nadd     gone\ndelete  new dir/new\n"
+            "stage   staged\n"
+        )
         assert said(back) == (
             0,
             swapped,
@@ -194,7 +203,10 @@ class TestRestore:
         assert said(done, checkout) == (
             2,
             "",
-            f"error: {path} is outside of the worktree TOP\nhint: name paths inside of the worktree\n",
+            (
+                f"error: {path} is outside of the worktree TOP\n"
+                "hint: name paths inside of the worktree\n"
+            ),
         )
         assert checkout.fingerprint() == before
 
@@ -217,7 +229,10 @@ class TestRestore:
 
 
 class TestApart:
-    """The commit or branch of a checkpoint is not that of HEAD, or an operation was in progress: said before, and afterwards."""
+    """`restore` warns if the checkpoint's commit, branch or operation differs.
+
+    A dry run prints the same warning.
+    """
 
     BACK = "the previous files are in checkpoint SHORT; to go back: git ckpt undo\n"
 
@@ -241,8 +256,8 @@ class TestApart:
         checkout.git("checkout", "--quiet", "--force", "-b", "topic")
         head = checkout.commit("elsewhere", README="elsewhere\n")
         before = (
-            f"warning: HEAD stays at commit SHORT (topic); git status shows the files of commit SHORT ({branch}) "
-            "as changes; to work at that commit: git ckpt resume SHORT\n"
+            "warning: HEAD stays at commit SHORT (topic); git status shows the files of commit "
+            f"SHORT ({branch}) as changes; to work at that commit: git ckpt resume SHORT\n"
         )
         assert said(ckpt("restore", "--dry-run", made, at=checkout)) == (
             0,
@@ -278,8 +293,8 @@ class TestApart:
             0,
             "change  README\n",
             (
-                f"warning: HEAD stays at {where}; git status shows the files of {where} as changes; "
-                "to work at that commit: git ckpt resume SHORT\n"
+                f"warning: HEAD stays at {where}; git status shows the files of {where} as "
+                "changes; to work at that commit: git ckpt resume SHORT\n"
                 "the previous files are in checkpoint SHORT; to go forward again: git ckpt redo\n"
             ),
         )
@@ -295,8 +310,9 @@ class TestApart:
             0,
             "change  README\n",
             (
-                f"warning: HEAD stays at commit SHORT (topic); the checkpoint was made on {branch}, "
-                f"at the same commit; to switch to that branch: git switch {branch}\n{self.BACK}"
+                "warning: HEAD stays at commit SHORT (topic); the checkpoint was made on "
+                f"{branch}, at the same commit; to switch to that branch: git switch {branch}\n"
+                f"{self.BACK}"
             ),
         )
         checkout.git("checkout", "--quiet", "--detach")
@@ -305,7 +321,8 @@ class TestApart:
             "change  README\n",
             (
                 "warning: HEAD stays at commit SHORT (detached); the checkpoint was made on topic, "
-                "at the same commit; to switch to that branch: git switch topic\nnothing was changed\n"
+                "at the same commit; to switch to that branch: git switch topic\n"
+                "nothing was changed\n"
             ),
         )
 
@@ -318,7 +335,7 @@ class TestApart:
         monkeypatch: pytest.MonkeyPatch,
         is_step: bool,
     ) -> None:
-        """What is left out is told with what the restore means, before the first file changes."""
+        """Warnings appear before the first file changes."""
         checkout.write("README", "captured\n")
         left = [".env", *(f"{number}.pem" for number in range(9))]
         for name in left:
@@ -398,7 +415,8 @@ class TestApart:
             0,
             "change  README\n",
             (
-                "warning: the merge in progress in the worktree is ended; to return to that state: git ckpt redo\n"
+                "warning: the merge in progress in the worktree is ended; to return to that "
+                "state: git ckpt redo\n"
                 "the previous files are in checkpoint SHORT; to go forward again: git ckpt redo\n"
             ),
         )
@@ -413,7 +431,10 @@ class TestApart:
         self.merge(checkout)
         made = save(checkout)
         checkout.git("merge", "--abort")
-        why = "as only some paths are restored; to open a worktree with the merge: git ckpt resume SHORT\n"
+        why = (
+            "as only some paths are restored; to open a worktree with the merge: git ckpt "
+            "resume SHORT\n"
+        )
         assert said(ckpt("restore", made, "README", at=checkout)) == (
             0,
             "change  README\n",
@@ -423,7 +444,10 @@ class TestApart:
         checkout.commit("on", more="x\n")
         done = ckpt("restore", made, at=checkout)
         lines = normal(done.err).splitlines()
-        why = "as the checkpoint was recorded at another commit than HEAD; to open a worktree with the merge: git ckpt resume SHORT"
+        why = (
+            "as the checkpoint was recorded at another commit than HEAD; to open a worktree "
+            "with the merge: git ckpt resume SHORT"
+        )
         assert lines[1] == f"warning: the merge of the checkpoint is not restored, {why}"
         assert len(lines) == 3
 
@@ -433,7 +457,10 @@ class TestApart:
         made = save(checkout)
         self.merge(checkout)
         lines = normal(ckpt("restore", made, at=checkout).err).splitlines()
-        ends = "with the restored files, which belong to another commit; to end it: git merge --continue, or git merge --abort"
+        ends = (
+            "with the restored files, which belong to another commit; to end it: git merge "
+            "--continue, or git merge --abort"
+        )
         assert lines[1] == f"warning: the merge in progress continues {ends}"
 
     def test_a_run_is_not_gone_on_with(self, ckpt: Ckpt, checkout: Checkout) -> None:
@@ -482,7 +509,7 @@ class TestApart:
 class TestSteps:
     @pytest.fixture
     def made(self, ckpt: Ckpt, save: Save, checkout: Checkout) -> list[str]:
-        """Two checkpoints, restored one after the other on top of what was typed."""
+        """Restore two checkpoints in turn over typed changes; return their ids."""
         made = []
         for text in ("one\n", "two\n"):
             checkout.write("README", text)
@@ -587,7 +614,8 @@ class TestSteps:
             0,
             "change  README\n",
             (
-                "warning: skipped steps whose checkpoints are gone (removed, expired, or replaced by a fetch): SHORT\n"
+                "warning: skipped steps whose checkpoints are gone (removed, expired, or replaced "
+                "by a fetch): SHORT\n"
                 "the previous files are in checkpoint SHORT; to go forward again: git ckpt redo\n"
             ),
         )
@@ -603,7 +631,10 @@ class TestSteps:
         further = Outcome(
             12,
             "",
-            "error: no earlier restore is left to undo\nhint: redo the newest undo: git ckpt redo\n",
+            (
+                "error: no earlier restore is left to undo\n"
+                "hint: redo the newest undo: git ckpt redo\n"
+            ),
         )
         assert ckpt("undo", at=checkout) == ckpt("undo", "--json", at=checkout) == further
         assert made
@@ -669,7 +700,10 @@ class TestRefused:
             saved = store.record("manual", worktree=store.capture(Limits(timeout=0))).id
         shown = ckpt("show", saved, at=checkout).out.splitlines()
         assert [line.split(None, 1)[1] for line in shown if line.startswith("files")] == [
-            "not captured: capturing the files took more than 0 seconds; only the commit is recorded"
+            (
+                "not captured: capturing the files took more than 0 seconds; only the "
+                "commit is recorded"
+            )
         ]
         before = checkout.fingerprint()
         assert said(ckpt("restore", saved, at=checkout)) == (
@@ -686,7 +720,8 @@ class TestRefused:
             0,
             (
                 "made the worktree of SHORT (manual-complete)\n"
-                "warning: the worktree has the files of the commit only: capturing the files took more than 0 seconds\n"
+                "warning: the worktree has the files of the commit only: capturing the files took "
+                "more than 0 seconds\n"
             ),
         )
         assert Path(opened.out.strip(), "README").read_text() == "hello\n"
@@ -696,7 +731,10 @@ class TestRefused:
             assert said(ckpt(*words, at=checkout)) == (
                 12,
                 "",
-                "error: nothing was restored in this worktree\nhint: see other checkpoints: git ckpt list\n",
+                (
+                    "error: nothing was restored in this worktree\n"
+                    "hint: see other checkpoints: git ckpt list\n"
+                ),
             )
 
     def test_a_bare_repository(
@@ -707,7 +745,10 @@ class TestRefused:
         assert said(ckpt("restore", made, at=tmp_path / "bare")) == (
             14,
             "",
-            "error: the repository has no worktree to restore files into\nhint: open a worktree: git ckpt resume SHORT\n",
+            (
+                "error: the repository has no worktree to restore files into\n"
+                "hint: open a worktree: git ckpt resume SHORT\n"
+            ),
         )
 
     def test_no_checkpoint_named(self, ckpt: Ckpt, checkout: Checkout) -> None:
@@ -741,7 +782,8 @@ def test_a_filter_that_fails(ckpt: Ckpt, save: Save, checkout: Checkout) -> None
         done = ckpt("restore", made[:8])
         assert (done.code, done.out) == (14, changes)
         assert done.err.endswith(
-            "error: 1 file is in the worktree only as git stores it, because a filter fails: a.dat\n"
+            "error: 1 file is in the worktree only as git stores it, because a filter "
+            "fails: a.dat\n"
             f"hint: once the filter works: git ckpt restore {made[:8]}\n"
         )
     done = ckpt("resume", made[:8])

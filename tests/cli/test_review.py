@@ -1,4 +1,4 @@
-"""`git ckpt review` at the command line: what it prints and records, what it refuses, and how a run of it goes on."""
+"""`git ckpt review` prints, records, refuses and resumes reviews."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ FOUND = "ISSUE:\nSEVERITY: major\nDESCRIPTION: it says one\n"
 
 
 class Pair:
-    """A stage with a coder and a reviewer, who do and say what they are told.
+    """A stage with a scripted coder and a scripted reviewer.
 
     Args:
-        stage: where.
+        stage: the project and its programs.
     """
 
     def __init__(self, stage: Stage) -> None:
@@ -65,11 +65,16 @@ def test_a_task_that_is_approved_in_the_second_cycle(pair: Pair) -> None:
     run = pair.stage.run()
     assert (done.code, done.out) == (0, f"{run}\n")
     assert normal(done.err, pair.stage) == (
-        "[1/1] review\n[review] cycle 1 of 3\n[review] cycle 1: the coder is at work\n→ Write: a\ndid one\n"
-        "[review] cycle 1: the reviewer is at work\nISSUE:\nSEVERITY: major\nDESCRIPTION: it says one\n"
-        "[review] cycle 1: not approved, 1 finding\n[review] cycle 2 of 3\n[review] cycle 2: the coder is at work\n"
-        "→ Write: a\ndid two\n[review] cycle 2: the reviewer is at work\nAPPROVED: fine\n[review] cycle 2: approved\n"
-        "      review: complete after 0.0s\nrun STAMP-say-two is complete\nthe run's worktree: TOP/.ckpt/worktrees/STAMP-say-two\n"
+        "[1/1] review\n[review] cycle 1 of 3\n[review] cycle 1: the coder is at work\n→ Write: a\n"
+        "did one\n"
+        "[review] cycle 1: the reviewer is at work\nISSUE:\nSEVERITY: major\n"
+        "DESCRIPTION: it says one\n"
+        "[review] cycle 1: not approved, 1 finding\n[review] cycle 2 of 3\n"
+        "[review] cycle 2: the coder is at work\n"
+        "→ Write: a\ndid two\n[review] cycle 2: the reviewer is at work\nAPPROVED: fine\n"
+        "[review] cycle 2: approved\n"
+        "      review: complete after 0.0s\nrun STAMP-say-two is complete\n"
+        "the run's worktree: TOP/.ckpt/worktrees/STAMP-say-two\n"
     )
     worktree = pair.stage.worktree(run)
     assert (worktree / "a").read_text() == "two\n"
@@ -111,7 +116,10 @@ def test_too_many_cycles_then_more_of_them(pair: Pair) -> None:
         20,
         [
             "error: not approved after 1 cycles, which is the limit",
-            f"hint: look at the findings; to allow more cycles: git ckpt resume {run} --input max_cycles=N",
+            (
+                f"hint: look at the findings; to allow more cycles: git ckpt resume {run} "
+                "--input max_cycles=N"
+            ),
         ],
     )
     done = pair.stage.ckpt("resume", run, "--input", "max_cycles=2")
@@ -296,7 +304,10 @@ def test_a_coder_that_is_not_there(pair: Pair) -> None:
         4,
         [
             "error: the coder is not installed: gone",
-            f"hint: install gone, then: {again}; or use another agent: {again} --input coder=CLIENT",
+            (
+                f"hint: install gone, then: {again}; or use another agent: {again} "
+                "--input coder=CLIENT"
+            ),
         ],
     )
     # The first run that calls an agent of gitckpt.toml says yes to it.

@@ -1,4 +1,7 @@
-"""Runs at the command line: what `run`, `resume`, `runs`, `status`, `start`, `finish` and `cancel` print, and their exit codes."""
+"""`git ckpt run`, `resume` and other commands print and record runs.
+
+The others are `runs`, `status`, `start`, `finish` and `cancel`.
+"""
 
 from __future__ import annotations
 
@@ -16,16 +19,16 @@ from tests.stores import PRESETS, preset_text
 __all__ = ["stage"]
 
 WAITS = 'echo $$ > "$CALLS.pid"; echo work > work; sleep 60 & echo $! > "$CALLS.other"; wait'
-"""A phase that leaves a file, and takes long."""
+"""A phase that writes a file and then waits."""
 
 
 def told(done: Outcome, stage: Stage) -> tuple[int, str, str]:
-    """Returns what a command did, without what differs from run to run."""
+    """Return the result of a command without variable parts."""
     return done.code, normal(done.out, stage), normal(done.err, stage)
 
 
 def waiting(stage: Stage) -> subprocess.Popen[str]:
-    """Begins a run whose phase takes long, and returns its driver once that phase is under way."""
+    """Start a run with a long phase; return its driver when the phase has begun."""
     stage.pipeline(f"one: {WAITS}", "two: true")
     driver = stage.begin("run", "ci")
     stage.waits_for(*(Path(f"{stage.env['CALLS']}.{name}") for name in ("pid", "other")))
@@ -75,7 +78,8 @@ class TestRun:
         self, stage: Stage
     ) -> None:
         stage.pipeline(
-            "one: echo said; echo 'fatal: no remote' >&2; echo 'and please' >&2; echo 'try again' >&2; exit 128"
+            "one: echo said; echo 'fatal: no remote' >&2; echo 'and please' >&2; echo 'try "
+            "again' >&2; exit 128"
         )
         assert (
             stage.ckpt("run", "ci").err.splitlines()[-2]
@@ -98,9 +102,9 @@ class TestRun:
         assert (code, out) == (14, "STAMP-ci\n")
         assert "warning: cannot record one-complete: cannot " in err
         assert (
-            "error: cannot run a command in TOP/.ckpt/worktrees/STAMP-ci: no such directory\nhint: recreate the worktree: "
-            in err
-        )
+            "error: cannot run a command in TOP/.ckpt/worktrees/STAMP-ci: no such directory\n"
+            "hint: recreate the worktree: "
+        ) in err
         stage.pipeline("one: true", "two: true")
         if "echo" in harm:
             next((stage.checkout.path / ".ckpt" / "worktrees").iterdir()).unlink()
@@ -127,7 +131,8 @@ class TestRun:
             (
                 "[1/1] one\n"
                 "      one: partial after 0.0s\n"
-                "paused at one, which asks to be tried again later. To go on: git ckpt resume STAMP-ci\n"
+                "paused at one, which asks to be tried again later. To go on: git ckpt "
+                "resume STAMP-ci\n"
             ),
         )
         assert stage.status(stage.run()) == "paused"
@@ -164,14 +169,16 @@ class TestRun:
 
     def test_on_a_terminal_a_long_phase_shows_its_time_and_cuts_no_line(self, stage: Stage) -> None:
         script = (
-            "from gitckpt.cli.driver import Terminal; t = Terminal(); t.begins('one', 2, 1, 3); t.tick(2.0); t.tick(3.0); "
-            "t.output(b'abc'); t.tick(4.0); t.output(b'def\\n'); t.tick(187.0); t.output(b'end'); t.ended('one', 'complete', 7501.0)"
+            "from gitckpt.cli.driver import Terminal; t = Terminal(); t.begins('one', 2, 1, 3); "
+            "t.tick(2.0); t.tick(3.0); t.output(b'abc'); t.tick(4.0); t.output(b'def\\n'); "
+            "t.tick(187.0); t.output(b'end'); t.ended('one', 'complete', 7501.0)"
         )
         talk = Talk(stage, argv=[sys.executable, "-c", script])
         assert talk.ends() == 0
         talk.close()
         assert talk.said == (
-            "[1/3] one (attempt 2)\n\r\x1b[K… one: 3.0s\r\x1b[Kabcdef\n\r\x1b[K… one: 3m07s\r\x1b[Kend\n      one: complete after 2h05m\n"
+            "[1/3] one (attempt 2)\n\r\x1b[K… one: 3.0s\r\x1b[Kabcdef\n"
+            "\r\x1b[K… one: 3m07s\r\x1b[Kend\n      one: complete after 2h05m\n"
         )
 
     def test_an_agent_that_crashes(self, stage: Stage) -> None:
@@ -223,7 +230,10 @@ class TestRun:
 
     def test_what_a_phase_finds(self, stage: Stage) -> None:
         stage.pipeline(
-            'one: env | grep "^CKPT_\\|^OURS" | sort > "$CALLS"\npwd > "$CALLS.pwd"; echo k=v >> "$CKPT_SET"; cat > "$CALLS.in"',
+            (
+                'one: env | grep "^CKPT_\\|^OURS" | sort > "$CALLS"\n'
+                'pwd > "$CALLS.pwd"; echo k=v >> "$CKPT_SET"; cat > "$CALLS.in"'
+            ),
             'two: echo "$CKPT_STATE_K $CKPT_PHASE" >> "$CALLS"',
             top="env = { OURS = 'yes' }\ninputs = { q = 'a b' }",
         )
@@ -290,7 +300,10 @@ class TestDryRun:
             "one: set -e\necho 'a'",
             "two: true",
             top="inputs = { q = '', r = 'x' }",
-            more="timeout = '90s'\nidle_timeout = '30m'\nretries = 2\ngroup = 'g'\nautosave = '0s'\nskip_with = ['q']\n",
+            more=(
+                "timeout = '90s'\nidle_timeout = '30m'\nretries = 2\ngroup = 'g'\n"
+                "autosave = '0s'\nskip_with = ['q']\n"
+            ),
         )
         before = stage.checkout.fingerprint()
         assert told(stage.ckpt("run", "ci", "--dry-run", "--autonomy", "Batch"), stage) == (
@@ -315,7 +328,10 @@ class TestDryRun:
 
     @pytest.mark.parametrize("value", ["how?\nand why?", "x" * 2000])
     def test_a_phase_that_is_skipped_for_a_long_input(self, stage: Stage, value: str) -> None:
-        text = '[pipelines.ci.inputs]\nq = ""\n[[pipelines.ci.phases]]\nname = "a"\nrun = "false"\nskip_with = ["q"]\n'
+        text = (
+            '[pipelines.ci.inputs]\nq = ""\n[[pipelines.ci.phases]]\nname = "a"\n'
+            'run = "false"\nskip_with = ["q"]\n'
+        )
         stage.checkout.write("gitckpt.toml", text)
         assert stage.ckpt("run", "ci", "-i", f"q={value}").code == 0
         message = stage.checkpoint(stage.run(), "a-skipped").message
@@ -368,7 +384,10 @@ class TestDryRun:
 
     def test_an_agent_that_an_earlier_phase_installs(self, stage: Stage) -> None:
         stage.checkout.write("plan.md", "x\n")
-        ask = '[[pipelines.ci.phases]]\nname = "ask"\nuse = "agent"\nwith = { agent = "late", prompt = "plan.md" }\n'
+        ask = (
+            '[[pipelines.ci.phases]]\nname = "ask"\nuse = "agent"\n'
+            'with = { agent = "late", prompt = "plan.md" }\n'
+        )
         stage.pipeline(f"install: ln -s /bin/cat {stage.programs}/late", more=ask)
         stage.checkout.git("add", ".")
         stage.checkout.git("commit", "--quiet", "--message=plan")
@@ -477,7 +496,10 @@ class TestMistakes:
     def test_all_of_a_file_are_named_with_their_lines(self, stage: Stage) -> None:
         stage.checkout.write(
             "gitckpt.toml",
-            "[[pipelines.ci.phases]]\nname = ''\nrum = 'x'\n\n[[pipelines.ci.phases]]\nname = 'a'\nrun = 'b'\ntimeout = 'soon'\n",
+            (
+                "[[pipelines.ci.phases]]\nname = ''\nrum = 'x'\n\n[[pipelines.ci.phases]]\n"
+                "name = 'a'\nrun = 'b'\ntimeout = 'soon'\n"
+            ),
         )
         assert told(stage.ckpt("run", "ci"), stage) == (
             2,
@@ -487,7 +509,8 @@ class TestMistakes:
                 "  gitckpt.toml:1: phase '' has no command (add run = \"COMMAND\")\n"
                 "  gitckpt.toml:2: the name of phase '' is empty\n"
                 "  gitckpt.toml:3: unknown key 'rum' in phase '' (did you mean run?)\n"
-                "  gitckpt.toml:8: timeout in phase 'a': 'soon' is not a duration (write a number and a unit: 90s, 30m, 12h, 7d or 2w)\n"
+                "  gitckpt.toml:8: timeout in phase 'a': 'soon' is not a duration (write a number "
+                "and a unit: 90s, 30m, 12h, 7d or 2w)\n"
                 "hint: correct them: TOP/gitckpt.toml\n"
             ),
         )

@@ -1,4 +1,4 @@
-"""Runs at the command line, afterwards: what `status`, `runs`, `start`, `finish` and `resume` print, and their exit codes."""
+"""Commands show, stop, finish and resume runs that exist already."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ __all__ = ["stage"]
 
 
 def with_a_rewind_cut_off(stage: Stage, *phases: str) -> tuple[str, str]:
-    """Returns a run whose second phase has failed, and the checkpoint to which it was being taken back."""
+    """Return a run whose second phase failed, and the target of its broken rewind."""
     stage.pipeline(*phases)
     assert stage.ckpt("run", "ci").code == 20
     run = stage.run()
@@ -48,7 +48,8 @@ class TestSignals:
         run = stage.run()
         assert (driver.returncode, out) == (130, f"{run}\n")
         assert normal(err, stage) == (
-            "[1/2] one\n      one: failed after 0.0s\ninterrupted; to go on: git ckpt resume STAMP-ci\n\n"
+            "[1/2] one\n      one: failed after 0.0s\n"
+            "interrupted; to go on: git ckpt resume STAMP-ci\n\n"
         )
         assert ends(*children(stage))
         newest = stage.newest(run)
@@ -84,7 +85,7 @@ class TestSignals:
 
     @pytest.mark.long
     def test_a_driver_that_was_stopped_is_stalled_and_can_be_taken_over(self, stage: Stage) -> None:
-        """From end to end, with real processes: what counts is that nobody changes files any more, and that each says so."""
+        """Real processes show that a stopped driver changes no files after a takeover."""
         driver = waiting(stage)
         run = stage.run()
         driver.send_signal(signal.SIGSTOP)
@@ -106,7 +107,8 @@ class TestSignals:
             "",
             (
                 f"error: run {run} was asked to stop, but its process {pid} is stalled\n"
-                f"hint: let the process continue: kill -CONT {pid}; or take over the run: git ckpt resume {run} --take-over\n"
+                f"hint: let the process continue: kill -CONT {pid}; or take over the run: git "
+                f"ckpt resume {run} --take-over\n"
             ),
         )
         left = children(stage)
@@ -149,7 +151,8 @@ class TestSignals:
             done = stage.ckpt(*words)
             assert (done.code, done.out) == (11, "")
             assert done.err.startswith(
-                f"error: run {run} is driven by git ckpt run ci on {os.uname().nodename}, process {driver.pid}, "
+                f"error: run {run} is driven by git ckpt run ci on {os.uname().nodename}, "
+                f"process {driver.pid}, "
             )
         assert stage.ckpt("status").out.splitlines()[-1] == f"next     git ckpt cancel {run}"
         assert stage.newest(run).label in ("one-started", "one-progress")
@@ -326,7 +329,10 @@ class TestByHand:
         )
         flag.touch()
         hook.parent.mkdir(exist_ok=True)
-        refuse = f'[ "$1" = prepared ] && [ -e "{flag}" ] && grep -q refs/checkpoints/ && echo "no space" >&2 && exit 1'
+        refuse = (
+            f'[ "$1" = prepared ] && [ -e "{flag}" ] && grep -q refs/checkpoints/ && echo "no '
+            'space" >&2 && exit 1'
+        )
         hook.write_text(f"#!/bin/sh\n{refuse}\nexit 0\n")
         hook.chmod(0o755)
         done = stage.ckpt("finish", run)
@@ -405,7 +411,8 @@ class TestResume:
             0,
             "STAMP-ci\n",
             (
-                "resuming STAMP-ci at two: [ -e ok ]\n[2/2] two (attempt 2)\n      two: complete after 0.0s\n"
+                "resuming STAMP-ci at two: [ -e ok ]\n[2/2] two (attempt 2)\n"
+                "      two: complete after 0.0s\n"
                 "run STAMP-ci is complete\nthe run's worktree: TOP/.ckpt/worktrees/STAMP-ci\n"
             ),
         )
@@ -494,8 +501,8 @@ class TestResume:
         done, status = stage.ckpt("resume", run), stage.ckpt("status", run)
         assert done.out == f"{worktree}\n"
         said = (
-            f"warning: going back to {target[:8]} was interrupted; to finish: git ckpt resume {target} --rewind; "
-            f"to cancel: git ckpt resume {before.id} --rewind\n"
+            f"warning: going back to {target[:8]} was interrupted; to finish: git ckpt resume "
+            f"{target} --rewind; to cancel: git ckpt resume {before.id} --rewind\n"
         )
         assert (said in done.err) == (trigger == "phase")
         assert (f"next     git ckpt resume {target} --rewind" in status.out) == (trigger == "phase")
@@ -564,9 +571,8 @@ class TestResume:
         kept = ("head", "index", "files")
         before, recorded = [there.fingerprint()[what] for what in kept], stage.labels(run)
         (stage.checkout.path / ".git/worktrees" / run / "index.lock").touch()
-        plant(
-            monkeypatch, planted.REMOVE_LOCKS, lambda *_: None
-        )  # it is not left: somebody's editor is open
+        # Treat the lock as that of an open editor, not as a stale one.
+        plant(monkeypatch, planted.REMOVE_LOCKS, lambda *_: None)
         with (
             Store.open(there.path) as store,
             Run.resume(store, run, adapter="plumbing", again=True) as opened,
@@ -614,7 +620,10 @@ class TestResume:
             f"git ckpt finish --force {run}",
             f"git ckpt remove {run}",
         )
-        hint = f"hint: restore the pipeline, then: {ways[0]}; or end the run: {ways[1]}; or remove it: {ways[2]}\n"
+        hint = (
+            f"hint: restore the pipeline, then: {ways[0]}; or end the run: {ways[1]}; or "
+            f"remove it: {ways[2]}\n"
+        )
         assert stage.ckpt("resume") == stage.ckpt("resume", run) == (12, "", error + hint)
         assert stage.ckpt("finish", run).code == 2
         assert stage.ckpt("finish", "--force", run).code == 0
@@ -623,7 +632,7 @@ class TestResume:
 
     @pytest.mark.long
     def test_a_worktree_that_cannot_be_made(self, stage: Stage, tmp_path: Path) -> None:
-        """Exit code 14."""
+        """`resume --into` an existing directory exits with 14 and leaves it unchanged."""
         stage.pipeline("one: exit 1")
         assert stage.ckpt("run", "ci").code == 20
         taken = tmp_path / "taken"
@@ -639,7 +648,7 @@ class TestResume:
         assert (tmp_path / "free/README").read_text() == "hello\n"
 
     def test_it_goes_on_where_its_worktree_was_moved_to(self, stage: Stage, tmp_path: Path) -> None:
-        """In another one of the same run, what was done there would be missing, and the phase be complete."""
+        """The phases `two` and `three` use the moved worktree, not a new one."""
         flags = tmp_path / "flags"
         flags.mkdir()
         stage.pipeline(
@@ -697,7 +706,7 @@ def test_what_a_program_recorded_is_shown_like_what_a_run_did(stage: Stage) -> N
 
 
 class TestWhereGitKnowsNoPlaceForAnotherWorktree:
-    """In a linked worktree of a repository whose main one git does not know, or which has none."""
+    """These linked worktrees have no main worktree, or one that git does not know."""
 
     def test_a_run_is_opened_and_ended_in_its_own(self, stage: Stage, tmp_path: Path) -> None:
         stage.checkout.git("init", "--quiet", f"--separate-git-dir={tmp_path / 'elsewhere'}")
@@ -706,7 +715,8 @@ class TestWhereGitKnowsNoPlaceForAnotherWorktree:
         refused = stage.ckpt("start", "another", at=there)
         assert refused.code == 14
         assert refused.err.splitlines()[0] == (
-            f"error: no directory for worktrees: {tmp_path / 'elsewhere'} does not name its main worktree"
+            f"error: no directory for worktrees: {tmp_path / 'elsewhere'} does not name "
+            "its main worktree"
         )
         stage.ok("finish", at=there)
         assert stage.status(stage.run()) == "complete"

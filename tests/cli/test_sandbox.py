@@ -1,4 +1,4 @@
-"""The hint where the sandbox of Codex keeps the repository read-only."""
+"""`save` prints a hint if the sandbox of Codex makes the repository read-only."""
 
 from __future__ import annotations
 
@@ -25,5 +25,8 @@ def test_the_sandbox_of_codex_is_named(
     assert "hint: chmod it\n" in ckpt("save", at=main_checkout).err
     monkeypatch.setenv("CODEX_SANDBOX_NETWORK_DISABLED", "1")
     roots = f"'sandbox_workspace_write.writable_roots=[\"{main_checkout.path}/.git\"]'"
-    hint = f"hint: Codex's sandbox makes the repository read-only; run: codex exec --sandbox workspace-write -c {roots} …\n"
+    hint = (
+        "hint: Codex's sandbox makes the repository read-only; run: codex exec --sandbox "
+        f"workspace-write -c {roots} …\n"
+    )
     assert hint in ckpt("save", at=main_checkout).err

@@ -1,4 +1,4 @@
-"""`git ckpt save`, `show` and `diff`."""
+"""`git ckpt save`, `show` and `diff` record and print checkpoints."""
 
 from __future__ import annotations
 
@@ -74,16 +74,14 @@ def test_a_worktree_is_not_called_clean_of_which_something_is_not_captured(
     if kind == "fifo":
         os.mkfifo(path)
     else:
-        with (
-            socket.socket(socket.AF_UNIX) as server,
-            contextlib.chdir(path.parent),
-        ):  # the name of a socket is short
+        # The path of a socket has at most about 100 bytes, so use a relative one.
+        with socket.socket(socket.AF_UNIX) as server, contextlib.chdir(path.parent):
             server.bind(path.name)
     done = ckpt("save", at=main_checkout)
     first, last = normal(done.err).splitlines()
-    assert (
-        first
-        == f"warning: not captured: README: a {kind}; replaces a tracked file, whose staged content is in the checkpoint"
+    assert first == (
+        f"warning: not captured: README: a {kind}; replaces a tracked file, whose staged "
+        "content is in the checkpoint"
     )
     assert (
         last == "saved manual-complete with the files as committed (1 not captured) on commit SHORT"
@@ -118,7 +116,7 @@ def test_save_leaves_index_head_and_files_as_they_are(ckpt: Ckpt, checkout: Chec
 def test_where_history_was_cut_off_a_gc_right_afterwards_takes_no_linked_commit(
     ckpt: Ckpt, save: Save, main_checkout: Checkout, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Not even before the maintenance has begun that this starts."""
+    """The commits are safe before the background maintenance begins."""
     begun: list[str] = []
     plant(monkeypatch, planted.HOOK_DETACH, lambda argv, _: begun.append(argv[-1]))
     for number in range(3):
@@ -136,14 +134,14 @@ def test_where_history_was_cut_off_a_gc_right_afterwards_takes_no_linked_commit(
 @pytest.mark.parametrize(
     "error", [RefMoved("refs/keep/ckpt/… has moved"), LockHeld("/packed-refs.lock")]
 )
-def test_maintenance_starts_though_others_are_in_the_way_of_what_keeps_commits_where_history_was_cut_off(
+def test_maintenance_starts_though_others_are_in_the_way_of_what_keeps_commits_where_history_was_cut_off(  # noqa: E501, RUF100
     ckpt: Ckpt,
     save: Save,
     main_checkout: Checkout,
     monkeypatch: pytest.MonkeyPatch,
     error: CkptError,
 ) -> None:
-    """It does the same once more, and each later save would have waited for the same lock."""
+    """Maintenance repeats the failed work; without it, each save waits for the lock."""
     begun: list[str] = []
     plant(monkeypatch, planted.HOOK_DETACH, lambda argv, _: begun.append(argv[-1]))
     save(main_checkout)
@@ -265,7 +263,10 @@ def test_show_of_progress_errors_and_keys_of_a_later_version(
 ) -> None:
     text = document(errors='["first", "second"]', agent='"planner"', colour='"blue"').replace(
         "\n[state]",
-        '\n[progress]\ncurrent_phase = 2\ntotal_phases = 5\ncurrent_task = "design"\ntasks_completed = 5\ntasks_total = 35\n[state]',
+        (
+            '\n[progress]\ncurrent_phase = 2\ntotal_phases = 5\ncurrent_task = "design"\n'
+            "tasks_completed = 5\ntasks_total = 35\n[state]"
+        ),
     )
     store_text(main_checkout, "refs/checkpoints/11111111-1111-4111-8111-111111111111", text)
     done = ckpt("show", "1111", at=main_checkout)
@@ -399,14 +400,20 @@ def test_a_path_without_dashes_is_pointed_out(
     assert ckpt("diff", "latest", "README", at=main_checkout) == Outcome(
         12,
         "",
-        "error: no checkpoint, run or commit is named 'README'\nhint: put paths behind two dashes: git ckpt diff ID -- PATH\n",
+        (
+            "error: no checkpoint, run or commit is named 'README'\n"
+            "hint: put paths behind two dashes: git ckpt diff ID -- PATH\n"
+        ),
     )
 
 
 def test_remove_names_the_worktree_that_stays(ckpt: Ckpt, save: Save, checkout: Checkout) -> None:
     made = save(checkout)
     path = ckpt("resume", made, at=checkout).out.strip()
-    said = f"the worktree of {made[:8]} stays; to remove it: git worktree remove --force --force {path}\n"
+    said = (
+        f"the worktree of {made[:8]} stays; to remove it: git worktree remove --force "
+        f"--force {path}\n"
+    )
     assert ckpt("remove", made, at=checkout) == Outcome(0, f"{made}\n", said)
     checkout.git("worktree", "remove", "--force", "--force", path)
     assert ckpt("verify", at=checkout).code == 0
@@ -484,7 +491,7 @@ def test_who_saves_is_told_and_what_an_agent_saves_is_thinned(
 
 
 def _age(text: str, id_: str) -> str:
-    """Returns the age that a line gives; the clock is the real one."""
+    """Return the age in a printed line; the clock is real."""
     return text.partition(f"{id_}\tcommit-complete\t")[2].partition(" old")[0]
 
 
@@ -531,8 +538,14 @@ def test_of_many_files_a_few_are_named(ckpt: Ckpt, main_checkout: Checkout) -> N
     done = ckpt("save", at=main_checkout)
     assert normal(done.err).splitlines() == [
         "warning: not captured: 10.fifo: a fifo",
-        "warning: not captured: 10.pem, 11.pem, 12.pem and 9 more: its name looks like a secret (*.pem)",
-        "warning: a restore will not reproduce these files byte for byte: 10.txt, 11.txt, 12.txt and 9 more",
+        (
+            "warning: not captured: 10.pem, 11.pem, 12.pem and 9 more: its name looks like a "
+            "secret (*.pem)"
+        ),
+        (
+            "warning: a restore will not reproduce these files byte for byte: 10.txt, 11.txt, "
+            "12.txt and 9 more"
+        ),
         *(
             f"warning: captured a possible secret: {number}.py:1 (github-pat)"
             for number in (10, 11, 12)

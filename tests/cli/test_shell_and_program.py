@@ -1,4 +1,4 @@
-"""What a shell can say that a program can: errors, runs and tracks of a save; and names, numbers and hints of the presets."""
+"""A shell script can do what a Python program can."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ __all__ = ["stage"]
 
 class TestSave:
     def test_errors_in_their_order(self, ckpt: Ckpt, checkout: Checkout) -> None:
-        """Q3: a shell can record what failed."""
+        """A shell script can record the errors of a phase (Q3)."""
         done = ckpt(
             "save",
             "--phase",
@@ -47,7 +47,7 @@ class TestSave:
         assert ckpt("save", "--run", run, "--track", "t", at=checkout).code == 2
 
     def test_a_track_taken_over_from_its_file(self, ckpt: Ckpt, checkout: Checkout) -> None:
-        """Q10, Q11: in the main worktree, its state went nowhere; and its counts were lost with the first task."""
+        """A track keeps the state and counts of its file in the main worktree (Q10, Q11)."""
         path = SAMPLES / "superpowers/login_20260210/metadata.json"
         done = ckpt("save", "--state", str(path), "--track", "login_20260210", at=checkout)
         assert done.code == 0, done.err
@@ -86,7 +86,7 @@ def test_documents_that_cannot_be_read_are_not_none(ckpt: Ckpt, checkout: Checko
 class TestPlanToPr:
     @pytest.mark.long
     def test_it_is_named_after_its_plan_both_ways(self, stage: Stage) -> None:
-        """Q6."""
+        """A run has the name of its plan, with and without `-i plan=` (Q6)."""
         stage.checkout.commit("the plan", **{"auth.md": "# Auth\n"})
         stage.program("claude", "exit 1")
         stage.ckpt("run", "plan-to-pr", "-i", "plan=auth.md")
@@ -95,21 +95,21 @@ class TestPlanToPr:
 
     @pytest.mark.long
     def test_a_remote_by_a_relative_path(self, stage: Stage) -> None:
-        """Git resolves it from the worktree of the run, where nothing is."""
+        """Git would resolve the path from the run's worktree, where nothing is."""
         stage.checkout.git("remote", "set-url", "origin", f"../{stage.remote.path.name}")
         stage.checkout.commit("the plan", **{"auth.md": "# Auth\n"})
         stage.program("claude", "echo x > made")
         done = stage.ckpt("run", "auth.md")
         assert done.code == 20
         assert (
-            "the URL of origin is relative, and git resolves it from here: make it absolute with git remote set-url"
-            in done.err
-        )
+            "the URL of origin is relative, and git resolves it from here: make it absolute "
+            "with git remote set-url"
+        ) in done.err
 
 
 @pytest.mark.long
 def test_runs_of_a_pipeline_that_does_not_say_expire_as_the_settings_say(stage: Stage) -> None:
-    """Q7: after each run; it was the hook alone that looked."""
+    """Runs expire after each run, not only when the hook looks (Q7)."""
     stage.pipeline("one: true")
     with stage.store() as store:
         set_clock(store, lambda: 1_700_000_000_000_000)

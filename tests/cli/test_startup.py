@@ -1,4 +1,4 @@
-"""Start-up is part of the product: what each command imports."""
+"""Each command imports only the modules that it needs."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ HEAVY = (
 ALL = {file.stem for file in (PROJECT / "gitckpt" / "cli" / "commands").glob("[a-z]*.py")} - {
     "demo"
 }
-"""The modules that hold commands."""
+"""The modules that contain commands."""
 
 PROBE = """
 import os, sys
@@ -42,14 +42,14 @@ main()
 
 
 def modules_of(spawn: Spawn, checkout: Checkout, *args: str) -> set[str]:
-    """Returns the modules that a command has imported when it ends."""
+    """Return the modules that a command has imported when it ends."""
     done = spawn(*args, at=checkout, argv=[sys.executable, "-c", PROBE])
     assert done.code == 0, done.err
     return set(done.err.rpartition("MODULES ")[2].split())
 
 
 def commands_among(found: set[str]) -> set[str]:
-    """Returns the names of the imported modules that hold commands."""
+    """Return the imported modules that contain commands."""
     return {name.split(".")[3] for name in found if name.startswith("gitckpt.cli.commands.")} & ALL
 
 
@@ -105,7 +105,7 @@ def test_a_plain_call_of_every_day_pays_neither_for_typer_nor_for_other_commands
 def test_no_plain_call_imports_what_the_parser_needs(
     spawn: Spawn, main_checkout: Checkout, args: list[str]
 ) -> None:
-    """From 0.29 on, Typer imports pydantic: 130 ms."""
+    """Typer 0.29 and later imports pydantic, which takes 130 ms."""
     main_checkout.write("gitckpt.toml", '[[pipelines.ci.phases]]\nname = "a"\nrun = "true"\n')
     assert modules_of(spawn, main_checkout, *args) & {"typer", "click", "pydantic"} == set()
 

@@ -1,4 +1,4 @@
-"""`git ckpt step`: what it prints, what it refuses, and its exit codes."""
+"""`git ckpt step` prints, refuses and records reports, with exit codes."""
 
 from __future__ import annotations
 
@@ -26,7 +26,10 @@ PLAN = "- [x] Task 1.1: Schema\n- [ ] Task 1.2: Log in\n- [ ] Task 2.1: Deploy\n
 
 @pytest.fixture
 def step(ckpt: Ckpt, checkout: Checkout, monkeypatch: pytest.MonkeyPatch) -> Step:
-    """Calls `git ckpt step … --track t` in a main and in a linked worktree; times and ids come as words."""
+    """Return a function that calls `git ckpt step … --track t` in both worktrees.
+
+    Words replace times and ids in the output.
+    """
     monkeypatch.delenv("CKPT_RUN", raising=False)
 
     def call(*words: str, code: int = 0) -> Outcome:
@@ -172,8 +175,9 @@ class TestReports:
         checkout.write("README", "changed\n")
         checkout.git("config", "ckpt.snapshotTimeout", "0s")
         assert step("start", "PLAN", "--files").err.splitlines()[1] == (
-            "warning: no files were captured: capturing the files took more than 0 seconds; record them now: git ckpt save; "
-            "to allow more time: git config ckpt.snapshotTimeout 5m"
+            "warning: no files were captured: capturing the files took more than 0 seconds; "
+            "record them now: git ckpt save; to allow more time: git config "
+            "ckpt.snapshotTimeout 5m"
         )
 
     def test_set(self, step: Step) -> None:
@@ -205,7 +209,9 @@ class TestReports:
             "next": {"step": "PLAN", "status": "BLOCKED", "blockers": ["a key"]},
         }
         assert done.err == (
-            "run STAMP-t has begun\nwarning: the run is blocked at PLAN: a key; resolve the blocker, then: git ckpt step --track t reset PLAN\n"
+            "run STAMP-t has begun\n"
+            "warning: the run is blocked at PLAN: a key; resolve the blocker, then: git ckpt "
+            "step --track t reset PLAN\n"
         )
 
     def test_s07_each_report_is_tied_to_the_commit_and_can_be_gone_back_to(
@@ -267,7 +273,10 @@ class TestNext:
         said = (
             4,
             "",
-            "error: the run is blocked at PLAN: a key\nhint: resolve the blocker, then: git ckpt step --track t reset PLAN\n",
+            (
+                "error: the run is blocked at PLAN: a key\n"
+                "hint: resolve the blocker, then: git ckpt step --track t reset PLAN\n"
+            ),
         )
         assert step("next", code=4) == said
         assert step("next", "--json", code=4) == said
@@ -294,10 +303,14 @@ class TestShow:
                 "iterations 3 of 50\n"
                 "blocker    EXECUTE: a key\n"
                 "\n"
-                "   STEP                STATUS       AGENT                      PROGRESS        UPDATED               NOTES\n"
-                "   PLAN                PASSED       superpowers:writing-plans                  TIME\n"
-                "   EVALUATE_PLAN       PASSED       loop-plan-evaluator                        TIME\n"
-                ">  EXECUTE             BLOCKED      me                         tasks 0/5, 1.1  TIME  a key\n"
+                "   STEP                STATUS       AGENT                      "
+                "PROGRESS        UPDATED               NOTES\n"
+                "   PLAN                PASSED       superpowers:writing-plans  "
+                "                TIME\n"
+                "   EVALUATE_PLAN       PASSED       loop-plan-evaluator        "
+                "                TIME\n"
+                ">  EXECUTE             BLOCKED      me                         "
+                "tasks 0/5, 1.1  TIME  a key\n"
                 "   EVALUATE_EXECUTION  NOT_STARTED\n"
                 "   FIX                 NOT_STARTED\n"
             ),
@@ -451,7 +464,7 @@ def test_hostile_text_of_a_run_that_was_fetched_is_harmless(main_checkout: Check
 
 
 class TestAdvice:
-    """What is advised works where it is read, with the run named as the person has named it."""
+    """Advised commands work in the place that they are printed, and name the run."""
 
     @pytest.mark.parametrize("by", ["track", "run"])
     def test_a_command_names_the_run(
@@ -485,22 +498,60 @@ class TestRefused:
     @pytest.mark.parametrize(
         ("words", "said"),
         [
-            (["fly", "PLAN"], "there is no action 'fly'\nhint: use one of start, progress, pass, fail, block, skip, reset, show, next"),
-            (["start"], "STEP is missing\nhint: name the step: git ckpt step start EXECUTE; or see: git ckpt step next"),
+            (
+                ["fly", "PLAN"],
+                (
+                    "there is no action 'fly'\n"
+                    "hint: use one of start, progress, pass, fail, block, skip, reset, show, next"
+                ),
+            ),
+            (
+                ["start"],
+                (
+                    "STEP is missing\n"
+                    "hint: name the step: git ckpt step start EXECUTE; or see: git ckpt step next"
+                ),
+            ),
             (["next", "PLAN"], "next takes no step\nhint: git ckpt step next"),
             (["show", "--notes", "x"], "show takes no --notes\nhint: see: git ckpt step --help"),
             (["next", "--history"], "next takes no --history\nhint: see: git ckpt step --help"),
-            (["start", "PLAN", "--plan", "x"], "start takes no --plan\nhint: see: git ckpt step --help"),
-            (["fail", "PLAN"], 'PLAN cannot fail without notes\nhint: say what went wrong: --notes "…"'),
-            (["block", "PLAN"], 'PLAN cannot block without notes\nhint: say what must be resolved: --notes "…"'),
-            (["start", "PLANS"], "superpowers has no step 'PLANS'\nhint: did you mean PLAN? The steps: " + "STEPS"),
-            (["start", "EXECUTE"], ("the run is at PLAN (NOT_STARTED), not at EXECUTE\nhint: next is: git ckpt step --track t start PLAN; "
-             "to go back or ahead: git ckpt step --track t reset EXECUTE, or --force")),
-            (["start", "PLAN", "--set", "x"], ("'x' is not KEY=JSON: there is no key and no =\nhint: write --set fixed=3, or a text: "
-             "--set 'goal=\"login\"'")),
-            (["start", "PLAN", "--tasks-total", "-1"], "a number must be 0 or more, not -1\nhint: write a whole number, such as 20"),
+            (
+                ["start", "PLAN", "--plan", "x"],
+                "start takes no --plan\nhint: see: git ckpt step --help",
+            ),
+            (
+                ["fail", "PLAN"],
+                'PLAN cannot fail without notes\nhint: say what went wrong: --notes "…"',
+            ),
+            (
+                ["block", "PLAN"],
+                'PLAN cannot block without notes\nhint: say what must be resolved: --notes "…"',
+            ),
+            (
+                ["start", "PLANS"],
+                "superpowers has no step 'PLANS'\nhint: did you mean PLAN? The steps: " + "STEPS",
+            ),
+            (
+                ["start", "EXECUTE"],
+                (
+                    "the run is at PLAN (NOT_STARTED), not at EXECUTE\n"
+                    "hint: next is: git ckpt step --track t start PLAN; "
+                    "to go back or ahead: git ckpt step --track t reset EXECUTE, or --force"
+                ),
+            ),
+            (
+                ["start", "PLAN", "--set", "x"],
+                (
+                    "'x' is not KEY=JSON: there is no key and no =\n"
+                    "hint: write --set fixed=3, or a text: --set 'goal=\"login\"'"
+                ),
+            ),
+            (
+                ["start", "PLAN", "--tasks-total", "-1"],
+                "a number must be 0 or more, not -1\nhint: write a whole number, such as 20",
+            ),
         ],
-    )  # fmt: skip
+    )
     def test_calls_that_are_wrong_exit_with_2_and_leave_nothing(
         self, step: Step, checkout: Checkout, words: list[str], said: str
     ) -> None:
@@ -521,10 +572,12 @@ class TestRefused:
         )
         assert step("start", "PLAN", "--commit", "HEAD..HEAD", code=12).out == ""
         assert step("start", "PLAN", "--commit", "none", code=12).err == (
-            "error: no commit is named 'none'\nhint: name a branch, a tag or a commit: git log --oneline --all\n"
+            "error: no commit is named 'none'\n"
+            "hint: name a branch, a tag or a commit: git log --oneline --all\n"
         )
         assert step("start", "PLAN", "--graph", "none", code=12).err == (
-            "error: there are no steps named 'none'\nhint: there are: superpowers; define others in gitckpt.toml\n"
+            "error: there are no steps named 'none'\n"
+            "hint: there are: superpowers; define others in gitckpt.toml\n"
         )
         assert ckpt("step", "show", "--run", "20990101", at=checkout).code == 12
 
@@ -549,12 +602,12 @@ class TestRefused:
 
 
 def apart(*words: str, at: Checkout) -> Outcome:
-    """Runs `git ckpt` in a process of its own, whose start is not the point."""
+    """Run `git ckpt` in a forked process."""
     return Outcome(*forked.git_ckpt(*words, directory=at.path))
 
 
 def reports(path: str, worker: int) -> list[str]:
-    """Reports five times, and returns what was printed."""
+    """Report five times and return the printed ids."""
     said: list[str] = []
     for number in range(5):
         words = (
@@ -627,7 +680,8 @@ class TestRuns:
     ) -> None:
         script = (
             "import os, signal; from gitckpt.store.records.recorder import Recorder;"
-            "Recorder._write = lambda *a, **k: os.kill(os.getpid(), signal.SIGKILL); from gitckpt.__main__ import main; main()"
+            "Recorder._write = lambda *a, **k: os.kill(os.getpid(), signal.SIGKILL); from "
+            "gitckpt.__main__ import main; main()"
         )
         killed = spawn(
             "step",
@@ -758,7 +812,10 @@ class TestIds:
         assert done == (
             2,
             "",
-            f"error: checkpoint {self.ID} belongs to another report: PLAN-started\nhint: give each report a different id\n",
+            (
+                f"error: checkpoint {self.ID} belongs to another report: PLAN-started\n"
+                "hint: give each report a different id\n"
+            ),
         )
         done = ckpt("step", "pass", "PLAN", "--track", "t", "--id", "mine", at=main_checkout)
         assert done == (

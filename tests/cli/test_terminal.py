@@ -1,4 +1,4 @@
-"""What a person sees on a terminal, through a real one."""
+"""Commands print for a person on a real terminal."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ BOLD, RESET = "\x1b[1m", "\x1b[0m"
 def on_terminal(
     *args: str, at: Checkout, columns: int = 80, env: dict[str, str] | None = None
 ) -> tuple[int, str]:
-    """Returns exit code and everything that `git ckpt` writes to a terminal: both streams, as they come."""
+    """Return exit code and output of `git ckpt` on a terminal, with both streams."""
     leader, follower = pty.openpty()
     fcntl.ioctl(follower, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
     clean = {
@@ -58,7 +58,7 @@ def on_terminal(
 
 
 def _chunks(leader: int) -> Iterator[bytes]:
-    """Yields what is written to a terminal until nobody has it open any more."""
+    """Yield the output on a terminal until the last process closes it."""
     try:
         while chunk := os.read(leader, 65536):
             yield chunk
@@ -72,7 +72,7 @@ def columns_of(line: str) -> int:
 
 @pytest.fixture
 def busy(main_checkout: Checkout) -> Checkout:
-    """A repository with a run, a long message and a checkpoint without files."""
+    """Return a repository with a run, a long message and an empty checkpoint."""
     with Store.open(main_checkout.path) as store:
         first = store.record("research-complete", {"step": 1}, start="add login")
         main_checkout.write("README", "changed\n")
@@ -91,13 +91,16 @@ def test_list_is_a_table(busy: Checkout) -> None:
     code, said = on_terminal("list", at=busy, columns=140)
     head, *rows = said.splitlines()
     assert code == 0
-    assert (
-        head
-        == f"{BOLD}ID        AGE  RUN                        PHASE              COMMIT    BRANCH  FILES  MESSAGE{RESET}"
+    assert head == (
+        f"{BOLD}ID        AGE  RUN                        PHASE              COMMIT    "
+        f"BRANCH  FILES  MESSAGE{RESET}"
     )
     first, second = (re.sub(r"  (now|\d+s) +", "  AGE  ", normal(row)) for row in rows)
     assert re.fullmatch(
-        r"SHORT  AGE  STAMP-add-login  build-failed       SHORT  main    1      a message that is( very)+( v?e?r?)?…",
+        (
+            r"SHORT  AGE  STAMP-add-login  build-failed       SHORT  main    1      a message "
+            r"that is( very)+( v?e?r?)?…"
+        ),
         first,
     )
     assert re.fullmatch(r"SHORT  AGE  STAMP-add-login  research-complete  SHORT  main", second)
@@ -219,7 +222,10 @@ def test_what_takes_longer_than_a_second_says_so_at_a_terminal_alone(
 ) -> None:
     """Git answers late, once."""
     slow, slept = tmp_path / "slow git", tmp_path / "slept"
-    waits = f"case \" $* \" in *' for-each-ref '*) [ -e '{slept}' ] || {{ : >'{slept}'; sleep 1.4; }};; esac"
+    waits = (
+        f"case \" $* \" in *' for-each-ref '*) [ -e '{slept}' ] || {{ : >'{slept}'; sleep "
+        f"1.4; }};; esac"
+    )
     slow.write_text(f"#!/bin/sh\n{waits}\nexec '{git_program()}' \"$@\"\n")
     slow.chmod(0o755)
     (busy.main / ".git/ckpt/index.sqlite").unlink(missing_ok=True)
@@ -264,7 +270,7 @@ def test_what_git_pages_is_harmless_and_else_as_in_a_pipe(
     ckpt: Ckpt,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """`git -p ckpt diff`: whatever the pager passes on gets to the terminal."""
+    """`git -p ckpt diff` escapes text, because a pager passes it to the terminal."""
     with Store.open(main_checkout.path) as store:
         first = store.record("a-complete", {}, message="one")
     main_checkout.write("README", "new\x1b]0;t\x07\u202e\ttext\r\n")
@@ -319,7 +325,8 @@ def test_a_person_is_told_the_beginning_of_a_long_word(capsys: pytest.CaptureFix
     terminal.fail(UsageError("m" * 10**6, hint="h" * 10**6))
     longest = "word " * 2000
     assert capsys.readouterr().err == (
-        f"warning: a {'b' * 200}… c {path}\\x1b\n{longest}…\nerror: {'m' * 200}…\nhint: {'h' * 200}…\n"
+        f"warning: a {'b' * 200}… c {path}\\x1b\n{longest}…\nerror: {'m' * 200}…\n"
+        f"hint: {'h' * 200}…\n"
     )
 
 

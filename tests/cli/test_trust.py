@@ -1,4 +1,4 @@
-"""A run that was fetched: nothing that it brings along is executed unseen, and whoever has seen it is not asked again."""
+"""A fetched run executes nothing before a person has seen and trusted it."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ run = "cat new >seen; false"
 
 @pytest.fixture
 def elsewhere(stage: Stage, tmp_path: Path) -> Checkout:
-    """Another repository, to which a run of the first one was fetched that failed, with an input that is a command."""
+    """Fetch a failed run, with a command as input, into another repository."""
     stage.pipeline(
         'zero: echo x=1 >>"$CKPT_SET"; echo new >new',
         'one: eval "$CKPT_INPUT_TOOL"',
@@ -63,7 +63,7 @@ ACCOUNT = [
     "  commands that would run:",
     '    one: eval "$CKPT_INPUT_TOOL"',
 ]
-"""What decides whether to trust it."""
+"""The facts that a person needs to decide whether to trust the run."""
 
 
 @pytest.mark.sampled(4)
@@ -217,7 +217,7 @@ def test_the_worktree_is_brought_to_where_others_have_gone_on_with_the_run(
 
 @pytest.fixture
 def shared(stage: Stage, tmp_path: Path) -> tuple[str, Path, Checkout]:
-    """A run that people drive, its worktree here, and another repository where it has gone on."""
+    """Return a run of people, its worktree, and a repository that continued it."""
     path = Path(stage.ok("start", "login"))
     run = stage.run()
     other = Checkout(tmp_path / "other")

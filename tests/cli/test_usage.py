@@ -1,4 +1,4 @@
-"""How the command line is called: usage, help, what is meant by a typo, exit codes that belong to no single command."""
+"""The command line prints usage, help and suggestions, and common exit codes."""
 
 from __future__ import annotations
 
@@ -142,12 +142,18 @@ def test_version(ckpt: Ckpt) -> None:
         (
             ["save", "--phase", ""],
             "'' is not a phase",
-            "write NAME or NAME-STATUS on one line; a status is one of complete, failed, started, progress, blocked, skipped, partial",
+            (
+                "write NAME or NAME-STATUS on one line; a status is one of complete, failed, "
+                "started, progress, blocked, skipped, partial"
+            ),
         ),
         (
             ["save", "--phase", "a\nb"],
             r"'a\nb' is not a phase",
-            "write NAME or NAME-STATUS on one line; a status is one of complete, failed, started, progress, blocked, skipped, partial",
+            (
+                "write NAME or NAME-STATUS on one line; a status is one of complete, failed, "
+                "started, progress, blocked, skipped, partial"
+            ),
         ),
         (["show", ""], "the id is empty", "list the checkpoints: git ckpt list"),
         (["show", "--json", "--raw"], "--json, --raw and --state exclude each other", None),
@@ -200,9 +206,8 @@ def test_quiet_leaves_out_remarks_but_neither_results_nor_warnings(
 ) -> None:
     loud = ckpt("save", "--state", "-", at=main_checkout, stdin="{}")
     assert normal(loud.out) == "ID\n"
-    assert (
-        normal(loud.err)
-        == "warning: the state is empty\nsaved manual-complete with a clean worktree on commit SHORT\n"
+    assert normal(loud.err) == (
+        "warning: the state is empty\nsaved manual-complete with a clean worktree on commit SHORT\n"
     )
     quiet = ckpt("--quiet", "save", "--state", "-", at=main_checkout, stdin="{}")
     assert (quiet.code, normal(quiet.out), quiet.err) == (
@@ -224,7 +229,10 @@ def test_c_to_nowhere_is_10(ckpt: Ckpt, tmp_path: Path) -> None:
     assert ckpt("-C", "no\x1bwhere", "list", at=tmp_path) == Outcome(
         10,
         "",
-        "error: cannot change to the directory no\\x1bwhere: No such file or directory\nhint: give a directory that exists\n",
+        (
+            "error: cannot change to the directory no\\x1bwhere: No such file or directory\n"
+            "hint: give a directory that exists\n"
+        ),
     )
 
 
@@ -243,7 +251,10 @@ def test_a_bug_is_3_one_line_and_a_traceback_in_the_log(
     assert done == Outcome(
         3,
         "",
-        f"error: this is a bug in gitckpt: ZeroDivisionError: over there\\x1b[31m\nhint: report this bug with the end of the log {log}\n",
+        (
+            "error: this is a bug in gitckpt: ZeroDivisionError: over there\\x1b[31m\n"
+            f"hint: report this bug with the end of the log {log}\n"
+        ),
     )
     said = log.read_text().splitlines()
     assert said[0].endswith(f" gitckpt {__version__}: git ckpt show")
@@ -285,12 +296,12 @@ def test_ctrl_c_is_130(main_checkout: Checkout) -> None:
         assert child.stderr is not None
         assert child.stdout.readline() == b"up\n"
         assert child.stdin is not None
-        child.stdin.write(
-            b" " * 200_000
-        )  # more than a pipe holds: once it is through, the command is reading
+        # A pipe holds less than this, so the command is reading when the write returns.
+        child.stdin.write(b" " * 200_000)
         child.stdin.flush()
         child.send_signal(signal.SIGINT)
-        child.stdin.close()  # a signal that came just before the wait for more is noticed after it
+        # Python notices a signal that came just before a read only after the read.
+        child.stdin.close()
         assert child.wait() == 130
         assert (child.stdout.read(), child.stderr.read()) == (b"", b"\n")
     assert main_checkout.fingerprint() == before
@@ -307,7 +318,7 @@ class Interrupting:
 sys.meta_path.insert(0, Interrupting())
 AT = sys.argv.pop(1)
 """
-"""Ctrl-C at the moment when a module is about to be imported."""
+"""Send Ctrl-C when a module is about to be imported."""
 
 
 @pytest.mark.parametrize(
@@ -322,7 +333,7 @@ AT = sys.argv.pop(1)
 def test_interrupted_while_it_is_starting(
     main_checkout: Checkout, at: str, words: list[str], code: int
 ) -> None:
-    """Quietly, as git ends: not with a traceback of what it was importing."""
+    """The program ends as git does, without a traceback of its imports."""
     script = f"{INTERRUPTED_AT}from gitckpt.__main__ import main\nmain()\n"
     env = os.environ | {"PYTHONPATH": str(PROJECT)}
     done = subprocess.run(

@@ -1,4 +1,4 @@
-"""`git ckpt verify` at the command line."""
+"""`git ckpt verify` prints findings and cures, and repairs on request."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ WRONG = "refs/checkpoints/99999999-9999-4999-8999-999999999999"
 
 @pytest.fixture
 def saved(checkout: Checkout, save: Save) -> str:
-    """The id of the one checkpoint."""
+    """Save the only checkpoint and return its id."""
     return save(checkout)
 
 
@@ -45,7 +45,10 @@ def test_what_is_derived_is_repaired(ckpt: Ckpt, checkout: Checkout, saved: str)
     checkout.git("update-ref", "-d", f"refs/keep/ckpt/{checkout.git('rev-parse', 'HEAD')}")
     checkout.git("update-ref", "-d", NOTES)
     lines = [
-        "commit-ref-missing: refs/keep/ckpt/OID: no ref keeps OID, the linked commit of checkpoint ID",
+        (
+            "commit-ref-missing: refs/keep/ckpt/OID: no ref keeps OID, the linked commit "
+            "of checkpoint ID"
+        ),
         "note-missing: refs/checkpoints/ID: the note of commit OID does not list this checkpoint",
     ]
     done = ckpt("verify", at=checkout)
@@ -113,11 +116,14 @@ def test_contents_are_read_when_asked_for(ckpt: Ckpt, checkout: Checkout, save: 
         done = ckpt("verify", *words, at=checkout)
         assert (done.code, done.err) == (1, "looked at 1 checkpoint: 2 findings\n")
         assert normal(done.out) == (
-            "objects-missing: refs/checkpoints/ID: OID is missing or damaged; files or history of the checkpoint need this\n"
-            "    cure: fetch from a clone that has it: git fetch --refetch --no-tags REMOTE OID; or give the checkpoint up: git ckpt remove SHORT\n"
+            "objects-missing: refs/checkpoints/ID: OID is missing or damaged; files or history of "
+            "the checkpoint need this\n"
+            "    cure: fetch from a clone that has it: git fetch --refetch --no-tags REMOTE OID; "
+            "or give the checkpoint up: git ckpt remove SHORT\n"
             "object-damaged: OID: the stored content does not match the oid\n"
-            "    cure: move the object's file away; then write the object again: git hash-object -w FILE; "
-            "or fetch from a clone that has it: git fetch --refetch --no-tags REMOTE OID\n"
+            "    cure: move the object's file away; then write the object again: git hash-object "
+            "-w FILE; or fetch from a clone that has it: git fetch --refetch "
+            "--no-tags REMOTE OID\n"
         )
     assert ckpt("save", at=checkout).code == 0
     assert ckpt("verify", "--contents", at=checkout) == Outcome(
@@ -145,7 +151,8 @@ def test_what_is_left_to_a_person(ckpt: Ckpt, checkout: Checkout, saved: str) ->
     assert (done.code, done.err) == (1, "looked at 2 checkpoints: 2 findings, 1 repaired\n")
     assert normal(done.out) == (
         "checkpoint-invalid: refs/checkpoints/ID: points to a commit, not to a blob\n"
-        "    cure: inspect the document: git cat-file -p refs/checkpoints/ID; remove the checkpoint: git ckpt remove ID\n"
+        "    cure: inspect the document: git cat-file -p refs/checkpoints/ID; remove the "
+        "checkpoint: git ckpt remove ID\n"
         "note-missing: refs/checkpoints/ID: the note of commit OID does not list this checkpoint\n"
         "    repaired\n"
     )
@@ -213,7 +220,7 @@ def test_what_a_stranger_sent_is_harmless(ckpt: Ckpt, main_checkout: Checkout) -
 
 
 def test_every_code_is_described() -> None:
-    """And the page describes none that there is not."""
+    """The page describes no code that does not exist."""
     text = (PROJECT / "docs/verify.md").read_text("utf-8")
     described = {
         code
@@ -228,7 +235,10 @@ def test_every_code_is_described() -> None:
     )
     named = set(
         re.findall(
-            r'(?:lasting\(\s*|repairable\(\s*|Finding\(\s*|code = |code, [a-z]+ = |return |if is_misnamed else |, )"([a-z]+-[a-z]+(?:-[a-z]+)?)"',
+            (
+                r"(?:lasting\(\s*|repairable\(\s*|Finding\(\s*|code = |code, [a-z]+ = |return |if "
+                r'is_misnamed else |, )"([a-z]+-[a-z]+(?:-[a-z]+)?)"'
+            ),
             source,
         )
     )
