@@ -1,4 +1,4 @@
-"""Operations on runs, and on files of other tools: begun, gone on with, forked, taken back, ended, removed; taken over, and written."""
+"""Define operations on runs, and exports and imports of other tools' files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is done while something goes wrong."""
+"""Define the operations that faults strike, and copy the repositories for them."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ _PHASES = {
     '[ ! -e "$BESIDE/fail" ] || { rm "$BESIDE/fail"; exit 1; }\n'
     "echo two >>one; git add one; git commit --quiet --message one\n",
 }
-"""The phases of a run say which checkpoints there are when they begin: these have been acknowledged."""
+"""A phase notes the checkpoints that exist when it begins: all are acknowledged."""
 
 
 _FILES = frozenset({"files", "index"})
@@ -187,11 +187,11 @@ OPERATIONS = {
 
 
 class Bench:
-    """Repositories in which operations begin: each is made once, and copied for each try.
+    """Repositories in which operations begin: each is made once, copied for each try.
 
     Args:
         directory: where they are kept.
-        git: the git that is used; by default the one on PATH.
+        git: the git to use; by default the one on PATH.
     """
 
     def __init__(self, directory: Path, git: str | None = None) -> None:
@@ -203,7 +203,10 @@ class Bench:
             self.env["GITCKPT_GIT"] = git
 
     def make(self, operation: Operation) -> Place:
-        """Returns where an operation may begin, which nobody is to change; made at the first call."""
+        """Return the original repository of an operation, made at the first call.
+
+        It must not be changed.
+        """
         top = self._directory / "begins" / operation.name
         place = self._place(top)
         if not (top / "made").exists():
@@ -227,7 +230,7 @@ class Bench:
         return place
 
     def copy(self, operation: Operation, top: Path) -> Place:
-        """Returns a copy of where an operation begins, at a path where nothing is."""
+        """Copy the original repository of an operation to a new path."""
         made = self.make(operation)
         top.parent.mkdir(parents=True, exist_ok=True)
         subprocess.run(["cp", "-a", str(made.top), str(top)], check=True)
@@ -242,5 +245,5 @@ class Bench:
         return Place(top, self.env | {"BESIDE": str(top / "beside")})
 
     def forget(self, place: Place) -> None:
-        """Deletes a copy."""
+        """Delete a copy."""
         shutil.rmtree(place.top, ignore_errors=True)

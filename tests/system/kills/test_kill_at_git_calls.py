@@ -1,4 +1,7 @@
-"""A kill before, after and within every git call, and before each object: whatever is left is whole, and the next one goes on from it."""
+"""After a kill at any git call, the store is whole and the next call continues.
+
+Kills come before, after and within each call of git, and before each object.
+"""
 
 from __future__ import annotations
 
@@ -54,11 +57,11 @@ INSTALL = """
 
 
 class Copies:
-    """Makes copies of a repository, to kill a process in each.
+    """Copies of a repository, one for each kill.
 
     Args:
         original: top of its main worktree.
-        directory: where the copies are made; each replaces the one before.
+        directory: where the copies are made; each replaces the previous one.
     """
 
     def __init__(self, original: Checkout, directory: Path) -> None:
@@ -77,7 +80,7 @@ def copies(main_checkout: Checkout, tmp_path: Path) -> Copies:
 
 
 def positions(share: int, stride: int = 1) -> Iterator[int]:
-    """Yields every so-manieth position, without end."""
+    """Yield every n-th position, without end."""
     at = share
     while True:
         at += SHARES * stride
@@ -161,10 +164,10 @@ class TestAKillAtEveryGitCall:
             main_checkout.commit("second")
             other = store.record("b-complete", {}).id
         for path in (main_checkout.path / ".git/refs/keep/ckpt").iterdir():
-            os.utime(path, (1_000_000_000, 1_000_000_000))  # else it would not be moved down
+            os.utime(path, (1_000_000_000, 1_000_000_000))  # `remove` moves only old keep refs
         if packed:
             main_checkout.git("pack-refs", "--all")
-        for at in positions(share, 1 if packed else 3):  # most calls are the same
+        for at in positions(share, 1 if packed else 3):  # most calls are alike
             checkout = copies.make()
             survived, reported = killer.run(at, REMOVE, str(checkout.path), *ids[1:], other)
             found = require_whole(checkout)
@@ -210,7 +213,7 @@ class TestAKillAtEveryGitCall:
         expected = view(main_checkout.path)
         with opened(main_checkout) as store:
             made = store.record("a-complete", {}, worktree=store.capture(), start="r")
-        for at in positions(share, 1 if dirty else 3):  # most calls are the same
+        for at in positions(share, 1 if dirty else 3):  # most calls are alike
             checkout = copies.make()
             before = (checkout.refs(), view(checkout.path))
             survived, _ = killer.run(at, RESUME, str(checkout.path))
@@ -250,7 +253,7 @@ class TestAKillAtEveryGitCall:
     def test_of_an_init(
         self, main_checkout: Checkout, copies: Copies, killer: Killer, share: int
     ) -> None:
-        """The next one completes it, and is taken out as a whole."""
+        """The next `init` completes a killed one, and `uninstall` removes everything."""
         for at in positions(share):
             checkout = copies.make()
             before = sorted(checkout.git("config", "--local", "--list").splitlines())

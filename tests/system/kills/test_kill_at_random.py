@@ -1,4 +1,7 @@
-"""A kill at random moments, of Python and every git that it started: what was reported is there, and no lock blocks for ever."""
+"""A random kill loses no reported checkpoint and leaves no lasting lock.
+
+It kills Python and every git that it started.
+"""
 
 from __future__ import annotations
 
@@ -46,7 +49,10 @@ RESUME_ON = """
 
 
 def insist(work: Callable[[], object], allowed: Sequence[str]) -> None:
-    """Does something, and removes each lock that an error names, as a person would. Locks that are not allowed must not block."""
+    """Retry work, and remove each lock that an error names, as a user would.
+
+    A lock that is not among the allowed ones fails the test.
+    """
     while (error := _lock_in_the_way(work)) is not None:
         assert any(name in error.path for name in allowed), f"{error.path} should not be in the way"
         assert str(error.hint).endswith(f"rm {shlex.quote(error.path)}")

@@ -1,7 +1,7 @@
-"""What is done before the power is cut, and what has to be there afterwards.
+"""Define the scenarios of the power cuts, and check the repository afterwards.
 
-Each scenario is a shell script. It says `ack ID` where a checkpoint was acknowledged, `gone ID` where its removal was, and `wrote DIGEST
-PATH` where a file was, with the SHA-256 of what it holds.
+Each scenario is a shell script. It prints `ack ID` for an acknowledged checkpoint, `gone ID` for an
+acknowledged removal, and `wrote DIGEST PATH` for a written file with its SHA-256.
 """
 
 from __future__ import annotations
@@ -39,12 +39,12 @@ SPARED = (
 
 @dataclass(frozen=True)
 class Scenario:
-    """Something that is done to a repository with one commit and twenty files.
+    """A script that works in a repository with one commit and twenty files.
 
     Attributes:
         name: what it is called.
-        script: what is done.
-        before: a script that has been on the disk for long.
+        script: the script during which the power is cut.
+        before: a script whose results are on the disk before.
     """
 
     name: str
@@ -53,7 +53,10 @@ class Scenario:
 
 
 AS_MANY = "from gitckpt.store.records import remover; remover.MANY = 2; from gitckpt.__main__ import main; main()"
-"""The command, which removes a few as it does a thousand: the notes change in a transaction within the one that deletes."""
+"""The command, which treats two removals as many.
+
+The notes then change in a transaction inside the one that deletes.
+"""
 
 _EDIT = """
 for number in 1 2 3; do
@@ -63,7 +66,10 @@ for number in 1 2 3; do
 done
 """
 _SYNC = "sync -f ."
-"""What git has made by itself is as durable as git makes it: it is put on the disk here, before a checkpoint leans on it."""
+"""Flush git's own writes before a checkpoint depends on them.
+
+They are only as durable as git makes them.
+"""
 
 _COMMIT = f"{_EDIT} git add new-1 deep; git commit --quiet --message change; {_SYNC}"
 _SAVE = 'echo "ack $(git ckpt --quiet save)"'
@@ -180,17 +186,17 @@ SCENARIOS = {
 
 @dataclass
 class Acknowledged:
-    """What may be relied on."""
+    """Checkpoints, removals and files that were acknowledged."""
 
     there: list[str] = field(default_factory=list)
     gone: list[str] = field(default_factory=list)
     files: dict[str, str] = field(default_factory=dict)
 
     def listen(self, said: bytes) -> None:
-        """Takes in what a script has said."""
+        """Read the acknowledgments in a script's output."""
         for line in said.decode().splitlines():
             word, _, name = line.strip().partition(" ")
-            if name and word in ("ack", "gone"):  # without one, the command has failed
+            if name and word in ("ack", "gone"):  # a failed command prints no id
                 (self.there if word == "ack" else self.gone).append(name)
             elif name and word == "wrote":
                 digest, _, path = name.partition(" ")
@@ -198,7 +204,7 @@ class Acknowledged:
 
 
 def environment(home: Path, git: str | None = None) -> dict[str, str]:
-    """Returns the environment of all that is started; writes the configuration that belongs to it."""
+    """Return the environment of every process; write the configuration that it names."""
     home.mkdir(exist_ok=True)
     (home / ".gitconfig").write_text(GITCONFIG)
     door = home / "bin"
@@ -217,7 +223,7 @@ def environment(home: Path, git: str | None = None) -> dict[str, str]:
 
 
 def fill(top: Path, scenario: Scenario, env: dict[str, str]) -> None:
-    """Makes the repository that a scenario begins with. What is printed meanwhile is no result of anything that is proved."""
+    """Make the repository of a scenario, and discard the output of its script."""
     project = top / PROJECT_NAME
     project.mkdir()
     for number in range(20):
@@ -231,7 +237,7 @@ def fill(top: Path, scenario: Scenario, env: dict[str, str]) -> None:
 
 
 def flaws(project: Path, said: Acknowledged, env: dict[str, str]) -> list[str]:
-    """Returns what is wrong with a repository after a power cut: what is missing of what was acknowledged, and what is broken."""
+    """Return what a repository lacks or has broken after a power cut."""
     refs = ("refs/checkpoints", "refs/ckpt", "refs/keep", "refs/notes")
     listed = _git(project, env, "for-each-ref", "--format=%(objectname) %(refname)", *refs)
     found = [line for line in listed.stderr.decode().splitlines() if "broken" in line]
