@@ -278,7 +278,7 @@ class Judge:
     def _broken(
         self, place: Place, said: Acknowledged, *, passing: re.Pattern[str] | None = None
     ) -> list[str]:
-        """Return git's errors about checkpoints, without lines about damage repaired later."""
+        """Return git's errors about checkpoints, except for damage repaired later."""
         listened = scenarios.Acknowledged()
         found = [
             f"{LOST}{sentence}" for sentence in scenarios.flaws(place.project, listened, place.env)

@@ -200,7 +200,7 @@ def _names_of(place: Place, commit: str) -> bytes:
 
 
 def taken_back(place: Place, ended: Ended, before: View, after: View) -> Acknowledged:
-    """Require the checkpoint's files in the run's worktree, and a copy of the old ones."""
+    """Require the checkpoint's files in the run's worktree, and a copy of the old."""
     del before, after
     said = Acknowledged()
     now, was = worktree_files(place.run), worktree_files(place.beside / "was")

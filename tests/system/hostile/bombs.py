@@ -1,4 +1,7 @@
-"""Attacks on whoever reads: documents, trees and files that are made to be slow, large, endless or odd. Each in one ref, or one file."""
+"""Attack readers with slow, large, endless or odd documents, trees and files.
+
+Each attack is one ref or one file.
+"""
 
 from __future__ import annotations
 
@@ -16,14 +19,20 @@ REF = ref_names.CHECKPOINTS + BAD
 
 
 def bad(more: str = "", state: str = "", **fields: str | None) -> str:
-    """Returns the document of `BAD`, with keys of the table `[…]` that `more` begins, and a state."""
+    """Return the document of `BAD`, with more keys and a state.
+
+    Args:
+        more: lines after the keys, which begin with a table `[…]`.
+        state: lines of the table `state`.
+        fields: keys to change; None removes a key.
+    """
     return document(**{"id": f'"{BAD}"', **fields}).replace(
         "\n[state]\n", f"{more}\n\n[state]\n{state}"
     )
 
 
 def in_run(number: object, run: str = EVIL) -> dict[str, str]:
-    """Returns the keys that put a document into a run."""
+    """Return the keys that put a document into a run."""
     return {"run": f'"{run}"', "sequence": str(number)}
 
 
@@ -153,7 +162,7 @@ def large_tree_in_the_place_of_a_checkpoint(victim: Victim) -> None:
 
 @attack
 def place_in_somebody_s_run(victim: Victim) -> None:
-    """The run's newest checkpoint is theirs, and no number comes after it."""
+    """Point the victim's run to the attacker's checkpoint, with the highest number."""
     victim.at.git(
         "update-ref",
         ref_names.RUNS + victim.run,
@@ -198,7 +207,7 @@ _others()
 
 
 def lease(victim: Victim, **changes: str) -> str:
-    """Returns a lease of the victim's run that nobody on this machine holds."""
+    """Return a lease of the victim's run, held on another machine."""
     texts = {
         "run": victim.run,
         "holder": "x",
@@ -252,7 +261,7 @@ def lease_released_by_a_table(victim: Victim) -> None:
 
 
 def noted(victim: Victim, tree: str) -> None:
-    """Makes a tree the notes."""
+    """Point the notes ref to a commit of a tree."""
     who = "A <a@b> 0 +0000"
     victim.object(ref_names.NOTES, "commit", f"tree {tree}\nauthor {who}\ncommitter {who}\n\nx\n")
 
@@ -288,7 +297,7 @@ def notes_whose_tree_is_cut_off(victim: Victim) -> None:
 
 @attack
 def notes_of_256_to_the_19(victim: Victim) -> None:
-    """Twenty trees, each of which has the next one under all names that there are."""
+    """Make twenty trees; each contains the next one under 256 names."""
     blob = victim.at.git("hash-object", "-w", "--stdin", data="x\n" * 1000)
     names = [f"{number:02x}".encode() for number in range(256)]
     below = tree_of(victim, encode_tree(dict.fromkeys(names, (FILE, blob))))
@@ -308,7 +317,7 @@ def large_note(victim: Victim) -> None:
 
 
 def endless(victim: Victim, levels: int = 7) -> str:
-    """Returns a tree of 256 to the power of `levels` paths, made of as many trees as there are levels."""
+    """Return a tree of 256 to the power of `levels` paths, from `levels` trees."""
     names = [f"{number:02x}".encode() for number in range(256)]
     below = (FILE, victim.at.git("hash-object", "-w", "--stdin", data="x"))
     for _ in range(levels):
@@ -317,7 +326,7 @@ def endless(victim: Victim, levels: int = 7) -> str:
 
 
 def bottomless(victim: Victim) -> str:
-    """Returns a tree with 600 directories within each other."""
+    """Return a tree with 600 nested directories."""
     below = (FILE, victim.at.git("hash-object", "-w", "--stdin", data="x"))
     for _ in range(600):
         below = (DIRECTORY, tree_of(victim, encode_tree({b"d": below})))

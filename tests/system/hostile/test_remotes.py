@@ -1,4 +1,4 @@
-"""Checkpoints stay here: a plain push sends none, and where a remote is set so that it would, `init` and `doctor` say it, with the cure."""
+"""A plain push sends no checkpoints; `init` and `doctor` report remotes that would."""
 
 from __future__ import annotations
 
