@@ -119,7 +119,10 @@ _OPENCODE = {
 KITS = (
     Kit(
         "claude",
-        "-p --output-format stream-json --verbose --permission-mode acceptEdits --allowedTools Bash",
+        (
+            "-p --output-format stream-json --verbose --permission-mode acceptEdits "
+            "--allowedTools Bash"
+        ),
         {
             "ANTHROPIC_BASE_URL": "@URL",
             "ANTHROPIC_API_KEY": "none",
@@ -162,8 +165,10 @@ KITS = (
     ),
     Kit(
         "aider",
-        "--model openai/scripted --weak-model openai/scripted --edit-format diff --no-show-model-warnings --no-analytics --no-gitignore "
-        "--map-tokens 0 --yes-always --no-pretty --no-stream --no-check-update --no-show-release-notes --message",
+        "--model openai/scripted --weak-model openai/scripted --edit-format diff "
+        "--no-show-model-warnings --no-analytics --no-gitignore "
+        "--map-tokens 0 --yes-always --no-pretty --no-stream --no-check-update "
+        "--no-show-release-notes --message",
         {
             "OPENAI_API_BASE": "@URL/v1",
             "OPENAI_API_KEY": "none",

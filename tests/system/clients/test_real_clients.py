@@ -23,8 +23,14 @@ QUICK = ("claude", "codex")
 
 TASK = "LOOP TASK"
 TESTS = "test -f one.txt && test -f two.txt || { echo two.txt is missing; exit 1; }"
-APPROVED = "APPROVED: fine\n\nREPORT:\nSATISFACTION: high\nRISK: low\nNEEDS_HUMAN_REVIEW: no\nSUMMARY: done"
-REJECTED = "ISSUE:\nSEVERITY: major\nDESCRIPTION: two.txt is to be there, too\n\nREPORT:\nSATISFACTION: low\nSUMMARY: not yet"
+APPROVED = (
+    "APPROVED: fine\n\nREPORT:\nSATISFACTION: high\nRISK: low\nNEEDS_HUMAN_REVIEW: no\n"
+    "SUMMARY: done"
+)
+REJECTED = (
+    "ISSUE:\nSEVERITY: major\nDESCRIPTION: two.txt is to be there, too\n\nREPORT:\n"
+    "SATISFACTION: low\nSUMMARY: not yet"
+)
 
 SESSIONS = {
     "claude": ".claude/projects",

@@ -65,7 +65,10 @@ class Row:
         """Return the row as a line of a table in Markdown."""
         if self.remark:
             return f"| {self.name} | | | | | skipped: {self.remark} |"
-        return f"| {self.name} | {self.operations} | {self.tries} | {self.lost} | {self.others} | {self.seconds:.0f} |"
+        return (
+            f"| {self.name} | {self.operations} | {self.tries} | {self.lost} | {self.others} | "
+            f"{self.seconds:.0f} |"
+        )
 
 
 HEAD = (
@@ -160,7 +163,10 @@ def parsed(arguments: Sequence[str] | None) -> argparse.Namespace:
         "what",
         nargs="*",
         metavar="FAULT[/OPERATION[/INSTANT]]",
-        help=f"faults: {names}; operations: {', '.join(OPERATIONS)}; a fault with its instant, as a violation names it, repeats that try",
+        help=(
+            f"faults: {names}; operations: {', '.join(OPERATIONS)}; "
+            "a fault with its instant, as a violation names it, repeats that try"
+        ),
     )
     parser.add_argument(
         "--long", action="store_true", help="10,000 kills, and more of the others: an hour"
@@ -185,7 +191,8 @@ def parsed(arguments: Sequence[str] | None) -> argparse.Namespace:
             parser.error(f"no such fault: {fault} (there are {names})")
         if operation and (fault == POWER or operation not in OPERATIONS):
             parser.error(
-                f"no such operation: {operation} (there are {', '.join(OPERATIONS)}; of power, say ./dev prove power --help)"
+                f"no such operation: {operation} (there are {', '.join(OPERATIONS)}; "
+                "of power, say ./dev prove power --help)"
             )
     return options
 
@@ -224,7 +231,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         sum(row.lost + row.others for row in rows.values()),
     )
     say(
-        f"\nprove: {tries} tries, {wrong} violations, seed {seed}, {time.monotonic() - began:.0f} s with {options.jobs} at a time"
+        f"\nprove: {tries} tries, {wrong} violations, seed {seed}, "
+        f"{time.monotonic() - began:.0f} s with {options.jobs} at a time"
     )
     return 1 if wrong or not tries else 0
 
@@ -243,7 +251,8 @@ def _listen(row: Row, verdicts: Iterable[Verdict]) -> None:
             if verdict.kept:
                 say(f"    what the fault left is in {verdict.kept}")
     say(
-        f"prove: {row.name}: {row.tries} tries, {row.lost + row.others} violations, {time.monotonic() - began:.0f} s"
+        f"prove: {row.name}: {row.tries} tries, {row.lost + row.others} violations, "
+        f"{time.monotonic() - began:.0f} s"
     )
 
 

@@ -87,9 +87,11 @@ _PASSING = ("started", "progress")
 """Ends of the phases of checkpoints that expiry lets go once their phase is complete."""
 
 _PLAIN = re.compile(
-    r"""objects/[0-9a-f]{2}(/[0-9a-f]{38,62})? | objects/pack/pack-[0-9a-f]+\.(pack|idx|rev|bitmap|mtimes) | objects/info/.* |
+    r"""objects/[0-9a-f]{2}(/[0-9a-f]{38,62})? | """
+    r"""objects/pack/pack-[0-9a-f]+\.(pack|idx|rev|bitmap|mtimes) | objects/info/.* |
     logs(/.*)? | refs/(?!.*\.lock$).* | hooks(/.*)? | info(/.*)? | branches |
-    (worktrees/[^/]+/)?ORIG_HEAD | HEAD | COMMIT_EDITMSG | AUTO_MERGE | config | description | index |
+    (worktrees/[^/]+/)?ORIG_HEAD | HEAD | COMMIT_EDITMSG | AUTO_MERGE | config | description | """
+    r"""index |
     packed-refs | objects/info | gc\.pid | objects | objects/pack | refs | worktrees""",
     re.VERBOSE,
 )
@@ -284,7 +286,7 @@ class Judge:
             f"{LOST}{sentence}" for sentence in scenarios.flaws(place.project, listened, place.env)
         ]
         checked = subprocess.run(
-            # A commit graph may name commits that git has deleted: `git repack -a -d` keeps the graph.
+            # A commit graph may name deleted commits: `git repack -a -d` keeps the graph.
             ["git", "-c", "core.commitGraph=false", "fsck", "--no-dangling", "--no-progress"],
             cwd=place.project,
             env=place.env,
@@ -383,7 +385,8 @@ class Judge:
                 and "no living process" not in done.stderr
             ):
                 found.append(
-                    f"afterwards, {' '.join(command)} ends with {done.returncode}: {done.stderr.strip()}"
+                    f"afterwards, {' '.join(command)} ends with {done.returncode}: "
+                    f"{done.stderr.strip()}"
                 )
         if b"gitckpt" in b"".join(View.of(place).hooks.values()):
             said.commits.add(place.git("rev-parse", "HEAD").decode().strip())

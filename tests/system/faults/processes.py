@@ -56,7 +56,8 @@ _FIRST = re.compile(
 
 WRAPPER = """\
 #!/bin/sh
-# Counts the calls of git; that of number $FAULT_CALL is made by what $FAULT_BY says, and in $FAULT_LOG, where there is one, is noted.
+# Counts the calls of git; that of number $FAULT_CALL is made by what $FAULT_BY says, \
+and in $FAULT_LOG, where there is one, is noted.
 until mkdir "$FAULT_COUNT.lock" 2>/dev/null; do :; done # two of us may run side by side
 printf x >>"$FAULT_COUNT"
 number=$(wc -c <"$FAULT_COUNT")

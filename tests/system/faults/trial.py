@@ -103,7 +103,8 @@ class Trial:
         wrong = Judge(operation, known, is_first=True).flaws(place, ended)
         if ended.code or wrong:
             raise AssertionError(
-                f"undisturbed, {operation.name} ended with {ended.code}: {ended.err}{'; '.join(wrong)}"
+                f"undisturbed, {operation.name} ended with {ended.code}: "
+                f"{ended.err}{'; '.join(wrong)}"
             )
         kinds = kinds_of_files(place) | SPOKEN
         self.bench.forget(place)

@@ -167,7 +167,8 @@ def main(words: list[str]) -> int:
     say("| target | inputs | new ways | seconds |  |\n| --- | --- | --- | --- | --- |")
     for row in came:
         say(
-            f"| {row.name} | {row.runs:,} | {row.new} | {row.seconds:.0f} | {'FAILED' if row.said else ''} |"
+            f"| {row.name} | {row.runs:,} | {row.new} | {row.seconds:.0f} | "
+            f"{'FAILED' if row.said else ''} |"
         )
     for row in came:
         if row.said:

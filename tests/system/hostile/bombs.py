@@ -40,16 +40,30 @@ LARGE = budget.DOCUMENT.size + 1
 DOCUMENTS: dict[str, Callable[[], str | bytes]] = {
     "dotted_key": lambda: bad(".".join("a" * 20_000) + " = 1"),
     "dotted_key_without_value": lambda: bad(".".join("a" * 500_000)),
-    "dotted_keys": lambda: bad("".join(f"a{number}.{'.'.join('a' * 200)} = 1\n" for number in range(3000))),
-    "deep_headers": lambda: bad("".join(f"[{'.'.join('a' * 250)}.b{number}]\n" for number in range(5000))),
+    "dotted_keys": lambda: bad(
+        "".join(f"a{number}.{'.'.join('a' * 200)} = 1\n" for number in range(3000))
+    ),
+    "deep_headers": lambda: bad(
+        "".join(f"[{'.'.join('a' * 250)}.b{number}]\n" for number in range(5000))
+    ),
     "long_header": lambda: bad(f"[{'.'.join('a' * 20_000)}]"),
-    "keys_below_a_deep_header": lambda: bad(f"[{'.'.join('a' * 200)}]\n" + "".join(f"k{number} = 1\n" for number in range(40_000))),
+    "keys_below_a_deep_header": lambda: bad(
+        f"[{'.'.join('a' * 200)}]\n" + "".join(f"k{number} = 1\n" for number in range(40_000))
+    ),
     "many_keys": lambda: bad("".join(f"k{number} = 1\n" for number in range(1_000_000))),
-    "many_keys_inline": lambda: bad(f"a = {{{', '.join(f'k{number} = 1' for number in range(500_000))}}}"),
-    "many_keys_in_the_state": lambda: bad(state="".join(f"k{number} = 1\n" for number in range(1_000_000))),
+    "many_keys_inline": lambda: bad(
+        f"a = {{{', '.join(f'k{number} = 1' for number in range(500_000))}}}"
+    ),
+    "many_keys_in_the_state": lambda: bad(
+        state="".join(f"k{number} = 1\n" for number in range(1_000_000))
+    ),
     "many_values": lambda: bad(f"a = [{'1,' * 2_000_000}]"),
-    "many_types": lambda: bad("[types]\n" + "".join(f'"/{number}" = "null"\n' for number in range(200_000))),
-    "long_pointer": lambda: bad(f"[types]\n\"{'/a' * 100_000}\" = \"null\"\n\"/{'9' * 100_000}\" = \"null\""),
+    "many_types": lambda: bad(
+        "[types]\n" + "".join(f'"/{number}" = "null"\n' for number in range(200_000))
+    ),
+    "long_pointer": lambda: bad(
+        f"[types]\n\"{'/a' * 100_000}\" = \"null\"\n\"/{'9' * 100_000}\" = \"null\""
+    ),
     "arrays": lambda: bad("a = " + "[" * 10_000 + "]" * 10_000),
     "arrays_that_end_nowhere": lambda: bad("a = " + "[" * 1_000_000),
     "inline_tables": lambda: bad("a = " + "{a = " * 10_000),
@@ -60,14 +74,21 @@ DOCUMENTS: dict[str, Callable[[], str | bytes]] = {
     "long_float": lambda: bad("a = 1." + "9" * 1_000_000),
     "giant_exponent": lambda: bad("a = 1e" + "9" * 1_000_000),
     "long_fraction_of_a_second": lambda: bad("a = 2026-11-21T20:15:00." + "9" * 1_000_000),
-    "long_integer_in_a_string": lambda: bad('[types]\n"/n" = "integer"', f'n = "{"9" * 1_000_000}"\n'),
+    "long_integer_in_a_string": lambda: bad(
+        '[types]\n"/n" = "integer"', f'n = "{"9" * 1_000_000}"\n'
+    ),
     "long_integers_in_strings": lambda: bad(
         "[types]\n" + "".join(f'"/n/{number}" = "integer"\n' for number in range(300)),
         "n = [" + ", ".join(['"0x' + "f" * 60_000 + '"'] * 300) + "]\n",
     ),
     "long_message": lambda: bad(message=f'"{"m" * LARGE}"'),
     "long_header_of_a_document": lambda: bad(message=f'"{"m" * budget.HEADER.size}"'),
-    "long_texts": lambda: bad(**{key: f'"{key * 100_000}"' for key in ("message", "branch", "agent", "phase", "trigger")}),
+    "long_texts": lambda: bad(
+        **{
+            key: f'"{key * 100_000}"'
+            for key in ("message", "branch", "agent", "phase", "trigger")
+        }
+    ),
     "long_names": lambda: bad(f"{'k' * 1_000_000} = 1", **{"k" * 1_000_000: "1"}),
     "large_state": lambda: bad(state=f'x = "{"m" * LARGE}"\n'),
     "state_within_a_string": lambda: bad(message='"""\n[state]\n[[x]]\n"""'),
@@ -79,12 +100,20 @@ DOCUMENTS: dict[str, Callable[[], str | bytes]] = {
     "sequence_beyond_64_bits": lambda: bad(**in_run(10**30)),
     "sequence_of_64_bits": lambda: bad(**in_run(2**63 - 1)),
     "integer_beyond_64_bits_somewhere": lambda: bad(f"[later]\na = [{{b = {10**30}}}]"),
-    "seconds_that_are_an_integer": lambda: bad('[attempt]\nphase = "x"\nnumber = 1\nseconds = 5\n[later]\na = 1'),
-    "seconds_that_are_none": lambda: bad('[attempt]\nphase = "x"\nnumber = 1\nseconds = nan', **in_run(1)),
-    "seconds_without_end": lambda: bad('[attempt]\nphase = "x"\nnumber = 1\nseconds = inf', **in_run(1)),
+    "seconds_that_are_an_integer": lambda: bad(
+        '[attempt]\nphase = "x"\nnumber = 1\nseconds = 5\n[later]\na = 1'
+    ),
+    "seconds_that_are_none": lambda: bad(
+        '[attempt]\nphase = "x"\nnumber = 1\nseconds = nan', **in_run(1)
+    ),
+    "seconds_without_end": lambda: bad(
+        '[attempt]\nphase = "x"\nnumber = 1\nseconds = inf', **in_run(1)
+    ),
     "counts_of_64_bits": lambda: bad(
-        f'[attempt]\nphase = "x"\nnumber = {2**63 - 1}\nfailures = {2**63 - 1}\nrecoveries = {2**63 - 1}\nexit_code = {-(2**63)}\n'
-        f"[progress]\ncurrent_phase = {2**63 - 1}\ntotal_phases = 0\ntasks_completed = {2**63 - 1}\ntasks_total = 0",
+        f'[attempt]\nphase = "x"\nnumber = {2**63 - 1}\nfailures = {2**63 - 1}\n'
+        f'recoveries = {2**63 - 1}\nexit_code = {-(2**63)}\n'
+        f"[progress]\ncurrent_phase = {2**63 - 1}\ntotal_phases = 0\n"
+        f"tasks_completed = {2**63 - 1}\ntasks_total = 0",
         **in_run(1),
     ),
     "year_0": lambda: bad(timestamp='"0000-01-01T00:00:00Z"'),
@@ -93,7 +122,9 @@ DOCUMENTS: dict[str, Callable[[], str | bytes]] = {
     "later_version": lambda: bad(version="2", id=None),
     "other_id": document,
     "many_phases": lambda: bad(
-        "[pipeline]\nphases = [" + ", ".join(f'"p{number}"' for number in range(40_000)) + "]\n[pipeline.completed]\n"
+        "[pipeline]\nphases = ["
+        + ", ".join(f'"p{number}"' for number in range(40_000))
+        + "]\n[pipeline.completed]\n"
         + "".join(f'p{number} = "{BAD}"\n' for number in range(40_000)),
         **in_run(1),
     ),
@@ -132,7 +163,10 @@ def checkpoint_that_is_a_tag(victim: Victim) -> None:
     victim.object(
         REF,
         "tag",
-        f"object {victim.at.git('rev-parse', 'HEAD')}\ntype commit\ntag x\ntagger A <a@b> 0 +0000\n\nx\n",
+        (
+            f"object {victim.at.git('rev-parse', 'HEAD')}\ntype commit\ntag x\n"
+            "tagger A <a@b> 0 +0000\n\nx\n"
+        ),
     )
 
 

@@ -42,7 +42,10 @@ def forgetting_runs(checkout: Checkout, pipeline: str) -> None:
     """Let complete runs of a pipeline expire as soon as the user runs it."""
     _on_branch(
         checkout,
-        f'[pipelines.{pipeline}]\nretention = "0s"\n[[pipelines.{pipeline}.phases]]\nname = "a"\nrun = "true"\n',
+        (
+            f'[pipelines.{pipeline}]\nretention = "0s"\n[[pipelines.{pipeline}.phases]]\n'
+            'name = "a"\nrun = "true"\n'
+        ),
     )
 
 
@@ -80,7 +83,8 @@ with = {{ plan = {shell}, agent = {touch}, tests = {touch}, done = {touch}, prom
 [[pipelines.{name}.phases]]
 name = "three"
 use = "review"
-with = {{ title = {shell}, task = {shell}, coder = {touch}, reviewer = {touch}, lint = {touch}, filters = {filters} }}
+with = {{ title = {shell}, task = {shell}, coder = {touch}, reviewer = {touch}, \
+lint = {touch}, filters = {filters} }}
 """
         for name in ("ci", *PRESETS)
     )

@@ -19,7 +19,10 @@ from gitckpt.model.checkpoint import Omitted, Submodule
 from gitckpt.store.leases import leases
 from tests.conftest import Checkout
 
-ESCAPES = "\x1b]0;title\x07\x1b[2J\x1b[35m\u202e\u2066\u200f\x9b35m\x9d0;c1\x9c\x7f\r\n\x08\x0b\x00\u2028\ufeff"
+ESCAPES = (
+    "\x1b]0;title\x07\x1b[2J\x1b[35m\u202e\u2066\u200f\x9b35m\x9d0;c1\x9c\x7f\r\n"
+    "\x08\x0b\x00\u2028\ufeff"
+)
 ESCAPES += "'; touch owned; '$(touch owned)`touch owned`"
 """Escapes for the terminal and quotes for the shell.
 

@@ -60,7 +60,7 @@ WITHOUT_REPOSITORY = ("completion", "demo", "complete", "hook")
 
 @pytest.fixture
 def vendored(main_checkout: Checkout, tmp_path: Path) -> Checkout:
-    """A clone with a tracked `vendor.git`, whose checkpoint lacks its commit and trees."""
+    """A clone with a tracked `vendor.git`; its checkpoint lacks the commit and trees."""
     main_checkout.write("README", "changed\n")
     assert forked.git_ckpt("save", directory=main_checkout.path).code == 0
     outer = Checkout(tmp_path / "outer")

@@ -1,4 +1,4 @@
-"""A plain push sends no checkpoints; `init` and `doctor` report remotes that would."""
+"""A plain push sends no checkpoint; `init` and `doctor` report one that would."""
 
 from __future__ import annotations
 

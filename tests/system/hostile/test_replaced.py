@@ -167,7 +167,8 @@ class TestTheyAreShown:
         said = ckpt("doctor").out
         assert all(f"checkpoint-replaced: refs/checkpoints/{each}: " in said for each in restored)
         assert ckpt("restore", saved).err.endswith(
-            f"{GONE.format(saved[:8])}hint: put back what was written here: git ckpt verify --repair; "
+            f"{GONE.format(saved[:8])}hint: put back what was written here: "
+            "git ckpt verify --repair; "
             f"if you trust the fetched one: git ckpt restore {saved[:8]} --trust\n"
         )
         assert readme(main_checkout) == "one\n"

@@ -47,8 +47,10 @@ with Checkpoints(discover(path), adapter="plumbing") as store:
 
 WRAPPER = """\
 #!/bin/sh
-# Counts positions in $KILL_COUNT, before and after each git call; at number $KILL_AT it kills the caller.
-set -C # of two that run side by side only one makes a file. No process is needed for that, and there are thousands of positions
+# Counts positions in $KILL_COUNT, before and after each git call; \
+at number $KILL_AT it kills the caller.
+set -C # of two that run side by side only one makes a file. \
+No process is needed for that, and there are thousands of positions
 position() {
     read -r number <"$KILL_COUNT/newest"
     until { number=$((number + 1)) && true >"$KILL_COUNT/$number"; } 2>/dev/null; do :; done
@@ -67,7 +69,8 @@ exit $code
 """
 
 PROXY = """\
-# Passes ref transactions on, and counts a position before, between and after the refs of each: a kill leaves the first ones done.
+# Passes ref transactions on, and counts a position before, between and after the refs of each: \
+a kill leaves the first ones done.
 import os, sys
 
 def position(count):
@@ -76,7 +79,8 @@ def position(count):
     while len(mine) < count:
         number += 1
         try:
-            os.close(os.open(os.path.join(os.environ["KILL_COUNT"], str(number)), os.O_CREAT | os.O_EXCL))
+            os.close(os.open(os.path.join(os.environ["KILL_COUNT"], str(number)), \
+os.O_CREAT | os.O_EXCL))
         except FileExistsError:
             continue
         mine.append(number)

@@ -32,9 +32,11 @@ RECORD = """
 LINES = """
     import subprocess
     print(store.record("a-complete").id, flush=True)
-    subprocess.run(["git", "-C", path, "commit", "--quiet", "--allow-empty", "-m", "two"], check=True)
+    subprocess.run(["git", "-C", path, "commit", "--quiet", "--allow-empty", "-m", "two"], \
+check=True)
     print(store.record("b-complete").id, flush=True)
-    subprocess.run(["git", "-C", path, "commit", "--quiet", "--allow-empty", "--amend", "-m", "three"], check=True)
+    subprocess.run(["git", "-C", path, "commit", "--quiet", "--allow-empty", "--amend", \
+"-m", "three"], check=True)
     print(store.record("c-complete").id, flush=True)
 """
 REMOVE = """

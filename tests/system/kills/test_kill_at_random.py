@@ -27,14 +27,16 @@ RECORD_ON = """
     while True:
         n += 1
         open(path + "/draft", "w").write(f"{os.getpid()} {n}")
-        print(store.record("a-complete", {"n": n}, worktree=store.capture() if n % 2 else None, run=args[0]).id, flush=True)
+        print(store.record("a-complete", {"n": n}, worktree=store.capture() if n % 2 else None, \
+run=args[0]).id, flush=True)
 """
 REMOVE_ON = """
     n = 0
     while True:
         n += 1
         open(path + "/draft", "w").write(f"{os.getpid()} {n}")
-        made = [store.record("b-complete", {"n": n}, worktree=store.capture(), run=args[0]).id for _ in range(2)]
+        made = [store.record("b-complete", {"n": n}, worktree=store.capture(), run=args[0]).id \
+for _ in range(2)]
         store.record("b-complete", {})
         print(*made, flush=True)
         store.remove(made)
@@ -44,7 +46,8 @@ RESUME_ON = """
     n = 0
     while True:
         n += 1
-        print(resumption.resume(store, store.read(args[0]), os.path.join(args[1], f"{os.getpid()}-{n}")).path, flush=True)
+        print(resumption.resume(store, store.read(args[0]), \
+os.path.join(args[1], f"{os.getpid()}-{n}")).path, flush=True)
 """
 
 
@@ -123,7 +126,10 @@ class TestAKillAtARandomMoment:
                 *(f"{id_}.lock" for id_ in found),
             ]
             insist(lambda: store.remove(rest), locks)  # noqa: B023
-            insist(lambda: store.record("b-complete", {}, run=run), [f"refs/ckpt/runs/{run}.lock"])  # noqa: B023
+            insist(
+                lambda: store.record("b-complete", {}, run=run),  # noqa: B023
+                [f"refs/ckpt/runs/{run}.lock"],
+            )
             insist(store.close, ["refs/notes/checkpoints.lock"])
             assert len(require_runs(main_checkout, require_whole(main_checkout))[run]) == 2
             with opened(main_checkout) as last:

@@ -30,10 +30,13 @@ from tests.store.conftest import Denied, MakeStore, nth, require_whole
 
 class TestAReadOnlyRepository:
     SCRIPT = (
-        "import sys; from gitckpt.store.store import Store; from gitckpt.model.errors import CkptError\n"
+        "import sys; from gitckpt.store.store import Store; "
+        "from gitckpt.model.errors import CkptError\n"
         "store = Store.open(sys.argv[1], adapter=sys.argv[2])\n"
-        "print(len(store.list()), store.find('latest:any'), store.read(store.find('latest:any')).label, len(store.links(sys.argv[3])))\n"
-        "for work in (lambda: store.record('b-complete', {}), store.capture, lambda: store.remove([store.find('latest:any')])):\n"
+        "print(len(store.list()), store.find('latest:any'), "
+        "store.read(store.find('latest:any')).label, len(store.links(sys.argv[3])))\n"
+        "for work in (lambda: store.record('b-complete', {}), store.capture, lambda: "
+        "store.remove([store.find('latest:any')])):\n"
         "    try:\n"
         "        work()\n"
         "    except CkptError as error:\n"
@@ -133,9 +136,13 @@ class TestAFullDisk:
     ) -> None:
         """Git's own message reaches the user; a wrapper prints it in place of git."""
         wrapper = tmp_path / "full"
-        said = "fatal: commit: cannot lock ref 'refs/x': Unable to write new value: No space left on device"
+        said = (
+            "fatal: commit: cannot lock ref 'refs/x': Unable to write new value: "
+            "No space left on device"
+        )
         wrapper.write_text(
-            f'#!/bin/sh\ncase " $* " in *" update-ref "*) echo "{said}" >&2; exit 128;; esac\nexec git "$@"\n'
+            f'#!/bin/sh\ncase " $* " in *" update-ref "*) echo "{said}" >&2; exit 128;; esac\n'
+            'exec git "$@"\n'
         )
         wrapper.chmod(0o755)
         before = main_checkout.fingerprint()

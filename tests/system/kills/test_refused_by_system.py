@@ -77,7 +77,8 @@ def test_files_that_may_not_grow(main_checkout: Checkout, limit: int) -> None:
 FULL_FOR_A_MOMENT = """\
 #!/bin/sh
 case " $* " in
-*" update-index --add "*) exec strace -o /dev/null -e trace=mkdir -e inject=mkdir:error=ENOSPC:when=1 {git} "$@" ;;
+*" update-index --add "*) exec strace -o /dev/null -e trace=mkdir \
+-e inject=mkdir:error=ENOSPC:when=1 {git} "$@" ;;
 esac
 exec {git} "$@"
 """

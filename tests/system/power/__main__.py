@@ -149,7 +149,14 @@ def instants(
         return
     if seen != there:
         raise AssertionError(
-            f"the record lacks something: {sorted(path for path in seen.keys() | there.keys() if seen.get(path, 0) != there.get(path, 0))}"
+            "the record lacks something: "
+            f"""{
+                sorted(
+                    path
+                    for path in seen.keys() | there.keys()
+                    if seen.get(path, 0) != there.get(path, 0)
+                )
+            }"""
         )
 
 

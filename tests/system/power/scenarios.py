@@ -52,7 +52,10 @@ class Scenario:
     before: str = ""
 
 
-AS_MANY = "from gitckpt.store.records import remover; remover.MANY = 2; from gitckpt.__main__ import main; main()"
+AS_MANY = (
+    "from gitckpt.store.records import remover; remover.MANY = 2; "
+    "from gitckpt.__main__ import main; main()"
+)
 """The command, which treats two removals as many.
 
 The notes then change in a transaction inside the one that deletes.
@@ -100,11 +103,15 @@ sys.path.insert(0, {str(PROJECT)!r})
 from gitckpt import Run, Store
 with Store.open(".") as store, Run.start(store, "short") as run:
     for number in range(6):
-        run.phase(f"phase {{number}}", lambda: number % 3 or open(f"{{run.path}}/number-{{number}}", "w").write("x"))
+        run.phase(f"phase {{number}}", \
+lambda: number % 3 or open(f"{{run.path}}/number-{{number}}", "w").write("x"))
         os.write(1, f"ack {{run.completed[f'phase {{number}}']}}\\n".encode())
 END
 """
-_RAN = f"{_PIPELINE} git ckpt -q run ci >.git/said 2>&1; git ckpt list | grep one-complete | cut -f1 >.git/middle;"
+_RAN = (
+    f"{_PIPELINE} git ckpt -q run ci >.git/said 2>&1; "
+    "git ckpt list | grep one-complete | cut -f1 >.git/middle;"
+)
 _SAMPLES = PROJECT / "tests/formats/samples/rlm-act"
 
 SCENARIOS = {
@@ -117,7 +124,10 @@ SCENARIOS = {
         ),
         Scenario(
             "save many",
-            f'for n in $(seq 200); do echo "$n" >"many-$n"; done; git add .; git commit -qm many; {_SYNC}; {_SAVE}',
+            (
+                'for n in $(seq 200); do echo "$n" >"many-$n"; done; git add .; '
+                f"git commit -qm many; {_SYNC}; {_SAVE}"
+            ),
         ),
         Scenario("run", f"git ckpt --quiet run ci >.git/said 2>&1; {_ALL}", _PIPELINE),
         Scenario("short phases", f"{sys.executable} -P .git/program.py", _PROGRAM),
@@ -129,8 +139,12 @@ SCENARIOS = {
         *(
             Scenario(
                 name,
-                f'{words} expire --all --keep-last 1 --older-than 0s >.git/said; sed "s/^/gone /" .git/first; sed "s/^/ack /" .git/last',
-                f"for n in 1 2 3; do {_EDIT} git add .; git commit -qm $n; git ckpt -q save; done >.git/first; git pack-refs --all; "
+                (
+                    f"{words} expire --all --keep-last 1 --older-than 0s >.git/said; "
+                    'sed "s/^/gone /" .git/first; sed "s/^/ack /" .git/last'
+                ),
+                f"for n in 1 2 3; do {_EDIT} git add .; git commit -qm $n; git ckpt -q save; "
+                "done >.git/first; git pack-refs --all; "
                 "git commit -q --allow-empty -m end; git ckpt -q save >.git/last",
             )
             for name, words in (
@@ -145,12 +159,18 @@ SCENARIOS = {
         ),
         Scenario(
             "export",
-            "git ckpt -q export latest:any --format rlm-act -o new/deep/file.json; echo wrote $(sha256sum new/deep/file.json)",
+            (
+                "git ckpt -q export latest:any --format rlm-act -o new/deep/file.json; "
+                "echo wrote $(sha256sum new/deep/file.json)"
+            ),
             f"{_RAN} mkdir -p new/deep",
         ),
         Scenario(
             "run with a file",
-            f"git ckpt -q run told -i plan=plan >.git/said 2>&1; {_ALL}; echo wrote $(sha256sum .ckpt/runs/*/input/plan)",
+            (
+                f"git ckpt -q run told -i plan=plan >.git/said 2>&1; {_ALL}; "
+                "echo wrote $(sha256sum .ckpt/runs/*/input/plan)"
+            ),
             f"{_PIPELINE} seq 5000 >plan",
         ),
         Scenario("start", f"git ckpt -q start work >.git/said; {_ALL}"),
@@ -162,7 +182,10 @@ SCENARIOS = {
         ),
         Scenario(
             "fork",
-            f"{_KNOW}; git ckpt -q resume $(cat .git/middle) --fork --no-run >.git/said; {_NEWEST}; {_ALL}",
+            (
+                f"{_KNOW}; git ckpt -q resume $(cat .git/middle) --fork --no-run >.git/said; "
+                f"{_NEWEST}; {_ALL}"
+            ),
             _RAN,
         ),
         Scenario(
@@ -173,12 +196,18 @@ SCENARIOS = {
         Scenario(
             "rewind",
             f"git ckpt -q resume $(cat .git/middle) --rewind --no-run >.git/said; {_ALL}",
-            f"{_RAN} for each in .ckpt/worktrees/*; do echo edited >>$each/one; echo new >$each/new; done",
+            (
+                f"{_RAN} for each in .ckpt/worktrees/*; do echo edited >>$each/one; "
+                "echo new >$each/new; done"
+            ),
         ),
         Scenario(
             "restore of paths",
             f"git ckpt -q restore latest -- file-1 file-2; {_ALL}",
-            "echo one >>file-1; git add file-1; echo two >>file-2; git ckpt -q save; echo three >file-1; rm file-2",
+            (
+                "echo one >>file-1; git add file-1; echo two >>file-2; git ckpt -q save; "
+                "echo three >file-1; rm file-2"
+            ),
         ),
     )
 }

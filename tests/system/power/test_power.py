@@ -61,7 +61,10 @@ def test_what_git_alone_writes_is_lost(tmp_path: Path) -> None:
     scenarios.fill(top, SCENARIOS["save"], env)
     project = top / scenarios.PROJECT_NAME
     played = replay.Replay(top, project)
-    script = 'echo new >new && git add new && git commit -qm new && git update-ref refs/checkpoints/x "$(git rev-parse HEAD:new)"'
+    script = (
+        "echo new >new && git add new && git commit -qm new && "
+        'git update-ref refs/checkpoints/x "$(git rev-parse HEAD:new)"'
+    )
     for call in replay.record(["sh", "-ec", script], tmp_path / "log", project, env):
         played.play(call)
     for names in (False, True):
