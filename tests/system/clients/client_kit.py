@@ -11,7 +11,7 @@ from pathlib import Path
 from tests.system.clients.model_server import Turn
 
 CLIENTS_VARIABLE = "GITCKPT_TEST_CLIENTS"
-"""Variable with the directory into which `installer` installed the clients."""
+"""The environment variable with the directory of the installed clients."""
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,7 @@ from tests.system.clients.client_kit import CLIENTS_VARIABLE, KITS, Kit, install
 from tests.system.clients.model_server import ModelServer
 
 LIMIT = 150.0
-"""In seconds: how long a command of gitckpt may take before its test has failed."""
+"""Seconds that a command of gitckpt may take before its test fails."""
 
 _KEPT = ("PATH", "LANG", "TZ", "TMPDIR")
 

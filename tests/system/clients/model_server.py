@@ -18,7 +18,7 @@ from types import TracebackType
 from typing import Any, ClassVar, Self
 
 INPUT_TOKENS, OUTPUT_TOKENS = 1000, 10
-"""What each answer is said to have taken."""
+"""The tokens that each answer reports."""
 
 _LONGEST_HOLD = 120.0
 """Seconds until a held answer is given up, so that no process waits for ever."""
@@ -538,7 +538,7 @@ PROTOCOLS: Mapping[str, _Protocol] = {
     ":streamGenerateContent": _Gemini(),
     ":generateContent": _Gemini(),
 }
-"""The end of a path → how requests to it are read and answered."""
+"""The end of a path → the protocol of its requests."""
 
 _numbers = iter(range(1, 1 << 30))
 

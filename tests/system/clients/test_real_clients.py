@@ -19,7 +19,7 @@ from tests.system.clients.model_server import INPUT_TOKENS, Turn
 pytestmark = pytest.mark.client
 
 QUICK = ("claude", "codex")
-"""The clients that answer within two seconds: with these, all is tried each time."""
+"""The clients that answer within two seconds; every test runs with them."""
 
 TASK = "LOOP TASK"
 TESTS = "test -f one.txt && test -f two.txt || { echo two.txt is missing; exit 1; }"
@@ -38,7 +38,7 @@ SESSIONS = {
     "gemini": ".gemini/tmp",
     "opencode": ".local/share/opencode",
 }
-"""Where in its home a client keeps its conversations."""
+"""The directory of conversations in the home of each client."""
 
 
 def loop(desk: Bench, *more: str) -> tuple[str, ...]:

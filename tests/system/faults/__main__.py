@@ -29,7 +29,7 @@ _THOROUGH = 4
 """With `--long`, one in so many tries is judged in full, with all later commands."""
 
 _SHOWN = 30
-"""So many violations are printed of each fault."""
+"""The number of violations of a fault that are printed."""
 
 
 @dataclass

@@ -12,7 +12,7 @@ from tests.system.faults.operation import CKPT, Ended, Operation, Place
 _DAY = 86400
 _BY = {"a-day": _DAY, "ten-years": 3653 * _DAY}
 _LOOKS = (0, 1, 2, 3, 5, 8)
-"""After how many looks at the clock it jumps; after none, it is wrong all the time."""
+"""The number of calls after which the clock jumps; with 0, it is always wrong."""
 
 _JUMPING = """
 import sys, time

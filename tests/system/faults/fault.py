@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from tests.system.faults.operation import Ended, Operation, Place
 
 MakePlace = Callable[[], Place]
-"""Makes a fresh place where the operation begins."""
+"""Copies the repository in which the operation begins."""
 
 
 def nowhere_barred() -> str | None:

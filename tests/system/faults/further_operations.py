@@ -66,7 +66,7 @@ key="short", adapter="plumbing") as run:
 except (CkptError, OSError) as error:
     sys.exit(f"error: {error}\\nhint: {getattr(error, 'hint', None) or 'start it again'}")
 """
-"""Phases that end at once: their starts are written down, and recorded with their ends."""
+"""Phases that end at once: each start is recorded together with the end."""
 
 _CANCELLING = """
 import os, subprocess, sys, time
@@ -91,7 +91,7 @@ git ckpt list --run "$(cat "$BESIDE/run")" | grep one-complete | cut -f1 >"$BESI
 git worktree list --porcelain | sed -n 's/^worktree //p' | tail -n 1 >"$BESIDE/whole"
 realpath --relative-to=. "$(cat "$BESIDE/whole")" >"$BESIDE/path"
 """
-"""A run that is complete; the checkpoint in its middle is the one that is meant."""
+"""A complete run; `@ID` is the checkpoint in its middle."""
 
 _STARTED = """
 git ckpt --quiet start work >"$BESIDE/whole"; \
@@ -100,7 +100,7 @@ git ckpt runs | cut -f1 >"$BESIDE/id"
 (cd "$(cat "$BESIDE/whole")"; echo x >made; git add made; git commit --quiet --message made; \
 echo more >>file-1; echo y >untracked)
 """
-"""A run that somebody works in by hand."""
+"""A run without a pipeline, whose files are edited by hand."""
 
 _THE_RUN = 'cp "$BESIDE/run" "$BESIDE/id"'
 

@@ -29,7 +29,7 @@ from tests.system.faults.view import View, worktree_files
 from tests.system.power import scenarios
 
 LOST = "lost: "
-"""How what is wrong begins where a checkpoint that was acknowledged is not what it was."""
+"""The first word of each violation about a lost or changed acknowledged checkpoint."""
 
 _HALF_WRITTEN = re.compile(r"objects/[^/]+/tmp_obj_\w+")
 _HALF_MADE = re.compile(r"error: worktrees/[^/]+/HEAD: detached HEAD points at nothing$")
@@ -39,7 +39,7 @@ The worktree's own HEAD names no commit for a moment.
 """
 
 PATIENCE = 60
-"""How long one command may take that is made afterwards, in seconds."""
+"""Seconds that each later command may take."""
 
 LATER = 2 * 3600
 """Seconds after which maintenance runs: all private files are old by then."""
@@ -81,10 +81,10 @@ maintain(discover(sys.argv[1]))
 """
 
 _UNWRITTEN = "ckpt/unwritten-*"
-"""What could not be recorded of a run; `status` tells it until the run goes on."""
+"""Parts of a run that could not be recorded; `status` shows them until a resume."""
 
 _PASSING = ("started", "progress")
-"""Ends of the phases of checkpoints that expiry lets go once their phase is complete."""
+"""Suffixes of labels that expiry deletes once their phase is complete."""
 
 _PLAIN = re.compile(
     r"""objects/[0-9a-f]{2}(/[0-9a-f]{38,62})? | """

@@ -12,7 +12,7 @@ from tests.system.kills.killer import Positions
 
 KILL = "signal=KILL"
 _TOGETHER = 0.7
-"""How long no operation takes, in seconds, by and large."""
+"""Seconds within which nearly every operation ends."""
 
 
 def _own(operation: Operation, make: MakePlace) -> list[str]:

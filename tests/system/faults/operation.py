@@ -81,7 +81,7 @@ class Acknowledged:
     states: dict[str, str] = field(default_factory=dict)
     commits: set[str] = field(default_factory=set)
     wrong: list[str] = field(default_factory=list)
-    """What it said that it had done, and has not."""
+    """Results that the operation reported, but did not reach."""
 
 
 @dataclass(frozen=True)

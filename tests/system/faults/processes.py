@@ -44,10 +44,10 @@ WRITING = (
         "copy_file_range",
     ),
 )
-"""The system calls that change what is on a disk, less those that open."""
+"""The system calls that change a disk, except `open` and its variants."""
 
 LIMIT = 120
-"""How long an operation may take, in seconds."""
+"""Seconds that an operation may take."""
 
 _LINE = re.compile(r"^(\w+)\((.*)\)\s+= (-?\d+)", re.DOTALL)
 _FIRST = re.compile(

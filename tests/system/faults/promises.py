@@ -74,7 +74,7 @@ def removed(place: Place, ended: Ended, before: View, after: View) -> Acknowledg
     """Acknowledge the removals that were printed."""
     del before, after
     named = place.beside / "doomed"
-    # With a wrong clock, fewer checkpoints expire; those that do are named.
+    # With a wrong clock fewer checkpoints expire, but `expire` prints each of them.
     return Acknowledged(
         gone=set(named.read_text().split()) & set(re.findall(r"[0-9a-f-]{36}", ended.out))
         if ended.code == 0

@@ -14,10 +14,10 @@ from tests.system.faults.fault import Fault, MakePlace
 from tests.system.faults.operation import Ended, Operation, Place
 
 _PAGE = 4
-"""The least that a tmpfs gives to a file, in KiB."""
+"""The smallest size of a file on a tmpfs, in KiB."""
 
 _SIZE = 32 * 1024
-"""Of the disk that is filled, in KiB."""
+"""The size of the small disk, in KiB."""
 
 _MAKING = (
     "mkdir",
@@ -202,7 +202,7 @@ _CLOSED = (
     ".ckpt",
     ".",
 )
-"""What may not be written to, with all below."""
+"""Directories that are write-protected, with everything below."""
 
 
 def _places(operation: Operation, make: MakePlace) -> list[str]:

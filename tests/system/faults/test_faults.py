@@ -173,7 +173,7 @@ PLANTED: dict[str, tuple[Callable[[Place], None], str]] = {
 
 
 LATER = ("a hook", "litter", "a directory of ours")
-"""What only a try finds that goes on to the end."""
+"""Violations that only a try judged in full finds."""
 
 
 BRIEFLY = [f"{name}, briefly" for name in PLANTED if name not in LATER]

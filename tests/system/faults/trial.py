@@ -86,7 +86,7 @@ class Trial:
         if operation.name not in self._known:
             noted = (
                 self.directory.parent / "known" / operation.name
-            )  # a worker reads the result of another one: the operation takes half a second
+            )  # shared by all workers, as it takes half a second
             if not noted.exists():
                 noted.parent.mkdir(exist_ok=True)
                 scratch = noted.with_name(f"{operation.name}.{os.getpid()}")

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from tests.system.faults.operation import Place
 
 _HALF = ".gitckpt-"
-"""What the names of hooks have that are not in their place yet."""
+"""A part of the temporary names of hooks during installation."""
 
 _SCRATCH = re.compile(r"\..*\.[0-9]+\.[0-9a-f]{8}")
 """The name of a temporary file that a kill leaves until the target is rewritten."""

@@ -19,10 +19,10 @@ HERE = Path(__file__).parent
 CORPUS = HERE / "corpus"
 LONGEST = 4096
 SLOWEST = 10
-"""After how many seconds an input counts as one that never ends."""
+"""Seconds after which an input counts as endless."""
 
 MEMORY = 2048
-"""How many megabytes a target may take, with all that Python, libFuzzer and its corpus need."""
+"""Megabytes that a target may take, with Python, libFuzzer and the corpus."""
 
 
 @dataclass(frozen=True)

@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from tests.conftest import Checkout
 
 BAD = "00000000-0000-4000-8000-000000000001"
-"""The id of the checkpoint that an attack makes, where it makes one."""
+"""The id of the checkpoint of an attack."""
 
 EVIL = "20261121-201500-evil"
-"""The run that an attack makes."""
+"""The name of the run of an attack."""
 
 
 @dataclass(frozen=True)

@@ -129,7 +129,7 @@ DOCUMENTS: dict[str, Callable[[], str | bytes]] = {
         **in_run(1),
     ),
 }  # fmt: skip
-"""What `BAD` may hold."""
+"""The documents of attacks: name → content of `BAD`."""
 
 
 def _documents() -> None:
@@ -213,7 +213,7 @@ ODD: dict[str, Callable[[], str | bytes]] = {
     "empty": lambda: "",
     "binary": lambda: b"\0\xff" * 1000,
 }
-"""What is no document of any kind."""
+"""Contents that are no document of any kind."""
 
 
 def _others() -> None:

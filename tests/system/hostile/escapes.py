@@ -31,13 +31,13 @@ and NUL.
 """
 
 REF_ESCAPES = "\u202e\u2066\x9b35m\x9d0;c1\x9c\u2028'$(touch-owned)`touch-owned`;touch-owned"
-"""Those that git allows in the name of a ref."""
+"""The escapes that git allows in the name of a ref."""
 
 FILE_ESCAPES = ESCAPES.replace("\x00", "").replace("/", "")
-"""Those that a file can be called."""
+"""The escapes that the name of a file may contain."""
 
 OWN = re.compile(r"\x1b\[(?:0|1|31|32|33|36)m|\r?\x1b\[K|\x1b\[J|\x1b\[\d+F")
-"""What gitckpt itself sends to a terminal: styles, and lines taken back."""
+"""The escapes of gitckpt's own output: styles, and erased lines."""
 
 RUN, FREE_RUN = "20261121-201500-hostile", "20261121-201600-free"
 FIRST, SECOND, THIRD = (
@@ -60,7 +60,7 @@ CONSTRAINED = {
     *("worktree.omitted.oid", "worktree.submodules.checkpoint", "worktree.submodules.git_sha"),
     *("pipeline.deadline", "pipeline.completed", "attempt.began", "attempt.retry_at"),
 }
-"""The texts of a document that a reader checks: ids, oids, instants."""
+"""The texts of a document that a reader validates: ids, oids, times."""
 
 
 class Planted(NamedTuple):

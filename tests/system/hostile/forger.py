@@ -15,7 +15,7 @@ from gitckpt.git.objects.encoding import DIRECTORY, encode_tree
 from tests.conftest import Checkout
 
 FETCHED = ("refs/ckpt/*:refs/ckpt/*", "refs/checkpoints/*:refs/checkpoints/*")
-"""What somebody fetches who wants the checkpoints of others."""
+"""The refspecs of a user who fetches other users' checkpoints."""
 
 FORGED = "20990101-000000-forged"
 LATE = "2099-01-01T00:00:00.000000Z"

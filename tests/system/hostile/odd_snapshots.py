@@ -171,4 +171,4 @@ ODD: dict[str, tuple[Callable[[Maker], Parts | str], str]] = {
         "flags is not a list",
     ),
 }
-"""How each is made, and what `verify` says of it."""
+"""Name → the function that makes the snapshot, and the message of `verify`."""

@@ -332,7 +332,7 @@ def test_a_run_whose_driver_is_killed_at_its_start_goes_on_with_its_agents(
 
 
 NAMING = ("run", "loop", "review")
-"""What names a pipeline or an agent."""
+"""Commands that name a pipeline or an agent."""
 
 CALLS: dict[str, list[list[str]]] = {
     "init": [["--hooks", "none"], []],
@@ -369,7 +369,7 @@ CALLS: dict[str, list[list[str]]] = {
     "demo": [["--help"]],
     "uninit": [[]],
 }
-"""What each other command is called with; one that is new has to stand here."""
+"""The arguments of each other command; a new command must be added here."""
 
 
 def test_no_command_executes_anything_that_it_does_not_name(

@@ -55,7 +55,7 @@ WORDS = {
     "hook": ["post-commit"],
 }
 WITHOUT_REPOSITORY = ("completion", "demo", "complete", "hook")
-"""Commands that need none, or may not fail for want of one."""
+"""Commands that need no repository, or must not fail without one."""
 
 
 @pytest.fixture

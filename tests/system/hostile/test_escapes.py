@@ -122,7 +122,7 @@ CALLS: dict[str, list[list[str]]] = {
     ],
     "notes": [[], [ARGUMENT]],
 }
-"""Command → the ways in which it is called."""
+"""Command → the argument lists of its calls."""
 
 BUILDERS: dict[str, tuple[Callable[[Checkout], object], ...]] = {
     "documents": (escapes.history_full_of_escapes, escapes.documents_full_of_escapes),

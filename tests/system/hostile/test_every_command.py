@@ -73,7 +73,7 @@ CALLS: dict[str, list[str]] = {
     "completion": ["completion bash"],
     "demo": ["demo --help"],  # a real call makes another repository
 }
-"""What is called of each command; of one that is not here, the command alone."""
+"""The calls of each command; any other command is called without arguments."""
 
 GOOD_CODES = {0, 1, 2, 10, 11, 12, 13, 14}
 _EVERY = 80

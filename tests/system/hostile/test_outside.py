@@ -49,7 +49,7 @@ def everything(place: Path, but: Path) -> dict[str, tuple[int, bytes]]:
 
 @pytest.fixture
 def outside(tmp_path: Path) -> Path:
-    """A directory with valuable files, beside which the repositories are made."""
+    """A directory with valuable files, in which the repositories are copied."""
     place = tmp_path / "outside"
     place.mkdir()
     (place / "valued").mkdir()
@@ -138,7 +138,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 def test_nothing_outside_changes_and_nothing_runs(
     filled: Checkout, outside: Path, command: str, request: pytest.FixtureRequest
 ) -> None:
-    home = Path(os.environ["HOME"])  # beside the place, as are the copies
+    home = Path(os.environ["HOME"])  # a sibling of `outside`, so compared separately
     known = [words for words in CALLS[command] if command not in NAMING or "--dry-run" in words]
     calls = [
         *known[: None if request.config.getoption("--long") else 1],

@@ -45,7 +45,7 @@ class TestARuthlessGc:
             really(refs, updates, meanwhile)
             for change in (
                 updates[1:] if moment == "after the refs" else ()
-            ):  # not the linked commit
+            ):  # the first update is for the linked commit, which stays
                 (main_checkout.path / ".git/objects" / change.new[:2] / change.new[2:]).unlink(
                     missing_ok=True
                 )

@@ -90,7 +90,7 @@ def positions(share: int, stride: int = 1) -> Iterator[int]:
 
 
 SHARES = 4
-"""The positions are shared out among so many tests, which may run at the same time."""
+"""The number of tests that share the positions, and may run in parallel."""
 
 each_share = pytest.mark.parametrize("share", range(SHARES))
 

@@ -82,7 +82,7 @@ case " $* " in
 esac
 exec {git} "$@"
 """
-"""The first directory that git makes is that of the first object."""
+"""The first directory that git makes is for the first object."""
 
 
 @pytest.mark.skipif(

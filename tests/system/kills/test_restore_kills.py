@@ -88,7 +88,7 @@ class TestAKillAtEveryGitCall:
         for number in count():
             at = begin + 5 * (
                 number * SHARES + share
-            )  # a kill after one call and one before the next leave the same
+            )  # skip positions with the same result: after one call and before the next
             checkout = copies.make()
             survived, _ = killer.run(at, RESTORE, str(checkout.path), made)
             if number % 2 == share % 2 or survived:

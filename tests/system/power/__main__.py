@@ -20,7 +20,7 @@ from tests.system.power.disk import Disk, NoDisk
 from tests.system.power.scenarios import PROJECT_NAME, SCENARIOS, SPARED, Acknowledged, Scenario
 
 MOMENTS = ("at once", "after a commit of the journal", "later", "meanwhile")
-"""When the power is cut: after the last word of the script, or while it is at work."""
+"""The moments of a cut: after the last output of the script, or during it."""
 
 
 def say(line: str) -> None:

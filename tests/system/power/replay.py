@@ -74,12 +74,12 @@ class Call:
     process: str
     name: str
     places: list[str]
-    """Paths of the descriptors that it was given."""
+    """The paths of the descriptors among the arguments."""
     texts: list[bytes]
     words: str
     result: int
     opened: str
-    """The path of what it has opened."""
+    """The path of the opened file."""
 
 
 def record(argv: Sequence[str], log: Path, cwd: Path, env: dict[str, str]) -> list[Call]:

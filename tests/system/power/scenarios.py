@@ -21,7 +21,7 @@ from tests.conftest import GIT_VARIABLES, GITCONFIG
 PROJECT = Path(__file__).resolve().parents[3]
 
 PROJECT_NAME = "project"
-"""The directory of the repository, below the top of what is cut off."""
+"""The directory of the repository, below the top of the disk."""
 
 SPARED = (
     "index",
@@ -34,7 +34,7 @@ SPARED = (
     "hooks",
     "ckpt",
 )
-"""What git keeps of its own in `.git` and does not flush, and what is derived."""
+"""Git's own files in `.git` that it does not flush, and derived data."""
 
 
 @dataclass(frozen=True)
