@@ -1,4 +1,4 @@
-"""A plain push sends no checkpoint; `init` and `doctor` report one that would."""
+"""A plain push sends no checkpoint, or `init` and `doctor` report the remote."""
 
 from __future__ import annotations
 
