@@ -1,4 +1,4 @@
-"""The real clients: how each is called in a HOME of its own, with a server of models in the place of its own, and its tools."""
+"""Describe each real client: command line, environment, tools, scripted model."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from pathlib import Path
 from tests.system.clients.model_server import Turn
 
 CLIENTS_VARIABLE = "GITCKPT_TEST_CLIENTS"
-"""Variable with the directory into which `installer` installed the clients."""
+"""The environment variable with the directory of the installed clients."""
 
 
 @dataclass(frozen=True)
 class Kit:
-    """One client.
+    """One client: how its program is called, and what it reads.
 
     Attributes:
         name: of its program.
-        options: with which it is called where it may do what it wants, after its name.
-        variables: what its environment needs; `@URL` stands for the server, `@HOME` for its home directory.
-        files: path from its home → content, with the same places.
-        shell: the turn in which the model has it run a command; None where it has no tools.
-        has_sessions: whether it can go on with a conversation.
+        options: after the name; with them, the client may use its tools.
+        variables: its environment; `@URL` is the server's URL, `@HOME` the home directory.
+        files: path from its home → content, with the same placeholders.
+        shell: the turn in which the model calls a shell command; None without tools.
+        has_sessions: whether it can continue a conversation.
     """
 
     name: str
@@ -36,11 +36,11 @@ class Kit:
 
     @property
     def command(self) -> str:
-        """What `--agent` is given."""
+        """The value of `--agent`."""
         return f"{self.name} {self.options}"
 
     def settle(self, home: Path, url: str) -> dict[str, str]:
-        """Writes what it reads in its home, and returns its variables.
+        """Write the settings that the client reads in its home; return its variables.
 
         Args:
             home: its home directory.
@@ -57,11 +57,12 @@ class Kit:
         return {name: placed(value) for name, value in self.variables.items()}
 
     def writes(self, name: str, content: str) -> list[Turn]:
-        """Returns the turns in which the model has it write a file of one line.
+        """Return the turns in which the model has the client write a one-line file.
 
         Args:
-            name: of the file, from its directory on.
-            content: the line; of a client with a shell, in double quotes: a variable in it stands for its value.
+            name: path of the file.
+            content: the line. A client with a shell puts it in double quotes, so that the shell
+                expands variables in it.
         """
         if self.shell is None:
             return [
@@ -118,7 +119,10 @@ _OPENCODE = {
 KITS = (
     Kit(
         "claude",
-        "-p --output-format stream-json --verbose --permission-mode acceptEdits --allowedTools Bash",
+        (
+            "-p --output-format stream-json --verbose --permission-mode acceptEdits "
+            "--allowedTools Bash"
+        ),
         {
             "ANTHROPIC_BASE_URL": "@URL",
             "ANTHROPIC_API_KEY": "none",
@@ -161,8 +165,10 @@ KITS = (
     ),
     Kit(
         "aider",
-        "--model openai/scripted --weak-model openai/scripted --edit-format diff --no-show-model-warnings --no-analytics --no-gitignore "
-        "--map-tokens 0 --yes-always --no-pretty --no-stream --no-check-update --no-show-release-notes --message",
+        "--model openai/scripted --weak-model openai/scripted --edit-format diff "
+        "--no-show-model-warnings --no-analytics --no-gitignore "
+        "--map-tokens 0 --yes-always --no-pretty --no-stream --no-check-update "
+        "--no-show-release-notes --message",
         {
             "OPENAI_API_BASE": "@URL/v1",
             "OPENAI_API_KEY": "none",
@@ -170,7 +176,7 @@ KITS = (
         },
         {
             ".aider/caches/model_prices_and_context_window.json": '{"none": {}}'
-        },  # which it would look for on the net
+        },  # aider would look for it on the net
         None,
         has_sessions=False,
     ),
@@ -178,7 +184,7 @@ KITS = (
 
 
 def installed() -> Mapping[str, str]:
-    """Returns the directory with the program of each client that is installed, by its name."""
+    """Return the directory of each installed client's program, by client name."""
     base = os.environ.get(CLIENTS_VARIABLE)
     found = {}
     for kit in KITS if base else ():

@@ -1,4 +1,4 @@
-"""A project, a real client in a HOME of its own, and a server of models, for the tests that drive clients."""
+"""Provide a project, a real client with its own HOME, and a model server."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ from tests.system.clients.client_kit import CLIENTS_VARIABLE, KITS, Kit, install
 from tests.system.clients.model_server import ModelServer
 
 LIMIT = 150.0
-"""In seconds: how long a command of gitckpt may take before its test has failed."""
+"""Seconds that a command of gitckpt may take before its test fails."""
 
 _KEPT = ("PATH", "LANG", "TZ", "TMPDIR")
 
 
 class Bench:
-    """Where a client is driven.
+    """A project in which a client runs.
 
     Attributes:
         kit: the client.
         models: the server it talks to.
         checkout: the project.
         home: its home directory.
-        env: the whole environment of gitckpt, and so of the client.
+        env: the environment of gitckpt and the client.
     """
 
     def __init__(self, kit: Kit, models: ModelServer, checkout: Checkout, home: Path) -> None:
@@ -47,7 +47,7 @@ class Bench:
             if name in _KEPT or name.startswith("GIT_")
         }
         places = [str(Path(sys.executable).parent), installed()[kit.name], kept["PATH"]]
-        # Whatever would go anywhere else than to the server of models meets a proxy that is not there.
+        # A call to any other address than the model server's fails at a proxy that does not exist.
         nowhere = dict.fromkeys(
             ("HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_proxy"), "http://127.0.0.1:9"
         )
@@ -61,7 +61,7 @@ class Bench:
         self.env = kept | nowhere | own | kit.settle(home, models.url)
 
     def begin(self, *words: str, **env: str) -> subprocess.Popen[str]:
-        """Starts `git-ckpt` with these words, in a process group of its own."""
+        """Start `git-ckpt` with these words, in its own process group."""
         return subprocess.Popen(
             ["git-ckpt", *words],
             cwd=self.checkout.path,
@@ -74,7 +74,7 @@ class Bench:
         )
 
     def call(self, *words: str, code: int = 0, **env: str) -> tuple[str, str]:
-        """Runs `git-ckpt`, and returns what it prints on stdout and stderr. Fails on another exit code."""
+        """Run `git-ckpt`; return its stdout and stderr, and fail on another exit code."""
         child = self.begin(*words, **env)
         try:
             out, err = child.communicate(timeout=LIMIT)
@@ -88,7 +88,7 @@ class Bench:
         return out, err
 
     def wait_for_hold(self, driver: subprocess.Popen[str]) -> None:
-        """Waits until the client waits for an answer that is held back. Fails if its driver ends before."""
+        """Wait until the model server holds an answer; fail if the driver ends before."""
         until = time.monotonic() + LIMIT
         while not self.models.held.wait(0.1):
             if driver.poll() is not None or time.monotonic() > until:
@@ -96,20 +96,20 @@ class Bench:
                 pytest.fail("\n".join(driver.communicate()))
 
     def wait_for_end(self) -> None:
-        """Waits until no process of the client is left."""
+        """Wait until no process of the client is alive."""
         until = time.monotonic() + LIMIT
         while (left := self.agents()) and time.monotonic() < until:
             time.sleep(0.05)
         assert not left, "the client outlives its driver"
 
     def state(self, run: str) -> dict[str, Any]:
-        """Returns the state in the newest checkpoint of a run."""
+        """Return the state in the newest checkpoint of a run."""
         out, _ = self.call("show", run, "--json")
         found: dict[str, Any] = json.loads(out)["state"]
         return found
 
     def agents(self) -> list[int]:
-        """Returns the processes that were started with the HOME of the client."""
+        """Return the ids of processes that have the client's HOME."""
         mark = f"HOME={self.home}".encode()
         found = []
         for place in Path("/proc").glob("[0-9]*"):
@@ -125,7 +125,7 @@ class Bench:
 
 @pytest.fixture(params=KITS, ids=lambda kit: kit.name)
 def kit(request: pytest.FixtureRequest) -> Kit:
-    """Each client that is installed."""
+    """Each installed client."""
     found: Kit = request.param
     if found.name not in installed():
         pytest.skip(f"{found.name} is not installed below {CLIENTS_VARIABLE}: ./dev clients")
@@ -134,7 +134,7 @@ def kit(request: pytest.FixtureRequest) -> Kit:
 
 @pytest.fixture
 def models() -> Iterator[ModelServer]:
-    """A server of models."""
+    """A running model server."""
     with ModelServer() as server:
         yield server
 
@@ -147,5 +147,5 @@ def desk(kit: Kit, models: ModelServer, main_checkout: Checkout, sealed: Path) -
 
 
 def quoted(path: Path) -> str:
-    """Returns a path as a word of a shell."""
+    """Quote a path for a shell."""
     return shlex.quote(str(path))

@@ -1,6 +1,7 @@
-"""Installs the real clients of `clients.toml`, each in a directory of its own, and says which are there: `installer DIR [NAME…]`.
+"""Install the clients of `clients.toml` and list them: `installer DIR [NAME…]`.
 
-A line is `NAME VERSION`, or `NAME -` and why it is not there. One that is there already in its version is left as it is.
+Each client has its own directory. A line is `NAME VERSION`, or `NAME -` and the reason why it is
+missing. A client that is installed in its version is left as it is.
 """
 
 from __future__ import annotations
@@ -21,20 +22,23 @@ from tests.system.clients.client_kit import CLIENTS_VARIABLE, installed
 _LIST = Path(__file__).with_name("clients.toml")
 _STAMP = ".installed"
 _LIMIT, _START_LIMIT = 1200.0, 180.0
-"""Seconds an installer may take, and a program until it prints its version: aider took more than 170 on a busy machine."""
+"""Seconds for an installer, or until a program prints its version.
+
+aider took more than 170 on a busy machine.
+"""
 
 
 class NotToBeHad(Exception):
-    """A client cannot be installed, or does not start; its text says why, on one line."""
+    """A client cannot be installed or does not start; one line says why."""
 
 
 def install(name: str, wanted: Mapping[str, str], directory: Path) -> str:
-    """Installs a client, and returns the version that it says.
+    """Install a client, and return the version that it prints.
 
     Args:
         name: of its program.
         wanted: `npm` or `pip` → the package with its version.
-        directory: where; it is made anew unless it holds that version.
+        directory: where to install; emptied first unless it holds that version.
 
     Raises:
         NotToBeHad: it cannot be installed, or does not start.
@@ -85,7 +89,7 @@ def _pip(package: str, directory: Path) -> None:
 
 
 def _run(words: list[str], limit: float, env: Mapping[str, str] | None = None) -> str:
-    """Runs a program, and returns what it prints.
+    """Run a program, and return its output.
 
     Raises:
         NotToBeHad: it fails, or takes too long.
@@ -117,12 +121,12 @@ def _run(words: list[str], limit: float, env: Mapping[str, str] | None = None) -
 
 
 def _harmless(line: str) -> str:
-    """Returns a line without the addresses in it: they differ from place to place."""
+    """Return a line without addresses, which differ between machines."""
     return " ".join("…" if "://" in word else word for word in line.split())[:120]
 
 
 def main() -> int:
-    """Installs what the arguments say, all at once."""
+    """Install the clients that the arguments name, all at once."""
     parser = argparse.ArgumentParser(prog="installer")
     parser.add_argument("directory", type=Path)
     parser.add_argument("names", nargs="*")

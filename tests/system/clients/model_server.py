@@ -1,8 +1,8 @@
-"""A server of models on 127.0.0.1 without a model: it says what a test has written down, in the protocols that the clients speak.
+"""Serve scripted answers on 127.0.0.1 in the protocols that the clients speak.
 
-But for errors that pass, it keeps nothing in mind between requests. Which part of a script comes next is counted from the request itself,
-which holds the whole conversation: so it makes no difference how often a client was killed, and which requests it makes for purposes of its
-own.
+No model is involved. Apart from temporary errors, the server keeps no state between requests: a
+request holds the whole conversation, and the server counts from it which turn comes next. So kills
+of a client, and its requests for other purposes such as titles, change nothing.
 """
 
 from __future__ import annotations
@@ -18,24 +18,25 @@ from types import TracebackType
 from typing import Any, ClassVar, Self
 
 INPUT_TOKENS, OUTPUT_TOKENS = 1000, 10
-"""What each answer is said to have taken."""
+"""The tokens that each answer reports."""
 
 _LONGEST_HOLD = 120.0
-"""In seconds: how long an answer is held back where nobody ends that, so that nothing is left waiting."""
+"""Seconds until a held answer is given up, so that no process waits for ever."""
 
 
 @dataclass(frozen=True)
 class Turn:
-    """What the model does when it is asked once.
+    """What the model does in answer to one request.
 
     Attributes:
         say: a text.
-        tool, arguments: which tool it calls, and with what; after that it is asked again. No tool ends the script.
-        status: an HTTP error in the place of all that.
+        tool, arguments: the tool to call; the client then asks again. A turn without a tool ends
+            the script.
+        status: an HTTP error instead of an answer.
         message: what the error says.
         headers: of the error.
-        times: how often the error comes, after which it is as if this were not there; 0 for always.
-        hold: the answer does not come; the client waits for it.
+        times: how often the error comes before the turn is skipped; 0 for always.
+        hold: whether the answer is held back, so that the client waits.
     """
 
     say: str = ""
@@ -53,8 +54,8 @@ class Message:
     """A message of a conversation.
 
     Attributes:
-        by_model: whether the model has said it.
-        text: what it says.
+        by_model: whether the model wrote it.
+        text: its text.
         calls: how many tools it calls.
     """
 
@@ -65,13 +66,13 @@ class Message:
 
 @dataclass(frozen=True)
 class Request:
-    """A request that came.
+    """A request of a client.
 
     Attributes:
         path: of its URL.
         messages: the conversation.
-        has_tools: whether the model may call any: clients ask for titles and the like without.
-        key: the script that it belongs to; "" for none.
+        has_tools: whether the model may call any; clients ask for titles without tools.
+        key: the script that applies; "" for none.
     """
 
     path: str
@@ -81,12 +82,15 @@ class Request:
 
 
 class ModelServer:
-    """Answers as scripts say, each of which belongs to the conversations in which a user says its key; the last key in `scripts` that one
-    says counts, and of the conversation what follows on the last message with it.
+    """An HTTP server that answers by scripts; a key in the conversation chooses one.
+
+    The last user message with a key of `scripts` chooses the script. Only the messages after it
+    count.
 
     Attributes:
-        scripts: key → turns. After the last one, and where no key is said, the model says "Nothing is left to do.".
-        requests: those that came.
+        scripts: key → turns. After the last turn, and without a key, the model says "Nothing is
+            left to do.".
+        requests: all requests so far.
         held: set once an answer is held back.
     """
 
@@ -105,7 +109,7 @@ class ModelServer:
 
     @property
     def url(self) -> str:
-        """Where it is."""
+        """The URL of the server."""
         return f"http://127.0.0.1:{self._server.server_address[1]}"
 
     def __enter__(self) -> Self:
@@ -124,7 +128,7 @@ class ModelServer:
         self._server.server_close()
 
     def prompts(self, key: str) -> list[str]:
-        """Returns what users said with a key, each conversation's last, in the order of the requests and without repetition."""
+        """Return the last user message with a key of each conversation, in order, once."""
         found = (
             message.text
             for each in self.requests
@@ -134,7 +138,7 @@ class ModelServer:
         return list(dict.fromkeys(found))
 
     def turn(self, path: str, messages: Sequence[Message], *, has_tools: bool) -> Turn:
-        """Returns what the model does now."""
+        """Return the model's next turn."""
         key, after = self._key(messages)
         self.requests.append(Request(path, tuple(messages), has_tools, key))
         script = self.scripts.get(key, ())
@@ -149,7 +153,7 @@ class ModelServer:
         return turn
 
     def _key(self, messages: Sequence[Message]) -> tuple[str, Sequence[Message]]:
-        """Returns the key that a conversation has, and what follows on the last message with it."""
+        """Return a conversation's key, and the messages after the last one with it."""
         for number in range(len(messages), 0, -1):
             message = messages[number - 1]
             for key in reversed(self.scripts):
@@ -163,7 +167,7 @@ class _Handler(BaseHTTPRequestHandler):
     models: ClassVar[ModelServer]
 
     def log_message(self, format: str, *args: object) -> None:  # noqa: A002
-        """Says nothing: what came is in `ModelServer.requests`."""
+        """Print nothing: `ModelServer.requests` has the requests."""
 
     def do_HEAD(self) -> None:
         self._whole({})
@@ -236,27 +240,27 @@ class _Handler(BaseHTTPRequestHandler):
 
 
 class _Protocol(ABC):
-    """How requests and answers of one kind are written."""
+    """Read requests and write answers of one protocol."""
 
     @abstractmethod
     def messages(self, body: Mapping[str, Any]) -> Iterator[Message]:
-        """Yields the messages of a request."""
+        """Yield the messages of a request."""
 
     @abstractmethod
     def whole(self, turn: Turn, model: str) -> object:
-        """Returns an answer that comes at once."""
+        """Return an answer that is not streamed."""
 
     @abstractmethod
     def events(self, turn: Turn, model: str) -> Iterator[tuple[str, object]]:
-        """Yields the name of each event of an answer that comes bit by bit, and what it says."""
+        """Yield name and content of each event of a streamed answer."""
 
     def error(self, turn: Turn) -> object:
-        """Returns what comes with an HTTP error."""
+        """Return the body of an HTTP error."""
         return {"error": {"message": turn.message, "type": "scripted_error", "code": turn.status}}
 
 
 def _text(content: object) -> str:
-    """Returns the text in the content of a message; what tools answered is none."""
+    """Return the text of a message's content, without tool results."""
     if isinstance(content, str):
         return content
     parts = content if isinstance(content, list) else []
@@ -269,7 +273,7 @@ def _text(content: object) -> str:
 
 
 class _Anthropic(_Protocol):
-    """Messages of Anthropic."""
+    """Anthropic's Messages API."""
 
     def messages(self, body: Mapping[str, Any]) -> Iterator[Message]:
         for each in body["messages"]:
@@ -355,7 +359,7 @@ class _Anthropic(_Protocol):
 
 
 class _Responses(_Protocol):
-    """Responses of OpenAI, in which each call of a tool is an item of its own."""
+    """OpenAI's Responses API, in which each tool call is a separate item."""
 
     def messages(self, body: Mapping[str, Any]) -> Iterator[Message]:
         for each in body["input"]:
@@ -421,7 +425,7 @@ class _Responses(_Protocol):
 
 
 class _Chat(_Protocol):
-    """Chat completions of OpenAI, which many others speak as well."""
+    """OpenAI's Chat Completions API, which many other clients speak."""
 
     _USAGE: ClassVar[dict[str, int]] = {
         "prompt_tokens": INPUT_TOKENS,
@@ -486,7 +490,7 @@ class _Chat(_Protocol):
 
 
 class _Gemini(_Protocol):
-    """generateContent of Gemini."""
+    """Gemini's generateContent API."""
 
     def messages(self, body: Mapping[str, Any]) -> Iterator[Message]:
         for each in body["contents"]:
@@ -534,11 +538,11 @@ PROTOCOLS: Mapping[str, _Protocol] = {
     ":streamGenerateContent": _Gemini(),
     ":generateContent": _Gemini(),
 }
-"""The end of a path → how requests to it are read and answered."""
+"""The end of a path → the protocol of its requests."""
 
 _numbers = iter(range(1, 1 << 30))
 
 
 def _name(kind: str) -> str:
-    """Returns an id that no other answer of this process has."""
+    """Return an id that is unique in this process."""
     return f"{kind}_scripted{next(_numbers):06d}"

@@ -1,4 +1,4 @@
-"""The real clients through loop, review, kill and resume. `./dev clients` installs and drives them."""
+"""Real clients work through loop, review, kill and resume (`./dev clients`)."""
 
 from __future__ import annotations
 
@@ -19,12 +19,18 @@ from tests.system.clients.model_server import INPUT_TOKENS, Turn
 pytestmark = pytest.mark.client
 
 QUICK = ("claude", "codex")
-"""The clients that answer within two seconds: with these, all is tried each time."""
+"""The clients that answer within two seconds; every test runs with them."""
 
 TASK = "LOOP TASK"
 TESTS = "test -f one.txt && test -f two.txt || { echo two.txt is missing; exit 1; }"
-APPROVED = "APPROVED: fine\n\nREPORT:\nSATISFACTION: high\nRISK: low\nNEEDS_HUMAN_REVIEW: no\nSUMMARY: done"
-REJECTED = "ISSUE:\nSEVERITY: major\nDESCRIPTION: two.txt is to be there, too\n\nREPORT:\nSATISFACTION: low\nSUMMARY: not yet"
+APPROVED = (
+    "APPROVED: fine\n\nREPORT:\nSATISFACTION: high\nRISK: low\nNEEDS_HUMAN_REVIEW: no\n"
+    "SUMMARY: done"
+)
+REJECTED = (
+    "ISSUE:\nSEVERITY: major\nDESCRIPTION: two.txt is to be there, too\n\nREPORT:\n"
+    "SATISFACTION: low\nSUMMARY: not yet"
+)
 
 SESSIONS = {
     "claude": ".claude/projects",
@@ -32,11 +38,11 @@ SESSIONS = {
     "gemini": ".gemini/tmp",
     "opencode": ".local/share/opencode",
 }
-"""Where in its home a client keeps its conversations."""
+"""The directory of conversations in the home of each client."""
 
 
 def loop(desk: Bench, *more: str) -> tuple[str, ...]:
-    """Returns the words that start a loop whose tests want two files."""
+    """Return the words that start a loop; its tests want two files."""
     prompt = desk.home / "template.txt"
     prompt.write_text(f"{TASK}: do what is missing in $plan.\n$failure\n")
     words = (
@@ -58,7 +64,7 @@ def worktree(desk: Bench, run: str) -> Path:
 
 
 def price(desk: Bench) -> None:
-    """Says what the tokens of the client cost, as it has no price for a model without a name."""
+    """Set a price for the client's tokens: a model without a name has none."""
     desk.checkout.commit(
         "a price",
         **{"gitckpt.toml": f"[agents.{desk.kit.name}.price]\ninput = 100\noutput = 100\n"},
@@ -66,7 +72,10 @@ def price(desk: Bench) -> None:
 
 
 def test_loop_kill_and_resume(desk: Bench) -> None:
-    """The first call makes a file; the second is killed with its driver; the third knows of that, and ends it."""
+    """After a kill in the second call, the third call knows of it and ends the loop.
+
+    The first call has written a file.
+    """
     kit, models = desk.kit, desk.models
     price(desk)
     half = [kit.shell("echo half > half.txt")] if kit.shell else []
@@ -97,7 +106,7 @@ def test_loop_kill_and_resume(desk: Bench) -> None:
 
 
 def test_review(desk: Bench) -> None:
-    """The coder writes a file, with which the reviewer is content."""
+    """The coder writes a file, and the reviewer approves it."""
     kit, models = desk.kit, desk.models
     models.scripts = {
         "Implement this task.": kit.writes("one.txt", "1"),
@@ -113,7 +122,7 @@ def test_review(desk: Bench) -> None:
 
 @pytest.mark.long(but=QUICK)
 def test_review_that_goes_on(desk: Bench) -> None:
-    """The reviewer is content with the second try of the coder, who goes on with the conversation of the first."""
+    """The reviewer approves the coder's second try, in the same conversation."""
     kit, models = desk.kit, desk.models
     models.scripts = {
         "Implement this task.": kit.writes("one.txt", "1"),
@@ -131,7 +140,7 @@ def test_review_that_goes_on(desk: Bench) -> None:
 
 @pytest.mark.long(but=QUICK)
 def test_plan_to_pr(desk: Bench, tmp_path: Path) -> None:
-    """The agent is read as in a loop: its tokens and its conversation are in the checkpoint of its phase, its work is pushed."""
+    """A phase's checkpoint has the agent's tokens and conversation; work is pushed."""
     kit, remote = desk.kit, tmp_path / "remote.git"
     desk.checkout.git("init", "--quiet", "--bare", str(remote))
     desk.checkout.git("remote", "add", "origin", str(remote))
@@ -152,7 +161,7 @@ def test_plan_to_pr(desk: Bench, tmp_path: Path) -> None:
 
 @pytest.mark.long(but=QUICK)
 def test_conversation_that_is_forgotten(desk: Bench) -> None:
-    """The second call goes on with the conversation of the first; the third begins a new one, as the client has lost it meanwhile."""
+    """The third call starts a new conversation when the client has lost the old one."""
     kit, models = desk.kit, desk.models
     if not kit.has_sessions:
         pytest.skip(f"{kit.name} has no conversations to go on with")
@@ -171,7 +180,7 @@ def test_conversation_that_is_forgotten(desk: Bench) -> None:
         message.text for message in going_on[0].messages if "two.txt is missing" in message.text
     ], "the second call began a new conversation"
     shutil.rmtree(where)
-    desk.kit.settle(desk.home, models.url)  # for Codex, whose settings are in the same place
+    desk.kit.settle(desk.home, models.url)  # Codex has its settings in the deleted directory
     models.scripts["two.txt is missing"] = kit.writes("two.txt", "2")
     out, err = desk.call("resume")
     assert ": a new one begins" in err
@@ -180,7 +189,7 @@ def test_conversation_that_is_forgotten(desk: Bench) -> None:
 
 @pytest.mark.long(but=QUICK)
 def test_key_that_is_refused(desk: Bench) -> None:
-    """Nothing is tried again: the loop ends at once, with the words of the client."""
+    """The loop ends at once with the client's message, and tries nothing again."""
     desk.models.scripts = {TASK: [Turn(status=401, message="invalid x-api-key")]}
     _, err = desk.call(*loop(desk), code=4)
     assert f"cannot use {desk.kit.name}: {desk.kit.name} failed" in err
@@ -188,7 +197,7 @@ def test_key_that_is_refused(desk: Bench) -> None:
 
 
 def only(name: str) -> pytest.MarkDecorator:
-    """Returns what lets a test drive one client."""
+    """Return the mark that lets a test drive one client."""
     return pytest.mark.parametrize(
         "kit", [kit for kit in KITS if kit.name == name], ids=[name], indirect=True
     )
@@ -196,7 +205,10 @@ def only(name: str) -> pytest.MarkDecorator:
 
 @only("claude")
 def test_claude_at_a_limit(desk: Bench) -> None:
-    """It calls its server twice by itself, which is shown; then it is waited for as long as it says, and no iteration is used up."""
+    """The loop shows Claude's own retry, waits as told, and spends no iteration.
+
+    Claude calls its server twice before it gives up.
+    """
     limit = Turn(status=429, message="slow down, try again in 1 seconds", times=2)
     desk.models.scripts = (
         {TASK: [limit, desk.kit.shell("echo 1 | tee one.txt > two.txt")]} if desk.kit.shell else {}
@@ -209,7 +221,7 @@ def test_claude_at_a_limit(desk: Bench) -> None:
 
 @only("claude")
 def test_claude_that_hangs_at_its_server(desk: Bench) -> None:
-    """It would call it again for minutes, and say so; that counts as silence."""
+    """Claude's reports of retries count as silence, so the time limit ends it."""
     desk.env["CLAUDE_CODE_MAX_RETRIES"] = "100"
     desk.models.scripts = {TASK: [Turn(status=500, message="no")]}
     _, err = desk.call(*loop(desk, "--idle-timeout", "3s", "--max-iterations", "1"), code=20)
@@ -231,7 +243,7 @@ def test_claude_that_is_not_allowed_what_it_wants(desk: Bench) -> None:
 
 @only("claude")
 def test_claude_with_a_budget(desk: Bench) -> None:
-    """It is told what is left, keeps to it by itself, and the loop ends."""
+    """Claude gets the rest of the budget, keeps to it, and the loop ends."""
     assert desk.kit.shell is not None
     desk.models.scripts = {TASK: [desk.kit.shell("echo again")] * 50}
     out, err = desk.call(*loop(desk, "--max-budget", "0.01"), code=20)
@@ -242,9 +254,9 @@ def test_claude_with_a_budget(desk: Bench) -> None:
 
 @only("codex")
 def test_step_inside_of_the_sandbox_of_codex(desk: Bench, request: pytest.FixtureRequest) -> None:
-    """With the documented options it is recorded; without them, the error names them."""
+    """The documented options let a step be recorded; without, the error names them."""
     assert desk.kit.shell is not None
-    # The project of a test lies where the sandbox allows everything, or shows nothing.
+    # The directory of a test is where the sandbox allows every write, or shows nothing.
     place = Path(tempfile.mkdtemp(prefix="sandboxed-", dir=os.environ[CLIENTS_VARIABLE]))
     request.addfinalizer(lambda: shutil.rmtree(place))
     desk.checkout = Checkout(Path(shutil.copytree(desk.checkout.path, place / "project")))

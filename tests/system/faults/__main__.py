@@ -1,4 +1,7 @@
-"""Lets everything go wrong that can, and looks at what is left: `./dev prove`. Ends with 1 if anything is, and says how to repeat it."""
+"""Let faults strike operations, and report violations (`./dev prove`).
+
+Exits with 1 if there are any, and names each so that it can be repeated.
+"""
 
 from __future__ import annotations
 
@@ -23,10 +26,10 @@ from tests.system.power.disk import NoDisk
 POWER = "power"
 SHARES = {"quick": 0.2, "all": 1.0}
 _THOROUGH = 4
-"""With `--long`, so many tries there are for each that is judged to the end: whether gitckpt goes on afterwards, in all it does."""
+"""With `--long`, one in so many tries is judged in full, with all later commands."""
 
 _SHOWN = 30
-"""So many violations are printed of each fault."""
+"""The number of violations of a fault that are printed."""
 
 
 @dataclass
@@ -35,12 +38,12 @@ class Row:
 
     Attributes:
         name: of the fault.
-        operations: that it struck.
+        operations: how many operations it struck.
         tries: how many there were.
-        lost: checkpoints that were acknowledged and are not what they were.
-        others: what else was wrong.
-        seconds: of all processors together.
-        remark: why it was not tried.
+        lost: how many acknowledged checkpoints were lost or changed.
+        others: how many other violations there were.
+        seconds: of all processes together.
+        remark: why the fault was not tried.
     """
 
     name: str
@@ -52,17 +55,20 @@ class Row:
     remark: str = ""
 
     def add(self, verdict: Verdict) -> None:
-        """Counts a verdict in."""
+        """Add the result of a verdict."""
         self.tries += verdict.tries
         self.lost += verdict.lost
         self.others += len(verdict.wrong) - verdict.lost
         self.seconds += verdict.seconds
 
     def line(self) -> str:
-        """Returns it as a line of a table in Markdown."""
+        """Return the row as a line of a table in Markdown."""
         if self.remark:
             return f"| {self.name} | | | | | skipped: {self.remark} |"
-        return f"| {self.name} | {self.operations} | {self.tries} | {self.lost} | {self.others} | {self.seconds:.0f} |"
+        return (
+            f"| {self.name} | {self.operations} | {self.tries} | {self.lost} | {self.others} | "
+            f"{self.seconds:.0f} |"
+        )
 
 
 HEAD = (
@@ -72,7 +78,7 @@ HEAD = (
 
 
 def say(line: str) -> None:
-    """Prints a line at once."""
+    """Print a line at once."""
     sys.stdout.write(f"{line}\n")
     sys.stdout.flush()
 
@@ -81,8 +87,8 @@ _trial: Trial | None = None
 
 
 def _begin(directory: str, kept: str) -> None:
-    """Makes what a process works with that tries faults."""
-    global _trial  # noqa: PLW0603 - there is one for each process
+    """Create the trial of a worker process."""
+    global _trial  # noqa: PLW0603 - one for each process
     mine = Path(directory, str(os.getpid()))
     mine.mkdir(parents=True)
     _trial = Trial(mine, Bench(Path(directory)), Path(kept))
@@ -102,7 +108,7 @@ def _attempt(name: str, instant: str, is_brief: bool) -> Verdict:
     assert _trial is not None
     try:
         return _trial.attempt(*named(name), instant, is_brief=is_brief)
-    except Exception as error:  # noqa: BLE001 - one try that cannot be made is no reason to give up the others
+    except Exception as error:  # noqa: BLE001 - a try that cannot be made must not stop the others
         return Verdict(
             f"{name}/{instant}", [f"the try was stopped by {type(error).__name__}: {error}"]
         )
@@ -121,13 +127,15 @@ def _cut(way: str, scenario: str, tries: int, every: int, seed: int) -> Verdict:
 def chosen(
     instants: Sequence[tuple[str, list[str]]], fault: Fault, tries: int, chance: random.Random
 ) -> Iterator[tuple[str, str]]:
-    """Yields so many instants of a fault, each operation in its turn: all that can be named, at random, and then those that are drawn.
+    """Yield instants of a fault, alternating between the operations.
+
+    First come the named instants in random order, then instants drawn by number.
 
     Args:
         instants: `fault/operation` and its instants.
-        fault: which.
-        tries: how many.
-        chance: what draws.
+        fault: the name of the fault.
+        tries: the number of instants.
+        chance: the source of random numbers.
     """
     lots = {name: chance.sample(named_ones, len(named_ones)) for name, named_ones in instants}
     left = {name: list(lot) for name, lot in lots.items() if lot}
@@ -136,7 +144,7 @@ def chosen(
         for name, lot in left.items():
             if count >= tries:
                 return
-            # Each fourth is drawn, where that can be.
+            # Draw every fourth instant, where the fault allows it.
             draws = fault.drawn is not None and (not lot or count % 4 == 3)
             if not lot and not draws:
                 lot.extend(chance.sample(lots[name], len(lots[name])))
@@ -148,14 +156,17 @@ def chosen(
 
 
 def parsed(arguments: Sequence[str] | None) -> argparse.Namespace:
-    """Returns the options of a call."""
+    """Return the options of a command line."""
     parser = argparse.ArgumentParser(prog="./dev prove", description=__doc__)
     names = ", ".join([*FAULTS, POWER])
     parser.add_argument(
         "what",
         nargs="*",
         metavar="FAULT[/OPERATION[/INSTANT]]",
-        help=f"faults: {names}; operations: {', '.join(OPERATIONS)}; a fault with its instant, as a violation names it, repeats that try",
+        help=(
+            f"faults: {names}; operations: {', '.join(OPERATIONS)}; "
+            "a fault with its instant, as a violation names it, repeats that try"
+        ),
     )
     parser.add_argument(
         "--long", action="store_true", help="10,000 kills, and more of the others: an hour"
@@ -180,13 +191,14 @@ def parsed(arguments: Sequence[str] | None) -> argparse.Namespace:
             parser.error(f"no such fault: {fault} (there are {names})")
         if operation and (fault == POWER or operation not in OPERATIONS):
             parser.error(
-                f"no such operation: {operation} (there are {', '.join(OPERATIONS)}; of power, say ./dev prove power --help)"
+                f"no such operation: {operation} (there are {', '.join(OPERATIONS)}; "
+                "of power, say ./dev prove power --help)"
             )
     return options
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Tries faults, prints what was wrong and the table; returns 1 if anything was."""
+    """Try faults, print violations and the table; return 1 if there were violations."""
     options = parsed(arguments)
     seed = options.seed if options.seed is not None else random.randrange(10**6)
     what = [each.split("/", 2) for each in options.what or (*FAULTS, POWER)]
@@ -219,7 +231,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         sum(row.lost + row.others for row in rows.values()),
     )
     say(
-        f"\nprove: {tries} tries, {wrong} violations, seed {seed}, {time.monotonic() - began:.0f} s with {options.jobs} at a time"
+        f"\nprove: {tries} tries, {wrong} violations, seed {seed}, "
+        f"{time.monotonic() - began:.0f} s with {options.jobs} at a time"
     )
     return 1 if wrong or not tries else 0
 
@@ -238,7 +251,8 @@ def _listen(row: Row, verdicts: Iterable[Verdict]) -> None:
             if verdict.kept:
                 say(f"    what the fault left is in {verdict.kept}")
     say(
-        f"prove: {row.name}: {row.tries} tries, {row.lost + row.others} violations, {time.monotonic() - began:.0f} s"
+        f"prove: {row.name}: {row.tries} tries, {row.lost + row.others} violations, "
+        f"{time.monotonic() - began:.0f} s"
     )
 
 

@@ -1,4 +1,4 @@
-"""Clocks that are wrong: set back or forward before an operation, during it, and set right again after it."""
+"""Set the clock back or forward before or during an operation."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.system.faults.operation import CKPT, Ended, Operation, Place
 _DAY = 86400
 _BY = {"a-day": _DAY, "ten-years": 3653 * _DAY}
 _LOOKS = (0, 1, 2, 3, 5, 8)
-"""After how many looks at the clock it jumps; after none, it is wrong all the time."""
+"""The number of calls after which the clock jumps; with 0, it is always wrong."""
 
 _JUMPING = """
 import sys, time
@@ -27,7 +27,7 @@ _COMMAND = f"{_JUMPING}\nfrom gitckpt.__main__ import main\nmain()"
 
 
 def _instants(operation: Operation, make: MakePlace) -> list[str]:
-    """Names how the clock was wrong: while all that is there was made, or from a certain look on."""
+    """Name the clock errors: before the operation, or after a number of clock calls."""
     del operation, make
     ways = [*(f"{name}-{way}" for name in _BY for way in ("on", "back")), "to-1970"]
     return [
@@ -60,7 +60,7 @@ def _turn(place: Place, operation: Operation, instant: str) -> Ended:
     numbers = [str(by), when.removeprefix("after-")]
     if tuple(command[: len(CKPT)]) == CKPT:
         turned = [command[0], "-c", _COMMAND, *numbers, *command[len(CKPT) - 1 :]]
-    else:  # the hook: python -I -S -c CODE …
+    else:  # the hook is called as `python -I -S -c CODE …`
         turned = [*command[:4], f"{_JUMPING}\n{command[4]}", *numbers, *command[5:]]
     return processes.run(place, turned)
 

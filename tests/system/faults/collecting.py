@@ -1,4 +1,4 @@
-"""git's own housekeeping, without end, while an operation is done: what it does not know of, it deletes."""
+"""Run git's housekeeping in a loop during an operation."""
 
 from __future__ import annotations
 
@@ -15,19 +15,22 @@ _COMMANDS = {
     "prune": "prune --expire=now",
     "pack-refs": "pack-refs --all",
 }
-# With `--prune=now`, a gc takes new objects from under git's own commits as well: see docs/limits.md.
+# With `--prune=now`, a gc also deletes new objects of git's own commits: see docs/limits.md.
 _APART = ("prune",)
-"""Not gone through unless it is asked for by name. Of a bare `git prune --expire=now`, git says that it is safe only where nobody writes
-(git-prune(1)): it leaves no trace by which others could know of it, and deletes what they have just written."""
+"""Commands that run only when they are named.
+
+git-prune(1) says that `git prune --expire=now` is safe only without concurrent writers: it deletes
+their new objects, and leaves no trace from which they could notice it.
+"""
 
 _TURNS = 3
 
 
 def _instants(operation: Operation, make: MakePlace) -> list[str]:
-    """Names the commands, each alone and all together, and the turns of each."""
+    """Name the commands, each alone and all together, and the turns of each."""
     del make
     if operation.begins_damaged:
-        return []  # what nothing keeps, git may delete
+        return []  # git may delete objects that no ref keeps
     return [
         f"{name}/{turn}"
         for turn in range(_TURNS)
@@ -41,7 +44,7 @@ def _collect(place: Place, operation: Operation, instant: str) -> Ended:
     over, begun = place.top / "over", place.top / "begun"
     env = {
         key: value for key, value in place.env.items() if key != "BESIDE"
-    }  # they are none of the operation's family
+    }  # without it, the commands do not count as processes of the operation
     chosen = [
         command
         for each, command in _COMMANDS.items()

@@ -1,4 +1,4 @@
-"""Power cuts, by both ways of `tests.system.power`, one scenario at a time."""
+"""Cut the power in one scenario at a time, in both ways of `tests.system.power`."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ __all__ = ["SCENARIOS", "cut", "ways"]
 
 
 def ways() -> list[str]:
-    """Returns the ways that may be gone here: a record takes strace; whether there can be a disk shows when it is made."""
+    """Return the ways to try: a record needs strace, a disk is attempted always."""
     return [*(["record"] if replay.can_record() else []), "disk"]
 
 
 def cut(
     way: str, name: str, directory: Path, tries: int, every: int, seed: int
 ) -> tuple[int, list[str]]:
-    """Cuts the power in one scenario; returns how often, and what was wrong.
+    """Cut the power in one scenario; return the number of cuts, and the violations.
 
     Args:
         way: "record" or "disk".
         name: of the scenario.
         directory: to work in.
-        tries: how often the disk is cut off.
-        every: only each so manieth instant of the record.
-        seed: for the same moments again.
+        tries: how often to cut off the disk.
+        every: cut the record only at every n-th instant.
+        seed: of the moments; the same seed repeats them.
 
     Raises:
         NoDisk: this takes root, Linux, loop devices and `mkfs.ext4`.

@@ -1,4 +1,4 @@
-"""What a kind of fault is to those who let it strike."""
+"""Define the interface of a fault."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from tests.system.faults.operation import Ended, Operation, Place
 
 MakePlace = Callable[[], Place]
-"""Makes a fresh place where the operation begins."""
+"""Copies the repository in which the operation begins."""
 
 
 def nowhere_barred() -> str | None:
-    """Says of a fault that it can strike anywhere."""
+    """Return no obstacle: the fault works on every machine."""
     return None
 
 
@@ -21,13 +21,13 @@ class Fault:
     """A kind of fault.
 
     Attributes:
-        name: by which it is asked for.
-        instants: names all at which it may strike an operation, after as many undisturbed ones as that takes.
-        strike: does an operation, with the fault at one of these.
-        quick: how many tries a run of minutes makes.
-        long: how many one of an hour makes.
-        obstacle: why it cannot strike here; None where it can.
-        drawn: names an instant by a number between 0 and 1, where there are more than can be named.
+        name: its name on the command line.
+        instants: names all instants at which it may strike an operation, from undisturbed runs.
+        strike: does an operation, with the fault at one instant.
+        quick: the number of tries in a run of minutes.
+        long: the number of tries in a run of an hour.
+        obstacle: why it cannot strike on this machine; None if it can.
+        drawn: names an instant by a number between 0 and 1, if there are too many to list.
     """
 
     name: str

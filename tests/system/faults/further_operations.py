@@ -1,4 +1,4 @@
-"""Operations on runs, and on files of other tools: begun, gone on with, forked, taken back, ended, removed; taken over, and written."""
+"""Define operations on runs, and exports and imports of other tools' files."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from tests.system.power.scenarios import PROJECT
 _FILES = frozenset({"files"})
 
 _HOOK = (
-    "import os, sys; sys.path.insert(0, sys.argv.pop(1)); os.chdir(open(sys.argv.pop(1)).read().strip())\n"
+    "import os, sys; sys.path.insert(0, sys.argv.pop(1)); "
+    "os.chdir(open(sys.argv.pop(1)).read().strip())\n"
     "from gitckpt.hook import run; run(sys.argv[1:])"
 )
 
@@ -32,7 +33,8 @@ def count():
             run.unwritten or file.write(f"{run.newest.id} {number}\\n")
 
 try:
-    with Store.open(".") as store, Run.start(store, "count", key="count", adapter="plumbing") as run:
+    with Store.open(".") as store, Run.start(store, "count", \
+key="count", adapter="plumbing") as run:
         run.phase("count", count)
 except (CkptError, OSError) as error:
     sys.exit(f"error: {error}\\nhint: {getattr(error, 'hint', None) or 'start it again'}")
@@ -53,7 +55,8 @@ def work(number):
     return number
 
 try:
-    with Store.open(".") as store, Run.start(store, "short", key="short", adapter="plumbing") as run:
+    with Store.open(".") as store, Run.start(store, "short", \
+key="short", adapter="plumbing") as run:
         for number in range(1, 6):
             name = f"phase {number}"
             is_new = name not in run.completed
@@ -63,7 +66,7 @@ try:
 except (CkptError, OSError) as error:
     sys.exit(f"error: {error}\\nhint: {getattr(error, 'hint', None) or 'start it again'}")
 """
-"""Phases that end at once: their starts are written down, and recorded with their ends."""
+"""Phases that end at once: each start is recorded together with the end."""
 
 _CANCELLING = """
 import os, subprocess, sys, time
@@ -71,7 +74,8 @@ sys.path.insert(0, sys.argv.pop(1))
 beside = sys.argv.pop(1)
 try:
     with open(f"{beside}/run", "w") as said:
-        driver = subprocess.Popen([sys.executable, "-m", "gitckpt", "--quiet", "run", "slow"], stdout=said, stderr=subprocess.DEVNULL)
+        driver = subprocess.Popen([sys.executable, "-m", "gitckpt", "--quiet", "run", "slow"], \
+stdout=said, stderr=subprocess.DEVNULL)
 except OSError as error:
     sys.exit(f"error: {error}\\nhint: start it again")
 while not os.path.exists(f"{beside}/begun") and driver.poll() is None:
@@ -87,14 +91,16 @@ git ckpt list --run "$(cat "$BESIDE/run")" | grep one-complete | cut -f1 >"$BESI
 git worktree list --porcelain | sed -n 's/^worktree //p' | tail -n 1 >"$BESIDE/whole"
 realpath --relative-to=. "$(cat "$BESIDE/whole")" >"$BESIDE/path"
 """
-"""A run that is complete; the checkpoint in its middle is the one that is meant."""
+"""A complete run; `@ID` is the checkpoint in its middle."""
 
-_STARTED = r"""
-git ckpt --quiet start work >"$BESIDE/whole"; realpath --relative-to=. "$(cat "$BESIDE/whole")" >"$BESIDE/path"
+_STARTED = """
+git ckpt --quiet start work >"$BESIDE/whole"; \
+realpath --relative-to=. "$(cat "$BESIDE/whole")" >"$BESIDE/path"
 git ckpt runs | cut -f1 >"$BESIDE/id"
-(cd "$(cat "$BESIDE/whole")"; echo x >made; git add made; git commit --quiet --message made; echo more >>file-1; echo y >untracked)
+(cd "$(cat "$BESIDE/whole")"; echo x >made; git add made; git commit --quiet --message made; \
+echo more >>file-1; echo y >untracked)
 """
-"""A run that somebody works in by hand."""
+"""A run without a pipeline, whose files are edited by hand."""
 
 _THE_RUN = 'cp "$BESIDE/run" "$BESIDE/id"'
 
@@ -117,7 +123,10 @@ RUN_OPERATIONS = (
         "hook-in-run",
         [sys.executable, "-I", "-S", "-c", _HOOK, str(PROJECT), "@BESIDE/path", "post-commit"],
         promises.hooked_in_run,
-        f'{_STARTED} (cd "$(cat "$BESIDE/whole")"; git add untracked; GITCKPT_SKIP=1 git commit --quiet --message fourth)',
+        (
+            f'{_STARTED} (cd "$(cat "$BESIDE/whole")"; git add untracked; '
+            "GITCKPT_SKIP=1 git commit --quiet --message fourth)"
+        ),
     ),
     Operation(
         "milestones",
@@ -157,7 +166,8 @@ RUN_OPERATIONS = (
         "rewind",
         [*CKPT, "resume", "@ID", "--rewind", "--no-run"],
         promises.taken_back,
-        f'{_RAN} (cd "$(cat "$BESIDE/whole")"; echo edited >>file-1; echo z >more; git rm --quiet file-8)\n'
+        f'{_RAN} (cd "$(cat "$BESIDE/whole")"; echo edited >>file-1; echo z >more; '
+        "git rm --quiet file-8)\n"
         'cp -a "$(cat "$BESIDE/whole")" "$BESIDE/was"',
         again=("resume", "@ID", "--rewind", "--no-run"),
     ),
@@ -179,7 +189,10 @@ RUN_OPERATIONS = (
         "remove-run",
         [*CKPT, "remove", "@ID"],
         promises.removed_run,
-        f'{_RAN} {_THE_RUN}; git ckpt list --run "$(cat "$BESIDE/run")" | cut -f1 >"$BESIDE/doomed"',
+        (
+            f'{_RAN} {_THE_RUN}; git ckpt list --run "$(cat "$BESIDE/run")" | '
+            'cut -f1 >"$BESIDE/doomed"'
+        ),
         again=("remove", "@ID"),
         again_codes=(0, 12),
     ),
@@ -190,7 +203,8 @@ FILE_OPERATIONS = (
         "restore-paths",
         [*CKPT, "restore", "--index", "@ID", "--", "file-2", "sub"],
         promises.replaced,
-        'tail -n 1 "$BESIDE/known" >"$BESIDE/id"; echo four >>file-2; git add file-2; echo edited >>sub/deep/1; rm sub/deep/2\n'
+        'tail -n 1 "$BESIDE/known" >"$BESIDE/id"; echo four >>file-2; git add file-2; '
+        "echo edited >>sub/deep/1; rm sub/deep/2\n"
         "echo x >sub/new; rm file-5",
         changes=frozenset({"files", "index"}),
         again=("restore", "--index", "@ID", "--", "file-2", "sub"),
@@ -200,7 +214,10 @@ FILE_OPERATIONS = (
         "import",
         [*CKPT, "import", "from"],
         promises.imported,
-        f"mkdir from; cp {PROJECT}/tests/formats/samples/rlm-act/*.json {PROJECT}/tests/formats/samples/forge/*.yaml from",
+        (
+            f"mkdir from; cp {PROJECT}/tests/formats/samples/rlm-act/*.json "
+            f"{PROJECT}/tests/formats/samples/forge/*.yaml from"
+        ),
         again=("import", "from"),
     ),
     Operation(
@@ -216,7 +233,8 @@ FILE_OPERATIONS = (
         "export-over",
         [*CKPT, "export", "@ID", "--format", "rlm-act", "--force", "--output", "out"],
         promises.exported,
-        f'{_RAN} {_THE_RUN}; git ckpt -q export "$(cat "$BESIDE/id")" --format rlm-act -o out >/dev/null; '
+        f'{_RAN} {_THE_RUN}; git ckpt -q export "$(cat "$BESIDE/id")" --format rlm-act -o out '
+        ">/dev/null; "
         "for file in out/*; do echo old >$file; done",
         changes=_FILES,
         again=("export", "@ID", "--format", "rlm-act", "--force", "--output", "out"),
@@ -226,14 +244,20 @@ FILE_OPERATIONS = (
         "notes",
         [*CKPT, "notes"],
         promises.nothing,
-        "for n in 1 2 3; do git commit --quiet --allow-empty --message $n; git ckpt --quiet save; done",
+        (
+            "for n in 1 2 3; do git commit --quiet --allow-empty --message $n; "
+            "git ckpt --quiet save; done"
+        ),
         again=("notes",),
     ),
     Operation(
         "allow",
         [*CKPT, "allow"],
         promises.allowed,
-        "sed -i 's/^keep_last = .*/keep_last = 0/; s/^older_than = .*/older_than = \"1d\"/' gitckpt.toml",
+        (
+            "sed -i 's/^keep_last = .*/keep_last = 0/; "
+            's/^older_than = .*/older_than = "1d"/\' gitckpt.toml'
+        ),
         again=("allow",),
     ),
 )

@@ -1,6 +1,7 @@
-"""What is wrong with a repository after a fault: what was acknowledged and is gone, what is the user's and has changed, what gets stuck.
+"""Find the violations in a repository after a fault.
 
-Git alone says what there is; gitckpt then has to go on without anybody's help.
+They are lost checkpoints, changes to the user's own data, and commands that fail afterwards. Git
+alone reads the repository; then gitckpt has to continue without help.
 """
 
 from __future__ import annotations
@@ -28,17 +29,20 @@ from tests.system.faults.view import View, worktree_files
 from tests.system.power import scenarios
 
 LOST = "lost: "
-"""How what is wrong begins where a checkpoint that was acknowledged is not what it was."""
+"""The first word of each violation about a lost or changed acknowledged checkpoint."""
 
 _HALF_WRITTEN = re.compile(r"objects/[^/]+/tmp_obj_\w+")
 _HALF_MADE = re.compile(r"error: worktrees/[^/]+/HEAD: detached HEAD points at nothing$")
-"""What git says of a worktree that it was killed at making, until that is mended: its own HEAD names no commit for a moment."""
+"""Git's complaint about a worktree whose creation was killed, until it is repaired.
+
+The worktree's own HEAD names no commit for a moment.
+"""
 
 PATIENCE = 60
-"""How long one command may take that is made afterwards, in seconds."""
+"""Seconds that each later command may take."""
 
 LATER = 2 * 3600
-"""When maintenance looks at what was left: in so many seconds, when everything is old that processes had for themselves."""
+"""Seconds after which maintenance runs: all private files are old by then."""
 
 DERIVED = frozenset(
     (
@@ -62,7 +66,10 @@ DERIVED = frozenset(
         ),
     )
 )
-"""Findings of `verify` that an interruption explains: what follows from checkpoints, and is written after them."""
+"""Findings of `verify` that an interruption explains.
+
+The data is derived from checkpoints, and is written after them.
+"""
 
 _LATER = f"""
 import sys, time
@@ -74,15 +81,17 @@ maintain(discover(sys.argv[1]))
 """
 
 _UNWRITTEN = "ckpt/unwritten-*"
-"""What could not be recorded of a run; `status` tells it until the run goes on."""
+"""Parts of a run that could not be recorded; `status` shows them until a resume."""
 
 _PASSING = ("started", "progress")
-"""Ends of the phases of checkpoints that expiry lets go once their phase is complete."""
+"""Suffixes of labels that expiry deletes once their phase is complete."""
 
 _PLAIN = re.compile(
-    r"""objects/[0-9a-f]{2}(/[0-9a-f]{38,62})? | objects/pack/pack-[0-9a-f]+\.(pack|idx|rev|bitmap|mtimes) | objects/info/.* |
+    r"""objects/[0-9a-f]{2}(/[0-9a-f]{38,62})? | """
+    r"""objects/pack/pack-[0-9a-f]+\.(pack|idx|rev|bitmap|mtimes) | objects/info/.* |
     logs(/.*)? | refs/(?!.*\.lock$).* | hooks(/.*)? | info(/.*)? | branches |
-    (worktrees/[^/]+/)?ORIG_HEAD | HEAD | COMMIT_EDITMSG | AUTO_MERGE | config | description | index |
+    (worktrees/[^/]+/)?ORIG_HEAD | HEAD | COMMIT_EDITMSG | AUTO_MERGE | config | description | """
+    r"""index |
     packed-refs | objects/info | gc\.pid | objects | objects/pack | refs | worktrees""",
     re.VERBOSE,
 )
@@ -92,12 +101,12 @@ _NUMBER = re.compile(
 
 
 class TookTooLong(Exception):
-    """A command did not come to its end."""
+    """A command ran longer than its time limit."""
 
 
 @contextmanager
 def patience(seconds: int) -> Iterator[None]:
-    """Raises TookTooLong where something takes longer; in the main thread."""
+    """Raise TookTooLong when the time is over; works in the main thread only."""
 
     def give_up(number: int, frame: FrameType | None) -> None:
         raise TookTooLong
@@ -116,13 +125,13 @@ def patience(seconds: int) -> Iterator[None]:
 
 @dataclass(frozen=True)
 class Known:
-    """What is known of an operation before the first fault.
+    """The results of an undisturbed operation, before the first fault.
 
     Attributes:
-        before: what is the user's own before it.
-        after: and after an undisturbed one.
-        refs: of ours, before.
-        kinds: the kinds of files in git's directory, once an undisturbed one and what is judged are over.
+        before: the user's own data before it.
+        after: the same after an undisturbed one.
+        refs: gitckpt's refs before it.
+        kinds: the kinds of files in git's directory after an undisturbed one was judged.
     """
 
     before: View
@@ -132,7 +141,7 @@ class Known:
 
 
 def refs_of(place: Place) -> dict[str, str]:
-    """Returns the refs that hold checkpoints and what they need."""
+    """Return the refs that hold checkpoints and their dependencies."""
     lines = (
         place.git(
             "for-each-ref",
@@ -147,12 +156,12 @@ def refs_of(place: Place) -> dict[str, str]:
 
 
 class Judge:
-    """Judges one operation, time and again.
+    """A judge of one operation, which may be done many times.
 
     Args:
-        operation: which.
-        known: what is known of it.
-        is_first: whether the kinds of files are yet to be known.
+        operation: the operation.
+        known: its undisturbed results.
+        is_first: whether the kinds of files are still unknown.
     """
 
     def __init__(self, operation: Operation, known: Known, *, is_first: bool = False) -> None:
@@ -161,12 +170,12 @@ class Judge:
         self._known = known
 
     def flaws(self, place: Place, ended: Ended, *, is_brief: bool = False) -> list[str]:
-        """Returns what is wrong, by sentences; those that begin with `LOST` tell of checkpoints that were acknowledged.
+        """Return the violations; lost checkpoints begin with `LOST`.
 
         Args:
-            place: where the operation was done. Its files are others afterwards.
+            place: where the operation was done. Its files change.
             ended: how the operation ended.
-            is_brief: whether only what was interrupted is completed and mended, and nothing is done besides.
+            is_brief: whether to stop after the interrupted operation is completed and repaired.
         """
         operation, known = self._operation, self._known
         said = operation.promised(place, ended, known.before, known.after)
@@ -215,7 +224,7 @@ class Judge:
         return list(dict.fromkeys(found))
 
     def _complaints(self, ended: Ended) -> list[str]:
-        """Returns what is wrong with how an operation ended: one that fails says what, why, and what to do next."""
+        """Return violations in an operation's error, which says what, why and what next."""
         found = []
         if ended.code is None:
             return []
@@ -224,7 +233,7 @@ class Judge:
         if ended.code == 3 or "Traceback" in ended.err or "this is a bug" in ended.err:
             found.append(f"it ended with {ended.code}, as if nobody had foreseen that: {ended.err}")
         elif ended.code > 0 and self._operation.is_report and ended.out:
-            pass  # what is wrong is what it was asked for
+            pass  # the operation reports damage, and there is some
         elif ended.code > 0 and "error: " not in ended.err:
             found.append(f"it ended with {ended.code}, and no word of an error: {ended.err!r}")
         elif ended.code > 0 and "hint: " not in ended.err:
@@ -271,13 +280,13 @@ class Judge:
     def _broken(
         self, place: Place, said: Acknowledged, *, passing: re.Pattern[str] | None = None
     ) -> list[str]:
-        """Returns what git has to say of checkpoints and of what they need, but for lines that tell of what is mended later."""
+        """Return git's errors about checkpoints, except for damage repaired later."""
         listened = scenarios.Acknowledged()
         found = [
             f"{LOST}{sentence}" for sentence in scenarios.flaws(place.project, listened, place.env)
         ]
         checked = subprocess.run(
-            # A commit graph may name what git itself has deleted since: `git repack -a -d` leaves it as it is.
+            # A commit graph may name deleted commits: `git repack -a -d` keeps the graph.
             ["git", "-c", "core.commitGraph=false", "fsck", "--no-dangling", "--no-progress"],
             cwd=place.project,
             env=place.env,
@@ -316,7 +325,7 @@ class Judge:
         ]
 
     def _call(self, place: Place, *args: str, codes: tuple[int, ...] = (0,)) -> list[str]:
-        """Runs `git ckpt`, which has to succeed; returns what is wrong."""
+        """Run `git ckpt`, which has to succeed; return the violations."""
         try:
             with patience(PATIENCE):
                 done = forked.git_ckpt("--quiet", *args, directory=place.project, env=place.env)
@@ -329,7 +338,7 @@ class Judge:
         return []
 
     def _locks(self, place: Place) -> list[str]:
-        """Removes locks that are not gitckpt's to remove, as the person does whom `doctor` has told of them."""
+        """Remove git's stale locks, as a user does after `doctor` has named them."""
         top = place.project / ".git"
         repository = discover(str(place.project))
         there = [*top.rglob("*.lock"), *top.glob("packed-refs.new")]
@@ -340,7 +349,7 @@ class Judge:
         ]
         if not locks:
             return []
-        time.sleep(leftovers.QUIET)  # before, whoever has made one may be alive
+        time.sleep(leftovers.QUIET)  # a younger lock may belong to a live process
         told = forked.git_ckpt("doctor", directory=place.project, env=place.env)
         found = [
             f"doctor does not name {path.relative_to(top)}: {told.out}{told.err}"
@@ -352,7 +361,7 @@ class Judge:
         return found
 
     def _next(self, place: Place, said: Acknowledged) -> list[str]:
-        """Goes on: completes what was interrupted, saves, commits, expires and maintains, as if nothing had been."""
+        """Continue as a user would: complete, save, commit, expire and maintain."""
         found = self._completed(place)
         (place.project / "next").write_text("next\n")
         found += self._call(place, "save", "--message", "afterwards")
@@ -376,7 +385,8 @@ class Judge:
                 and "no living process" not in done.stderr
             ):
                 found.append(
-                    f"afterwards, {' '.join(command)} ends with {done.returncode}: {done.stderr.strip()}"
+                    f"afterwards, {' '.join(command)} ends with {done.returncode}: "
+                    f"{done.stderr.strip()}"
                 )
         if b"gitckpt" in b"".join(View.of(place).hooks.values()):
             said.commits.add(place.git("rev-parse", "HEAD").decode().strip())
@@ -387,7 +397,7 @@ class Judge:
         return found + self._mended(place)
 
     def _completed(self, place: Place) -> list[str]:
-        """Does once more what was interrupted."""
+        """Complete the interrupted operation."""
         operation, known = self._operation, self._known
         if not operation.again:
             return []
@@ -401,7 +411,7 @@ class Judge:
         return found
 
     def _mended(self, place: Place) -> list[str]:
-        """Mends what is derived; nothing is to be found then."""
+        """Repair derived data; a second look then finds nothing."""
         found = self._call(place, "verify", "--repair")
         verified = forked.git_ckpt("verify", directory=place.project, env=place.env)
         return [
@@ -429,7 +439,7 @@ class Judge:
         ]
 
     def _passed(self, place: Place, said: Acknowledged) -> set[str]:
-        """Returns checkpoints that expiry may have let go: they told of progress in phases. They need not be there any more."""
+        """Return the progress checkpoints that expiry deleted, and stop requiring them."""
         refs = refs_of(place)
         gone = {
             name
@@ -442,7 +452,7 @@ class Judge:
 
     def _litter(self, place: Place) -> list[str]:
         for pause in (0.3, 1.0, 0.0):
-            # What git has half written among the objects goes once it is a day old.
+            # Git deletes a half-written object after a day.
             found = {
                 name
                 for name in kinds_of_files(place) - self._known.kinds
@@ -450,7 +460,7 @@ class Judge:
             }
             if not found:
                 break
-            time.sleep(pause)  # what packs refs in the background is at work, perhaps
+            time.sleep(pause)  # refs may still be packed in the background
         runs = (
             forked.git_ckpt("runs", directory=place.project, env=place.env).out.splitlines()
             if _UNWRITTEN in found
@@ -462,7 +472,10 @@ class Judge:
 
 
 def kinds_of_files(place: Place) -> frozenset[str]:
-    """Returns the kinds of files in git's directory, but for those that any repository has: their paths without numbers and ids."""
+    """Return the paths in git's directory, without numbers and ids.
+
+    Files that any repository has are left out.
+    """
     top = place.project / ".git"
     found = set()
     for directory, names, files in os.walk(top):

@@ -1,4 +1,7 @@
-"""SIGKILL: of our own process at each system call that changes something and at each call of git, and of all together at any moment."""
+"""Send SIGKILL at a system call, at a call of git, or at any moment.
+
+The first two kill gitckpt or one git process; the last kills all processes together.
+"""
 
 from __future__ import annotations
 
@@ -9,11 +12,14 @@ from tests.system.kills.killer import Positions
 
 KILL = "signal=KILL"
 _TOGETHER = 0.7
-"""How long no operation takes, in seconds, by and large."""
+"""Seconds within which nearly every operation ends."""
 
 
 def _own(operation: Operation, make: MakePlace) -> list[str]:
-    """Names the system calls of the process, and the positions among its calls of git: before, after, and between the refs of each."""
+    """Name the process's system calls, and the positions at its calls of git.
+
+    The positions are before and after each call, and between the refs of a transaction.
+    """
     place = make()
     named = [f"write/{change.call}" for change in processes.traced(place, operation.command(place))]
     place = make()
@@ -52,7 +58,7 @@ KILLS = Fault(
 
 
 def _of_git(operation: Operation, make: MakePlace) -> list[str]:
-    """Names each system call of each git process, and its very start."""
+    """Name each system call of each git process, and its start."""
     place = make()
     calls = processes.GitCalls(place).traced(operation.command(place))
     return [

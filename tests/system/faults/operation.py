@@ -1,4 +1,4 @@
-"""What an operation is: where it is done, how it ended, and what has been acknowledged by then."""
+"""Define an operation, its place, its end, and its acknowledgments."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ CKPT = (sys.executable, "-m", "gitckpt", "--quiet")
 
 @dataclass(frozen=True)
 class Place:
-    """Where an operation is done.
+    """A directory in which an operation is done.
 
     Attributes:
         top: a directory with nothing else in it.
-        env: for all that is started.
+        env: the environment of every process.
     """
 
     top: Path
@@ -32,16 +32,16 @@ class Place:
 
     @property
     def beside(self) -> Path:
-        """What lies beside it, and no fault touches: `$BESIDE`."""
+        """The directory beside the repository, untouched by faults: `$BESIDE`."""
         return self.top / "beside"
 
     @property
     def run(self) -> Path:
-        """The worktree of the run that is meant: the file `path` beside it says where."""
+        """The worktree of the run, as the file `path` beside the repository names it."""
         return self.project / (self.beside / "path").read_text().strip()
 
     def git(self, *args: str, data: bytes = b"") -> bytes:
-        """Returns what git says here; fails where it fails."""
+        """Return git's output in the repository; raise an error if it fails."""
         return subprocess.run(
             ["git", *args],
             cwd=self.project,
@@ -54,10 +54,10 @@ class Place:
 
 @dataclass(frozen=True)
 class Ended:
-    """How an operation ended.
+    """The end of an operation.
 
     Attributes:
-        code: the exit code, negative for a signal; None where it was killed with all it had started.
+        code: the exit code, negative for a signal; None if all its processes were killed.
     """
 
     code: int | None
@@ -67,13 +67,13 @@ class Ended:
 
 @dataclass
 class Acknowledged:
-    """What may be relied on from now on.
+    """What the user may rely on after an operation.
 
     Attributes:
         there: checkpoint → its files, byte for byte; None where they are not known.
-        gone: checkpoints that are not to come back.
+        gone: checkpoints that must not come back.
         states: checkpoint → the JSON of its state.
-        commits: that have a checkpoint.
+        commits: commits that have a checkpoint.
     """
 
     there: dict[str, Files | None] = field(default_factory=dict)
@@ -81,24 +81,25 @@ class Acknowledged:
     states: dict[str, str] = field(default_factory=dict)
     commits: set[str] = field(default_factory=set)
     wrong: list[str] = field(default_factory=list)
-    """What it said that it had done, and has not."""
+    """Results that the operation reported, but did not reach."""
 
 
 @dataclass(frozen=True)
 class Operation:
-    """Something that gitckpt does to a repository in which there is something of everything.
+    """A command of gitckpt in a repository that has some data of every kind.
 
     Attributes:
-        name: what it is called.
-        argv: the program. `@ID` stands for the checkpoint whose id is in the file `id` beside the repository.
-        before: a shell script that has come to its end before.
-        promised: what is acknowledged by how it ended.
-        changes: which parts of a view it may change, to what they are after an undisturbed one.
+        name: its name on the command line.
+        argv: the program. `@ID` is the checkpoint whose id is in the file `id` beside the
+            repository.
+        before: a shell script that ends before it.
+        promised: returns the acknowledgments, from how it ended.
+        changes: the parts of a view that it may change to those of an undisturbed one.
         again: completes it after an interruption; by default nothing does.
-        again_codes: how that may end: where there is nothing to go on with, too.
-        ends_alike: whether all that is the user's own is then what it is after an undisturbed one.
-        begins_damaged: whether it mends what was damaged before.
-        is_report: whether it prints what is wrong, and ends with 1 if that stays so.
+        again_codes: exit codes of that, also if there is nothing left to do.
+        ends_alike: whether the user's own data is then the same as after an undisturbed one.
+        begins_damaged: whether it repairs earlier damage.
+        is_report: whether it prints damage, and ends with 1 if the damage stays.
     """
 
     name: str
@@ -113,7 +114,7 @@ class Operation:
     is_report: bool = False
 
     def named(self, place: Place, words: Sequence[str]) -> list[str]:
-        """Returns words of a command line with the checkpoint that is meant."""
+        """Return a command line with `@ID` replaced by the checkpoint's id."""
         named = place.beside / "id"
         checkpoint = named.read_text().strip() if named.exists() else ""
         return [
@@ -122,12 +123,12 @@ class Operation:
         ]
 
     def command(self, place: Place) -> list[str]:
-        """Returns the program to start."""
+        """Return the program to start."""
         return self.named(place, self.argv)
 
 
 def snapshot(place: Place, checkpoint: str) -> Files | None:
-    """Returns the files of a checkpoint, as git alone reads them; None where it has no tree of its own."""
+    """Return a checkpoint's files, read by git alone; None if it has no own tree."""
     tree = subprocess.run(
         ["git", "ls-tree", "-r", "-z", "--full-tree", f"refs/ckpt/trees/{checkpoint}:files"],
         cwd=place.project,
@@ -153,7 +154,7 @@ def snapshot(place: Place, checkpoint: str) -> Files | None:
 
 
 def snapshots(place: Place) -> list[Files]:
-    """Returns the files of all checkpoints that have a tree of their own."""
+    """Return the files of all checkpoints that have a tree of their own."""
     named = (
         place.git("for-each-ref", "--format=%(refname:lstrip=3)", "refs/ckpt/trees")
         .decode()

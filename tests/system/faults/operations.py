@@ -1,4 +1,4 @@
-"""What is done while something goes wrong."""
+"""Define the operations that faults strike, and copy the repositories for them."""
 
 from __future__ import annotations
 
@@ -12,12 +12,16 @@ from tests.system.faults.further_operations import FILE_OPERATIONS, RUN_OPERATIO
 from tests.system.faults.operation import CKPT, Operation, Place
 from tests.system.power.scenarios import AS_MANY, PROJECT, environment
 
-_HOOK = "import sys; sys.path.insert(0, sys.argv.pop(1)); from gitckpt.hook import run; run(sys.argv[1:])"
-_BASE = r"""
+_HOOK = (
+    "import sys; sys.path.insert(0, sys.argv.pop(1)); from gitckpt.hook import run; "
+    "run(sys.argv[1:])"
+)
+_BASE = """
 git init --quiet .
 mkdir -p sub/deep
 for n in 1 2 3 4 5 6 7 8 9 10; do echo "$n" >"file-$n"; echo "$n" >"sub/deep/$n"; done
-echo '#!/bin/sh' >run.sh; chmod +x run.sh; ln -s file-1 link; printf 'a\0b' >binary; echo 'n' >"$(printf 'na\303\257ve name')"
+echo '#!/bin/sh' >run.sh; chmod +x run.sh; ln -s file-1 link; printf 'a\\0b' >binary; \
+echo 'n' >"$(printf 'na\\303\\257ve name')"
 echo ignored >.gitignore; echo secret >ignored
 git add .; git commit --quiet --message first
 git ckpt init >/dev/null 2>&1
@@ -35,23 +39,32 @@ git branch other
 echo stashed >>file-9; git stash --quiet
 echo one >new; git ckpt --quiet save >>"$BESIDE/known"
 git gc --quiet
-echo two >>file-2; git add file-2; echo three >>file-2; git ckpt --quiet save --state "$BESIDE/state.json" >>"$BESIDE/known"
+echo two >>file-2; git add file-2; echo three >>file-2; \
+git ckpt --quiet save --state "$BESIDE/state.json" >>"$BESIDE/known"
 echo more >>file-3; git commit --quiet --message third file-3
 """
 
-_DIRTY = r"""
-echo staged >staged; git add staged; echo unstaged >>file-4; rm file-5; chmod +x file-6; echo '#!/bin/sh' >tool; chmod +x tool
-mkdir -p fresh/sub; echo x >fresh/sub/file; ln -s nowhere dangling; printf '\377\0\n' >fresh/bytes; git rm --quiet --cached file-7
+_DIRTY = """
+echo staged >staged; git add staged; echo unstaged >>file-4; rm file-5; chmod +x file-6; \
+echo '#!/bin/sh' >tool; chmod +x tool
+mkdir -p fresh/sub; echo x >fresh/sub/file; ln -s nowhere dangling; \
+printf '\\377\\0\\n' >fresh/bytes; git rm --quiet --cached file-7
 """
 
 _PHASES = {
-    "one": 'git for-each-ref --format="%(refname:lstrip=2)" refs/checkpoints >>"$BESIDE/acknowledged"; echo one >>"$BESIDE/calls"\n'
-    "echo one >one; mkdir -p made; echo x >made/x\n",
-    "two": 'git for-each-ref --format="%(refname:lstrip=2)" refs/checkpoints >>"$BESIDE/acknowledged"; echo two >>"$BESIDE/calls"\n'
-    '[ ! -e "$BESIDE/fail" ] || { rm "$BESIDE/fail"; exit 1; }\n'
-    "echo two >>one; git add one; git commit --quiet --message one\n",
+    "one": (
+        'git for-each-ref --format="%(refname:lstrip=2)" refs/checkpoints '
+        '>>"$BESIDE/acknowledged"; echo one >>"$BESIDE/calls"\n'
+        "echo one >one; mkdir -p made; echo x >made/x\n"
+    ),
+    "two": (
+        'git for-each-ref --format="%(refname:lstrip=2)" refs/checkpoints '
+        '>>"$BESIDE/acknowledged"; echo two >>"$BESIDE/calls"\n'
+        '[ ! -e "$BESIDE/fail" ] || { rm "$BESIDE/fail"; exit 1; }\n'
+        "echo two >>one; git add one; git commit --quiet --message one\n"
+    ),
 }
-"""The phases of a run say which checkpoints there are when they begin: these have been acknowledged."""
+"""A phase notes the checkpoints that exist when it begins: all are acknowledged."""
 
 
 _FILES = frozenset({"files", "index"})
@@ -70,7 +83,10 @@ OPERATIONS = {
             "hook",
             [sys.executable, "-I", "-S", "-c", _HOOK, str(PROJECT), "post-commit"],
             promises.hooked,
-            f"{_DIRTY} git commit --quiet --amend --message amended; git add fresh; GITCKPT_SKIP=1 git commit --quiet --message fourth",
+            (
+                f"{_DIRTY} git commit --quiet --amend --message amended; git add fresh; "
+                "GITCKPT_SKIP=1 git commit --quiet --message fourth"
+            ),
         ),
         Operation(
             "run",
@@ -83,7 +99,10 @@ OPERATIONS = {
             "resume-run",
             [*CKPT, "resume", "@ID"],
             promises.ran,
-            'touch "$BESIDE/fail"; git ckpt --quiet run ci >"$BESIDE/id" 2>/dev/null || :; : >"$BESIDE/acknowledged"',
+            (
+                'touch "$BESIDE/fail"; git ckpt --quiet run ci >"$BESIDE/id" 2>/dev/null || :; '
+                ': >"$BESIDE/acknowledged"'
+            ),
             again=("resume", "@ID"),
             again_codes=(0, 2),
         ),
@@ -97,7 +116,10 @@ OPERATIONS = {
             "remove",
             [*CKPT, "remove", "@ID"],
             promises.removed,
-            'echo x >x; git ckpt --quiet save >"$BESIDE/id"; cp "$BESIDE/id" "$BESIDE/doomed"; rm x',
+            (
+                'echo x >x; git ckpt --quiet save >"$BESIDE/id"; '
+                'cp "$BESIDE/id" "$BESIDE/doomed"; rm x'
+            ),
             again=("remove", "@ID"),
             again_codes=(0, 12),
         ),
@@ -109,7 +131,8 @@ OPERATIONS = {
                 'for n in 1 2 3; do echo "$n" >x; git ckpt --quiet save; done >"$BESIDE/newer"\n'
                 "git commit --quiet --amend --message other\n"
                 'git for-each-ref --format="%(refname:lstrip=2)" refs/checkpoints >"$BESIDE/all"\n'
-                'git ckpt list -n 4 | cut -f1 >"$BESIDE/kept"; grep -vFf "$BESIDE/kept" "$BESIDE/all" >"$BESIDE/doomed"; rm x',
+                'git ckpt list -n 4 | cut -f1 >"$BESIDE/kept"; '
+                'grep -vFf "$BESIDE/kept" "$BESIDE/all" >"$BESIDE/doomed"; rm x',
                 again=("expire", "--all", "--older-than", "0s", "--keep-last", "4"),
             )
             for name, words in (
@@ -130,7 +153,10 @@ OPERATIONS = {
             "undo",
             [*CKPT, "undo"],
             promises.replaced,
-            f'tail -n 1 "$BESIDE/known" >"$BESIDE/id"; {_DIRTY} git ckpt --quiet restore "$(cat "$BESIDE/id")"',
+            (
+                'tail -n 1 "$BESIDE/known" >"$BESIDE/id"; '
+                f'{_DIRTY} git ckpt --quiet restore "$(cat "$BESIDE/id")"'
+            ),
             changes=_FILES,
             again=("undo",),
             again_codes=(0, 12),
@@ -140,7 +166,10 @@ OPERATIONS = {
             "redo",
             [*CKPT, "redo"],
             promises.replaced,
-            f'{_DIRTY} git ckpt --quiet restore "$(tail -n 1 "$BESIDE/known")"; echo edited >>file-1; git ckpt --quiet undo',
+            (
+                f'{_DIRTY} git ckpt --quiet restore "$(tail -n 1 "$BESIDE/known")"; '
+                "echo edited >>file-1; git ckpt --quiet undo"
+            ),
             changes=_FILES,
             again=("redo",),
             again_codes=(0, 12),
@@ -157,7 +186,8 @@ OPERATIONS = {
             "repair",
             [*CKPT, "verify", "--repair"],
             promises.nothing,
-            'git update-ref -d refs/notes/checkpoints; git for-each-ref --format="delete %(refname)" refs/ckpt refs/keep | '
+            "git update-ref -d refs/notes/checkpoints; "
+            'git for-each-ref --format="delete %(refname)" refs/ckpt refs/keep | '
             "git update-ref --stdin; rm -f .git/ckpt/index*",
             again=("verify", "--repair"),
             begins_damaged=True,
@@ -187,11 +217,11 @@ OPERATIONS = {
 
 
 class Bench:
-    """Repositories in which operations begin: each is made once, and copied for each try.
+    """Repositories in which operations begin: each is made once, copied for each try.
 
     Args:
         directory: where they are kept.
-        git: the git that is used; by default the one on PATH.
+        git: the git to use; by default the one on PATH.
     """
 
     def __init__(self, directory: Path, git: str | None = None) -> None:
@@ -203,7 +233,10 @@ class Bench:
             self.env["GITCKPT_GIT"] = git
 
     def make(self, operation: Operation) -> Place:
-        """Returns where an operation may begin, which nobody is to change; made at the first call."""
+        """Return the original repository of an operation, made at the first call.
+
+        It must not be changed.
+        """
         top = self._directory / "begins" / operation.name
         place = self._place(top)
         if not (top / "made").exists():
@@ -227,7 +260,7 @@ class Bench:
         return place
 
     def copy(self, operation: Operation, top: Path) -> Place:
-        """Returns a copy of where an operation begins, at a path where nothing is."""
+        """Copy the original repository of an operation to a new path."""
         made = self.make(operation)
         top.parent.mkdir(parents=True, exist_ok=True)
         subprocess.run(["cp", "-a", str(made.top), str(top)], check=True)
@@ -242,5 +275,5 @@ class Bench:
         return Place(top, self.env | {"BESIDE": str(top / "beside")})
 
     def forget(self, place: Place) -> None:
-        """Deletes a copy."""
+        """Delete a copy."""
         shutil.rmtree(place.top, ignore_errors=True)

@@ -1,4 +1,4 @@
-"""Starts what is to go wrong, finds all that it has started, and makes system calls of it fail or kill, by strace."""
+"""Start an operation, find its processes, and disturb system calls by strace."""
 
 from __future__ import annotations
 
@@ -44,10 +44,10 @@ WRITING = (
         "copy_file_range",
     ),
 )
-"""The system calls that change what is on a disk, less those that open."""
+"""The system calls that change a disk, except `open` and its variants."""
 
 LIMIT = 120
-"""How long an operation may take, in seconds."""
+"""Seconds that an operation may take."""
 
 _LINE = re.compile(r"^(\w+)\((.*)\)\s+= (-?\d+)", re.DOTALL)
 _FIRST = re.compile(
@@ -56,7 +56,8 @@ _FIRST = re.compile(
 
 WRAPPER = """\
 #!/bin/sh
-# Counts the calls of git; that of number $FAULT_CALL is made by what $FAULT_BY says, and in $FAULT_LOG, where there is one, is noted.
+# Counts the calls of git; that of number $FAULT_CALL is made by what $FAULT_BY says, \
+and in $FAULT_LOG, where there is one, is noted.
 until mkdir "$FAULT_COUNT.lock" 2>/dev/null; do :; done # two of us may run side by side
 printf x >>"$FAULT_COUNT"
 number=$(wc -c <"$FAULT_COUNT")
@@ -74,11 +75,11 @@ exec strace -o /dev/null -e "trace=$FAULT_TRACE" -e "inject=$FAULT_BY" "$FAULT_G
 
 @dataclass(frozen=True)
 class Change:
-    """A system call that changes something: which it is, and of what.
+    """A system call that changes something.
 
     Attributes:
-        call: its name, and how many of that name there were, this one included: `rename-2`.
-        path: of the file; "" where it is none, but a pipe or the like.
+        call: its name and its number among the calls of that name, from 1: `rename-2`.
+        path: of the file; "" for a pipe and the like.
     """
 
     call: str
@@ -86,7 +87,7 @@ class Change:
 
 
 def can_trace() -> str | None:
-    """Returns why system calls cannot be made to fail here; None where they can."""
+    """Return why system calls cannot be disturbed here; None if they can."""
     if shutil.which("strace") is None:
         return "there is no strace"
     done = subprocess.run(
@@ -98,7 +99,7 @@ def can_trace() -> str | None:
 
 
 def family(place: Place) -> list[int]:
-    """Returns all processes that an operation has started and that are alive, by what stands in their environment."""
+    """Return the live processes of an operation, found by their environment."""
     mark = os.fsencode(f"BESIDE={place.beside}")
     found = []
     for name in os.listdir("/proc"):
@@ -112,7 +113,7 @@ def family(place: Place) -> list[int]:
 
 
 def kill_family(place: Place) -> None:
-    """Kills all processes that an operation has started."""
+    """Kill all processes of an operation."""
     while pids := family(place):
         for pid in pids:
             try:
@@ -122,7 +123,7 @@ def kill_family(place: Place) -> None:
 
 
 def settle(place: Place) -> bool:
-    """Waits until nothing that an operation has started is alive; tells whether that came true."""
+    """Wait until no process of an operation is alive; tell whether that happened."""
     until = time.monotonic() + 20
     while family(place):
         if time.monotonic() > until:
@@ -133,7 +134,10 @@ def settle(place: Place) -> bool:
 
 
 def ends_within(acting: subprocess.Popen[bytes], seconds: float) -> bool:
-    """Tells whether a process ends in time. `Popen.wait` with a time limit looks twenty times a second."""
+    """Tell whether a process ends in time.
+
+    `Popen.wait` with a time limit polls only twenty times a second.
+    """
     fd = os.pidfd_open(acting.pid)
     try:
         return bool(select.select([fd], [], [], seconds)[0])
@@ -148,13 +152,13 @@ def run(
     env: Mapping[str, str] | None = None,
     kill_after: float | None = None,
 ) -> Ended:
-    """Runs an operation, and waits until all that it started has ended.
+    """Run an operation, and wait until all its processes have ended.
 
     Args:
-        place: where.
+        place: where to run it.
         argv: the program.
-        env: what its environment has besides.
-        kill_after: kills it with all that it started, after so many seconds.
+        env: additional environment variables.
+        kill_after: seconds after which all its processes are killed.
     """
     out, err = place.top / "out", place.top / "err"
     with out.open("wb") as said, err.open("wb") as complained:
@@ -184,7 +188,7 @@ def run(
 
 
 def changes(log: Path) -> list[Change]:
-    """Returns what a process did, by a log of strace."""
+    """Return the calls of a process, from a log of strace."""
     counts: dict[str, int] = {}
     found = []
     for line in log.read_text(errors="replace").splitlines():
@@ -195,7 +199,7 @@ def changes(log: Path) -> list[Change]:
         first = _FIRST.match(matched[2])
         below = (
             first["name"] if first and first["name"] and "at" in matched[1] else ""
-        )  # of the others, the text is what they write
+        )  # the text of the other calls is what they write
         path = (first["path"] or os.path.join(first["place"] or "", below)) if first else ""
         found.append(
             Change(
@@ -207,7 +211,7 @@ def changes(log: Path) -> list[Change]:
 
 
 def traced(place: Place, argv: Sequence[str]) -> list[Change]:
-    """Runs an operation, and returns what its first process did."""
+    """Run an operation, and return the calls of its first process."""
     log = place.top / "trace"
     ended = run(place, ["strace", "-y", "-o", str(log), "-e", f"trace={','.join(WRITING)}", *argv])
     if ended.code:
@@ -216,12 +220,12 @@ def traced(place: Place, argv: Sequence[str]) -> list[Change]:
 
 
 def struck(argv: Sequence[str], call: str, how: str) -> list[str]:
-    """Returns a program whose first process is struck at a system call.
+    """Return a program whose first process is disturbed at a system call.
 
     Args:
         argv: the program.
         call: as `Change.call`.
-        how: what strace is to do then.
+        how: the action of strace.
     """
     return [
         "strace",
@@ -241,7 +245,7 @@ def _at(call: str, how: str) -> str:
 
 
 class GitCalls:
-    """A git that is struck at one of its calls.
+    """A git that is disturbed at one of its calls.
 
     Args:
         place: where the operation is done.
@@ -271,7 +275,7 @@ class GitCalls:
         )
 
     def traced(self, argv: Sequence[str]) -> list[list[Change]]:
-        """Runs an operation, and returns what each call of git did."""
+        """Run an operation, and return the system calls of each call of git."""
         log = self._directory / "log"
         log.mkdir()
         ended = run(self._place, argv, env=self._env(FAULT_LOG=str(log)))
@@ -284,13 +288,13 @@ class GitCalls:
         ]
 
     def run(self, argv: Sequence[str], number: int, call: str, how: str) -> Ended:
-        """Runs an operation of which one call of git is struck at a system call.
+        """Run an operation, and disturb one call of git at a system call.
 
         Args:
             argv: the operation.
             number: of the call of git, from 1.
-            call: as `Change.call`; "" for its very start, where it is killed.
-            how: what strace is to do then.
+            call: as `Change.call`; "" to kill git at its start.
+            how: the action of strace.
         """
         return run(
             self._place,

@@ -1,4 +1,4 @@
-"""What an operation has promised, by how it ended: what may be relied on from then on."""
+"""Return what an operation acknowledged, by how it ended."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ _ID = re.compile(
 
 
 def ids(text: str) -> list[str]:
-    """Returns the ids of checkpoints that a text has, each on a line of its own."""
+    """Return the ids of checkpoints in a text, each on a separate line."""
     return _ID.findall(text)
 
 
 def nothing(place: Place, ended: Ended, before: View, after: View) -> Acknowledged:
-    """It acknowledges nothing."""
+    """Acknowledge nothing."""
     del place, ended, before, after
     return Acknowledged()
 
 
 def saved(place: Place, ended: Ended, before: View, after: View) -> Acknowledged:
-    """A checkpoint whose id was printed has the files and the state."""
+    """Acknowledge files and state of each checkpoint whose id was printed."""
     del place, after
     found = ids(ended.out)
     said = Acknowledged(dict.fromkeys(found, before.files), states=dict.fromkeys(found, STATE))
@@ -39,7 +39,7 @@ def saved(place: Place, ended: Ended, before: View, after: View) -> Acknowledged
 
 
 def hooked(place: Place, ended: Ended, before: View, after: View) -> Acknowledged:
-    """A hook that came back without a word has recorded its commit."""
+    """Acknowledge the commit's checkpoint if the hook succeeded without a message."""
     del after
     head = place.git("rev-parse", "HEAD").decode().strip()
     said = Acknowledged()
@@ -52,7 +52,7 @@ def hooked(place: Place, ended: Ended, before: View, after: View) -> Acknowledge
 
 
 def ran(place: Place, ended: Ended, before: View, after: View) -> Acknowledged:
-    """What a later phase has seen, and no phase twice that was complete."""
+    """Acknowledge the checkpoints that a phase saw; no complete phase runs twice."""
     del before, after
     noted, calls = place.beside / "acknowledged", place.beside / "calls"
     said = Acknowledged(dict.fromkeys(ids(noted.read_text() if noted.exists() else "")))
@@ -65,16 +65,16 @@ def ran(place: Place, ended: Ended, before: View, after: View) -> Acknowledged:
 
 
 def stepped(place: Place, ended: Ended, before: View, after: View) -> Acknowledged:
-    """A checkpoint whose id was printed is there."""
+    """Acknowledge each checkpoint whose id was printed."""
     del place, before, after
     return Acknowledged(dict.fromkeys(ids(ended.out)))
 
 
 def removed(place: Place, ended: Ended, before: View, after: View) -> Acknowledged:
-    """What it named is gone."""
+    """Acknowledge the removals that were printed."""
     del before, after
     named = place.beside / "doomed"
-    # What a clock is wrong for does not go; what goes is named.
+    # With a wrong clock fewer checkpoints expire, but `expire` prints each of them.
     return Acknowledged(
         gone=set(named.read_text().split()) & set(re.findall(r"[0-9a-f-]{36}", ended.out))
         if ended.code == 0
@@ -83,7 +83,7 @@ def removed(place: Place, ended: Ended, before: View, after: View) -> Acknowledg
 
 
 def replaced(place: Place, ended: Ended, before: View, after: View) -> Acknowledged:
-    """Files come back, and those that were there are in a checkpoint."""
+    """Acknowledge the restored files, and a checkpoint of the replaced files."""
     said = Acknowledged()
     now = worktree_files(place.project)
     if ended.code == 0 and now != after.files:
@@ -100,13 +100,13 @@ def replaced(place: Place, ended: Ended, before: View, after: View) -> Acknowled
 
 
 def _steps(place: Place) -> list[str]:
-    """Returns the checkpoints that `undo` and `redo` lead to."""
+    """Return the checkpoints that `undo` and `redo` lead to."""
     listed = forked.git_ckpt("undo", "--list", "--json", directory=place.project, env=place.env)
     return _ID.findall(listed.out.replace('"', "\n"))
 
 
 def opened(place: Place, ended: Ended, before: View, after: View) -> Acknowledged:
-    """A worktree whose path was printed has the files of the checkpoint."""
+    """Require the checkpoint's files in a worktree whose path was printed."""
     del before, after
     said = Acknowledged()
     if ended.code == 0:
@@ -117,7 +117,7 @@ def opened(place: Place, ended: Ended, before: View, after: View) -> Acknowledge
 
 
 def installed(place: Place, ended: Ended, before: View, after: View) -> Acknowledged:
-    """The hooks are those of an undisturbed one."""
+    """Require the hooks of an undisturbed installation."""
     del before
     said = Acknowledged()
     if ended.code == 0 and View.of(place).hooks.keys() != after.hooks.keys():
@@ -126,7 +126,7 @@ def installed(place: Place, ended: Ended, before: View, after: View) -> Acknowle
 
 
 def exported(place: Place, ended: Ended, before: View, after: View) -> Acknowledged:
-    """A file whose path was printed is written, and each file is the old one or the new one, whole."""
+    """Require each printed file; each file is the old or the new one, whole."""
     said = Acknowledged()
     now = worktree_files(place.project)
     named = [line for line in ended.out.splitlines() if line in after.files]
@@ -152,7 +152,7 @@ def exported(place: Place, ended: Ended, before: View, after: View) -> Acknowled
 
 
 def imported(place: Place, ended: Ended, before: View, after: View) -> Acknowledged:
-    """A checkpoint that was named is there, and has the bytes of its file."""
+    """Acknowledge each named checkpoint, with the bytes of its file."""
     del after
     said = Acknowledged()
     rows = [line.split("\t") for line in ended.out.splitlines()]
@@ -172,13 +172,13 @@ def imported(place: Place, ended: Ended, before: View, after: View) -> Acknowled
 
 
 def finished(place: Place, ended: Ended, before: View, after: View) -> Acknowledged:
-    """The checkpoint whose id was printed has the files of the run's worktree."""
+    """Require the files of the run's worktree in the checkpoint that was printed."""
     del before, after
     return Acknowledged(dict.fromkeys(ids(ended.out), worktree_files(place.run)))
 
 
 def started(place: Place, ended: Ended, before: View, after: View) -> Acknowledged:
-    """A worktree whose path was printed has the files of the commit that it begins with."""
+    """Require the first commit's files in a worktree whose path was printed."""
     del before, after
     said = Acknowledged()
     if ended.code == 0:
@@ -200,7 +200,7 @@ def _names_of(place: Place, commit: str) -> bytes:
 
 
 def taken_back(place: Place, ended: Ended, before: View, after: View) -> Acknowledged:
-    """The run's worktree has the files of the checkpoint, and those that were there are in another one."""
+    """Require the checkpoint's files in the run's worktree, and a copy of the old."""
     del before, after
     said = Acknowledged()
     now, was = worktree_files(place.run), worktree_files(place.beside / "was")
@@ -214,7 +214,7 @@ def taken_back(place: Place, ended: Ended, before: View, after: View) -> Acknowl
 
 
 def allowed(place: Place, ended: Ended, before: View, after: View) -> Acknowledged:
-    """What was allowed is so."""
+    """Require that the settings are approved."""
     del before, after
     said = Acknowledged()
     looser = forked.git_ckpt("allow", "--dry-run", "--json", directory=place.project, env=place.env)
@@ -224,7 +224,7 @@ def allowed(place: Place, ended: Ended, before: View, after: View) -> Acknowledg
 
 
 def counted(place: Place, ended: Ended, before: View, after: View) -> Acknowledged:
-    """Each milestone that a program came back from is there, and nothing that it counted is lost."""
+    """Acknowledge each milestone that was recorded before the program went on."""
     del before, after
     noted = place.beside / "counted"
     names = [line.split() for line in noted.read_text().splitlines()] if noted.exists() else []
@@ -236,7 +236,7 @@ def counted(place: Place, ended: Ended, before: View, after: View) -> Acknowledg
 
 
 def hooked_in_run(place: Place, ended: Ended, before: View, after: View) -> Acknowledged:
-    """As `hooked`, of a commit in the worktree of a run."""
+    """Acknowledge a commit in the worktree of a run, as `hooked` does."""
     del before, after
     said = Acknowledged()
     if ended.code is not None and ended.code > 0:
@@ -247,7 +247,7 @@ def hooked_in_run(place: Place, ended: Ended, before: View, after: View) -> Ackn
 
 
 def removed_run(place: Place, ended: Ended, before: View, after: View) -> Acknowledged:
-    """Where it ended well, all checkpoints of the run are gone."""
+    """Acknowledge the removal of all checkpoints of the run, if it succeeded."""
     del before, after
     return Acknowledged(
         gone=set((place.beside / "doomed").read_text().split()) if ended.code == 0 else set()
@@ -255,7 +255,10 @@ def removed_run(place: Place, ended: Ended, before: View, after: View) -> Acknow
 
 
 def cancelled(place: Place, ended: Ended, before: View, after: View) -> Acknowledged:
-    """Where it ended well, nobody drives the run any more; that is recorded, unless it was the driver whose git failed or was killed."""
+    """Require that no driver holds the run after success, and that this is recorded.
+
+    The run may be crashed if the driver's git failed or was killed.
+    """
     said = ran(place, Ended(None, ended.out, ended.err), before, after)
     runs = forked.git_ckpt("runs", "--json", directory=place.project, env=place.env)
     found = [run["status"] for run in json.loads(runs.out)["runs"]]

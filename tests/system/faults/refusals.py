@@ -1,4 +1,4 @@
-"""What the system refuses: room on the disk, writes and flushes, descriptors, the right to write."""
+"""Let the system refuse disk space, writes, flushes, descriptors, or access."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from tests.system.faults.fault import Fault, MakePlace
 from tests.system.faults.operation import Ended, Operation, Place
 
 _PAGE = 4
-"""The least that a tmpfs gives to a file, in KiB."""
+"""The smallest size of a file on a tmpfs, in KiB."""
 
 _SIZE = 32 * 1024
-"""Of the disk that is filled, in KiB."""
+"""The size of the small disk, in KiB."""
 
 _MAKING = (
     "mkdir",
@@ -38,7 +38,7 @@ def _is_meant(change: processes.Change, kinds: tuple[str, ...]) -> bool:
 
 
 def _struck_at(operation: Operation, make: MakePlace, kinds: tuple[str, ...]) -> list[str]:
-    """Names the system calls on files, of our own process and of each git."""
+    """Name the system calls on files, of gitckpt and of each git process."""
     place = make()
     own = [
         f"ours/{change.call}"
@@ -66,7 +66,7 @@ def _struck(place: Place, operation: Operation, instant: str, how: str) -> Ended
 
 @contextmanager
 def _small_disk(place: Place) -> Iterator[None]:
-    """Puts the repository on a disk of its own, and back when all is over."""
+    """Move the repository to a small disk, and back at the end."""
     aside = place.top / "aside"
     place.project.rename(aside)
     place.project.mkdir()
@@ -86,13 +86,16 @@ def _small_disk(place: Place) -> Iterator[None]:
 
 
 def _used(place: Place) -> tuple[int, int]:
-    """Returns how many KiB of the disk are taken, and how many files there may still be."""
+    """Return the KiB in use on the disk, and the number of free inodes."""
     status = os.statvfs(place.project)
     return (status.f_blocks - status.f_bfree) * status.f_frsize // 1024, status.f_ffree
 
 
 def _full_at(operation: Operation, make: MakePlace) -> list[str]:
-    """Names each system call on files, and each amount of room on a disk that is too small; and each number of files that may be made."""
+    """Name the system calls on files, and the amounts of room on a small disk.
+
+    Room is counted in KiB and in files.
+    """
     instants = _struck_at(operation, make, _MAKING)
     if _cannot_mount() is None:
         place = make()
@@ -112,7 +115,7 @@ def _fill(place: Place, operation: Operation, instant: str) -> Ended:
     if whose not in ("room", "files"):
         return _struck(place, operation, instant, "error=ENOSPC")
     with _small_disk(place):
-        filler = place.project / ".git/filler"  # where no checkpoint comes by
+        filler = place.project / ".git/filler"  # never part of a checkpoint
         if whose == "room":
             with filler.open("wb") as file:
                 os.posix_fallocate(file.fileno(), 0, (_SIZE - _used(place)[0] - int(which)) * 1024)
@@ -136,7 +139,7 @@ def _cannot_mount() -> str | None:
 
 
 def _failing_at(operation: Operation, make: MakePlace) -> list[str]:
-    """Names each system call on files, flushes among them, and the flushes of all processes together."""
+    """Name the system calls on files, and the flushes of all processes together."""
     return [*_struck_at(operation, make, (*_MAKING, *_FLUSHING, "unlink")), "all-flushes"]
 
 
@@ -165,7 +168,7 @@ _FEWEST, _MOST = 6, 40
 
 
 def _counts(operation: Operation, make: MakePlace) -> list[str]:
-    """Names the numbers of descriptors that a process may have, from what Python needs to start."""
+    """Name the limits of descriptors, from the number that Python needs to start."""
     del operation, make
     return [str(count) for count in range(_FEWEST, _MOST)]
 
@@ -199,11 +202,11 @@ _CLOSED = (
     ".ckpt",
     ".",
 )
-"""What may not be written to, with all below."""
+"""Directories that are write-protected, with everything below."""
 
 
 def _places(operation: Operation, make: MakePlace) -> list[str]:
-    """Names what may not be written to: what is there when the operation begins."""
+    """Name the paths to write-protect that exist when the operation begins."""
     del operation
     place = make()
     return [name for name in _CLOSED if (place.project / name).exists()] + (

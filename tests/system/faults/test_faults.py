@@ -1,4 +1,4 @@
-"""What `./dev prove` is made of: a fault of each kind strikes, and the judge sees each kind of violation that is planted."""
+"""Each kind of fault of `./dev prove` strikes, and the judge sees each violation."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_nothing_is_wrong_after_a_fault(trial: Trial, name: str) -> None:
     processes.can_trace() is not None, reason="needs strace, and the right to use it"
 )
 def test_a_kill_hits_where_it_is_meant_to(trial: Trial) -> None:
-    """Before the call that is named, and in that process alone."""
+    """The kill strikes only the named process, before the named call."""
     place = trial.make(SAVE)
     changes = processes.traced(place, SAVE.command(place))
     *_, removal = (
@@ -173,7 +173,7 @@ PLANTED: dict[str, tuple[Callable[[Place], None], str]] = {
 
 
 LATER = ("a hook", "litter", "a directory of ours")
-"""What only a try finds that goes on to the end."""
+"""Violations that only a try judged in full finds."""
 
 
 BRIEFLY = [f"{name}, briefly" for name in PLANTED if name not in LATER]

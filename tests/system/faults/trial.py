@@ -1,4 +1,4 @@
-"""One try: an operation, a fault at one of its instants, and the judge."""
+"""Try an operation with a fault at one of its instants, and judge the result."""
 
 from __future__ import annotations
 
@@ -33,19 +33,19 @@ FAULTS = {
 }
 
 SPOKEN = frozenset({"ckpt/log", "ckpt/maintenance.lock", "ckpt/damaged"})
-"""Kinds of files that a fault may leave: what was said of it, what keeps maintenances apart, and where damaged objects are put aside."""
+"""Kinds of files that a fault may leave: log, maintenance lock, damaged objects."""
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """What came of one try, or of several of a kind.
+    """The result of one try, or of several of a kind.
 
     Attributes:
         label: fault, operation and instant, as `./dev prove` takes them.
-        wrong: what was wrong, by sentences.
+        wrong: the violations, a sentence each.
         seconds: how long it took.
         tries: how many there were.
-        kept: where the repository is that the fault left; "" where nothing was wrong.
+        kept: the path of the repository that the fault left; "" without violations.
     """
 
     label: str
@@ -56,18 +56,18 @@ class Verdict:
 
     @property
     def lost(self) -> int:
-        """How many sentences tell of checkpoints that were acknowledged and are not what they were."""
+        """The number of sentences about acknowledged checkpoints that were lost."""
         return sum(sentence.startswith(LOST) for sentence in self.wrong)
 
 
 @dataclass
 class Trial:
-    """Tries faults, one at a time; each process has one of its own.
+    """A worker that tries one fault at a time; each process has its own.
 
     Args:
-        directory: for all that it makes.
-        bench: where operations begin.
-        kept: where a repository is put that something is wrong with.
+        directory: for all its files.
+        bench: the original repositories of the operations.
+        kept: where repositories with violations are put.
     """
 
     directory: Path
@@ -77,16 +77,16 @@ class Trial:
     _count: int = 0
 
     def make(self, operation: Operation) -> Place:
-        """Makes a fresh place where an operation begins."""
+        """Copy the repository in which an operation begins."""
         self._count += 1
         return self.bench.copy(operation, self.directory / str(self._count))
 
     def known(self, operation: Operation) -> Known:
-        """Returns what is known of an operation, after an undisturbed one, with which nothing may be wrong."""
+        """Return the results of an undisturbed operation, which must have no violations."""
         if operation.name not in self._known:
             noted = (
                 self.directory.parent / "known" / operation.name
-            )  # by another process, which takes half a second for it
+            )  # shared by all workers, as it takes half a second
             if not noted.exists():
                 noted.parent.mkdir(exist_ok=True)
                 scratch = noted.with_name(f"{operation.name}.{os.getpid()}")
@@ -103,14 +103,15 @@ class Trial:
         wrong = Judge(operation, known, is_first=True).flaws(place, ended)
         if ended.code or wrong:
             raise AssertionError(
-                f"undisturbed, {operation.name} ended with {ended.code}: {ended.err}{'; '.join(wrong)}"
+                f"undisturbed, {operation.name} ended with {ended.code}: "
+                f"{ended.err}{'; '.join(wrong)}"
             )
         kinds = kinds_of_files(place) | SPOKEN
         self.bench.forget(place)
         return replace(known, kinds=kinds)
 
     def instants(self, fault: Fault, operation: Operation) -> list[str]:
-        """Names the instants of an operation at which a fault may strike."""
+        """Name the instants of an operation at which a fault may strike."""
         places: list[Place] = []
 
         def make() -> Place:
@@ -126,7 +127,10 @@ class Trial:
     def attempt(
         self, fault: Fault, operation: Operation, instant: str, *, is_brief: bool = False
     ) -> Verdict:
-        """Lets a fault strike once, and returns what is wrong afterwards; `is_brief` is as for `Judge.flaws`."""
+        """Let a fault strike once, and return the violations.
+
+        `is_brief` is as for `Judge.flaws`.
+        """
         label = f"{fault.name}/{operation.name}/{instant}"
         known = self.known(operation)
         began = time.monotonic()
@@ -136,7 +140,7 @@ class Trial:
         subprocess.run(["cp", "-a", str(place.top), str(left)], check=True)
         try:
             wrong = Judge(operation, known).flaws(place, ended, is_brief=is_brief)
-        except Exception as error:  # noqa: BLE001 - what the judge cannot read is wrong as well
+        except Exception as error:  # noqa: BLE001 - a repository that cannot be judged is a violation
             wrong = [f"the judge was stopped by {type(error).__name__}: {error}"]
         kept = ""
         if wrong:
@@ -153,6 +157,6 @@ class Trial:
 
 
 def named(name: str) -> tuple[Fault, Operation]:
-    """Returns a fault and an operation by `fault/operation`."""
+    """Return a fault and an operation by `fault/operation`."""
     fault, _, operation = name.partition("/")
     return FAULTS[fault], OPERATIONS[operation]

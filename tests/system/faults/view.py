@@ -1,4 +1,4 @@
-"""What is the user's own in a repository: files, index, HEAD, branches, stash, settings, hooks."""
+"""Read the user's own data: files, index, HEAD, branches, stash, settings, hooks."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ if TYPE_CHECKING:
     from tests.system.faults.operation import Place
 
 _HALF = ".gitckpt-"
-"""What the names of hooks have that are not in their place yet."""
+"""A part of the temporary names of hooks during installation."""
 
 _SCRATCH = re.compile(r"\..*\.[0-9]+\.[0-9a-f]{8}")
-"""The name of a file that was to take the place of another one: a kill leaves it, until the other one is written again."""
+"""The name of a temporary file that a kill leaves until the target is rewritten."""
 
 Files = dict[str, tuple[str, bytes]]
 """Path → mode as git knows it, and content."""
 
 
 def is_scratch(path: str) -> bool:
-    """Tells whether a file of a worktree was to take the place of another one, and may be left by a kill."""
+    """Tell whether a file of a worktree is a temporary file of gitckpt."""
     return _SCRATCH.fullmatch(os.path.basename(path)) is not None
 
 
 def worktree_files(top: Path, *, ignored: tuple[str, ...] = ("ignored",)) -> Files:
-    """Returns the files of a worktree that a checkpoint holds."""
+    """Return the files of a worktree that a checkpoint holds."""
     found: Files = {}
     for directory, names, files in os.walk(top):
         here = os.path.relpath(directory, top)
@@ -56,15 +56,15 @@ def _settings(place: Place) -> dict[str, bytes]:
 
 @dataclass(frozen=True)
 class View:
-    """What is the user's own.
+    """The user's own data.
 
     Attributes:
         files: of the worktree.
-        ignored: what git ignores.
+        ignored: files that git ignores.
         index: its entries.
         raw: the bytes of the index.
         refs: HEAD, branches, tags and the stash.
-        config: the settings of the repository, each with how often it is there.
+        config: the settings of the repository, each with its number of occurrences.
     """
 
     files: Files
@@ -77,7 +77,7 @@ class View:
 
     @classmethod
     def of(cls, place: Place) -> View:
-        """Returns how it is now."""
+        """Return the current data."""
         git = place.project / ".git"
         hooks = git / "hooks"
         return cls(
@@ -104,13 +104,14 @@ class View:
     def differences(
         self, before: View, after: View, changes: frozenset[str], *, is_over: bool = True
     ) -> list[str]:
-        """Returns what is neither as it was before an operation, nor, where that may change it, as after an undisturbed one.
+        """Return the parts that are neither unchanged nor as after an undisturbed one.
 
         Args:
-            before: how it was.
-            after: how it is after an undisturbed one.
-            changes: what that may change.
-            is_over: whether it came to its end; until then, a file that it was to replace may be gone, or written in part.
+            before: the data before the operation.
+            after: the data after an undisturbed one.
+            changes: the parts that the operation may change.
+            is_over: whether it came to its end; until then, a file that it replaces may be missing
+                or incomplete.
         """
         found = []
         for each in fields(self):

@@ -1,5 +1,6 @@
-"""Fuzzing: whatever comes from outside is read as data, or refused by an error of ours, and what is read is written the same.
+"""Fuzz every reader: each input is read, or refused with an error of gitckpt.
 
-`targets` has a function for each kind of input, `corpus/` the inputs that reached something new, and those that once failed.
-`./dev fuzz` lets them change, guided by what they cover; the tests read each of them again.
+Values that were read are written so that they read the same. `targets` has a function for each
+kind of input, `corpus/` the inputs that reached new code or once failed. `./dev fuzz` mutates them,
+guided by coverage; `test_corpus.py` reads each of them again.
 """

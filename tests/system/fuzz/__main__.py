@@ -1,4 +1,4 @@
-"""`./dev fuzz`: lets the corpus change and tells what came of it; see `main`."""
+"""Mutate the corpus and print the results (`./dev fuzz`); see `main`."""
 
 from __future__ import annotations
 
@@ -19,22 +19,22 @@ HERE = Path(__file__).parent
 CORPUS = HERE / "corpus"
 LONGEST = 4096
 SLOWEST = 10
-"""After how many seconds an input counts as one that never ends."""
+"""Seconds after which an input counts as endless."""
 
 MEMORY = 2048
-"""How many megabytes a target may take, with all that Python, libFuzzer and its corpus need."""
+"""Megabytes that a target may take, with Python, libFuzzer and the corpus."""
 
 
 @dataclass(frozen=True)
 class Came:
-    """What came of a target.
+    """The result of one target.
 
     Attributes:
         name: of the target.
         runs: how many inputs were read.
-        new: how many of them reached something new.
+        new: how many of them reached new code.
         seconds: how long it took.
-        said: what is to be told of a failure; "" where there was none.
+        said: the text about a failure; "" without one.
     """
 
     name: str
@@ -45,15 +45,15 @@ class Came:
 
 
 def fuzz(name: str, runs: int, seconds: int, *, grow: bool, seed: int, found: Path) -> Came:
-    """Fuzzes a target.
+    """Fuzz a target.
 
     Args:
         name: of the target.
-        runs: after how many inputs it ends; 0 for any number.
-        seconds: after how many it ends; 0 for any number.
-        grow: whether inputs that reach something new are added to the corpus.
-        seed: of all that is by chance; 0 for another one each time.
-        found: where an input that fails is written.
+        runs: the number of inputs; 0 for any number.
+        seconds: the time limit; 0 for none.
+        grow: whether inputs that reach new code are added to the corpus.
+        seed: of the random numbers; 0 for another one each time.
+        found: where a failing input is written.
     """
     corpus = CORPUS / name
     corpus.mkdir(exist_ok=True)
@@ -116,12 +116,12 @@ def fuzz(name: str, runs: int, seconds: int, *, grow: bool, seed: int, found: Pa
 
 
 def say(text: str) -> None:
-    """Prints."""
+    """Print a text."""
     sys.stdout.write(f"{text}\n")
 
 
 def _told(output: str) -> str:
-    """Returns what a fuzzer says of a failure, without what it says of itself."""
+    """Return what a fuzzer says of a failure, without its own statistics."""
     _, found, rest = output.partition("=== Uncaught Python exception")
     lines = (
         rest.partition("INFO: Instrumenting")[0].splitlines()
@@ -134,7 +134,7 @@ def _told(output: str) -> str:
 
 
 def main(words: list[str]) -> int:
-    """Fuzzes, prints a table, and returns 1 where something failed."""
+    """Fuzz, print a table, and return 1 if any target failed."""
     parser = argparse.ArgumentParser(prog="./dev fuzz", description=__doc__)
     parser.add_argument(
         "targets", nargs="*", metavar="TARGET", help=f"one of {', '.join(TARGETS)}; by default all"
@@ -167,7 +167,8 @@ def main(words: list[str]) -> int:
     say("| target | inputs | new ways | seconds |  |\n| --- | --- | --- | --- | --- |")
     for row in came:
         say(
-            f"| {row.name} | {row.runs:,} | {row.new} | {row.seconds:.0f} | {'FAILED' if row.said else ''} |"
+            f"| {row.name} | {row.runs:,} | {row.new} | {row.seconds:.0f} | "
+            f"{'FAILED' if row.said else ''} |"
         )
     for row in came:
         if row.said:

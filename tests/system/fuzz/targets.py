@@ -1,4 +1,7 @@
-"""What is fuzzed. Each function takes bytes and raises nothing; an assertion that fails is a fault, as any other error is."""
+"""Define the fuzz targets: each takes bytes and raises only on a fault.
+
+A failed assertion is a fault, as is any other exception.
+"""
 
 from __future__ import annotations
 
@@ -31,10 +34,10 @@ OIDS = 8
 
 
 class Input:
-    """Bytes that are taken from the front.
+    """Bytes that are consumed from the front.
 
     Args:
-        data: all of them.
+        data: all bytes.
     """
 
     def __init__(self, data: bytes) -> None:
@@ -45,29 +48,29 @@ class Input:
         return self._at < len(self._data)
 
     def number(self, least: int, most: int) -> int:
-        """Returns a number, of one byte; the least at the end."""
+        """Return a number, of one byte; the least one at the end of the bytes."""
         taken = self.some(1)
         return least + (taken[0] if taken else 0) % (most - least + 1)
 
     def some(self, size: int) -> bytes:
-        """Returns so many bytes, or those that are left."""
+        """Return the next bytes, at most as many as are left."""
         taken = self._data[self._at : self._at + size]
         self._at += size
         return taken
 
     def rest(self) -> bytes:
-        """Returns what is left."""
+        """Return the remaining bytes."""
         return self.some(len(self._data))
 
 
 class Memory:
-    """Objects of a repository that lie in memory, for fuzzing alone: ten thousand are read in a second."""
+    """Objects of a repository in memory, which fuzzing reads 10,000 times a second."""
 
     def __init__(self) -> None:
         self.found: dict[str, tuple[str, bytes]] = {}
 
     def put(self, kind: str, data: bytes) -> str:
-        """Adds an object, and returns its oid."""
+        """Add an object, and return its oid."""
         oid = object_id(kind, data, "sha1")
         self.found[oid] = (kind, data)
         return oid
@@ -91,7 +94,7 @@ class Memory:
 
 
 def is_same(one: object, other: object) -> bool:
-    """Tells whether two values are equal, of the same types, and alike where no number is meant."""
+    """Tell whether values and types are equal; two NaN count as equal."""
     if type(one) is not type(other):
         return False
     if isinstance(one, dict) and isinstance(other, dict):
@@ -106,7 +109,7 @@ def is_same(one: object, other: object) -> bool:
 
 
 def read_document(data: bytes) -> None:
-    """A checkpoint, whole and in part; what is read is written so that it reads the same."""
+    """Read a checkpoint, whole and in part; it reads the same after it is written."""
     for read in (codec.decode_header, codec.decode_summary):
         with contextlib.suppress(CkptError):
             read(data, REF)
@@ -115,14 +118,14 @@ def read_document(data: bytes) -> None:
         try:
             written = codec.encode(found)
         except CkptError:
-            return  # an unknown key may hold what a writer refuses
+            return  # an unknown key may hold a value that the writer refuses
         again = codec.decode(written, REF)
         assert is_same(found.state, again.state), written
         assert codec.encode(again) == written
 
 
 def read_toml(data: bytes) -> None:
-    """Any TOML."""
+    """Read any TOML, as `tomllib` does."""
     try:
         text = data.decode()
         found = toml.loads(text)
@@ -133,12 +136,12 @@ def read_toml(data: bytes) -> None:
     try:
         written = toml.dumps(found)
     except (CkptError, ValueError):
-        return  # a date with an offset that cannot be told exactly
+        return  # a date whose offset has no exact form
     assert is_same(plain(toml.loads(written)), plain(found)), written
 
 
 def plain(value: object) -> object:
-    """Returns a value without what TOML has two ways to say."""
+    """Return a value without the differences that TOML can write in two ways."""
     if isinstance(value, dict):
         return {key: plain(each) for key, each in sorted(value.items())}
     if isinstance(value, list):
@@ -147,7 +150,7 @@ def plain(value: object) -> object:
 
 
 def read_lease(data: bytes) -> None:
-    """A lease."""
+    """Read a lease."""
     with contextlib.suppress(CkptError):
         found = leases.parse(data, f"refs/ckpt/leases/{RUN}")
         for now in (0, 2**50):
@@ -158,7 +161,7 @@ def read_lease(data: bytes) -> None:
 
 
 def read_tree(data: bytes) -> None:
-    """The content of a tree object, which git may have taken without a look."""
+    """Read a tree object, which git may have stored without a check."""
     for object_format in ("sha1", "sha256"):
         with contextlib.suppress(MalformedTree):
             entries = decode_tree(data, object_format)
@@ -166,7 +169,7 @@ def read_tree(data: bytes) -> None:
 
 
 def read_notes(data: bytes) -> None:
-    """The tree behind `refs/notes/checkpoints`, with notes that are read and written."""
+    """Read and write notes in the tree of `refs/notes/checkpoints`."""
     given, memory = Input(data), Memory()
     known = [
         memory.put("blob", given.some(given.number(0, 60))) for _ in range(given.number(1, OIDS))
@@ -196,10 +199,10 @@ def read_notes(data: bytes) -> None:
 
 
 class Told:
-    """What notes ask of a repository.
+    """The parts of a repository that notes use.
 
     Args:
-        tip: where the ref of the notes is.
+        tip: the oid of the notes ref.
     """
 
     object_format = "sha1"
@@ -229,7 +232,7 @@ PARTS = (
 
 
 def read_snapshot(data: bytes) -> None:
-    """The tree of a snapshot, with what lies beside the files."""
+    """Read the tree of a snapshot, with the parts beside the files."""
     given, memory = Input(data), Memory()
     known = [
         memory.put("blob", given.some(given.number(0, 60))) for _ in range(given.number(1, OIDS))
@@ -250,7 +253,7 @@ def read_snapshot(data: bytes) -> None:
 
 
 def read_config(data: bytes) -> None:
-    """The text of `gitckpt.toml`: pipelines, and graphs of steps."""
+    """Read `gitckpt.toml`: pipelines, and graphs of steps."""
     text = data.decode("utf-8", "surrogateescape")
     with contextlib.suppress(CkptError):
         for each in definition.parse(text, "gitckpt.toml", STEPS).values():
@@ -260,7 +263,7 @@ def read_config(data: bytes) -> None:
 
 
 def read_agent(data: bytes) -> None:
-    """What an agent writes, in pieces; and what it replies to a review."""
+    """Read an agent's output in pieces, and its reply to a review."""
     given = Input(data)
     size, client = given.number(1, 255), FORMATS[given.number(0, len(FORMATS) - 1)]
     taken = report_reader(client)
@@ -277,7 +280,7 @@ def read_agent(data: bytes) -> None:
 
 
 def read_words(data: bytes) -> None:
-    """A command line: the quick door takes it, Typer does, or it is wrong usage."""
+    """Parse a command line: by the fast path, by Typer, or as wrong usage."""
     words = data.decode("utf-8", "surrogateescape").split("\0")
     with contextlib.suppress(CkptError):
         quick.call_of(words)

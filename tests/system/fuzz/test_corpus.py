@@ -1,4 +1,4 @@
-"""All that fuzzing once found is read again, without a fuzzer."""
+"""Each input that fuzzing kept is read again, without a fuzzer."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""What somebody hostile may put into a repository whose refs are fetched or whose branch is checked out: an attack is a function, by name.
+"""Register the attacks that an attacker can put into fetched refs or a branch.
 
-An attack changes a repository that has good checkpoints, and a run, as `Victim` says. Whoever adds one decorates it with `attack`: all that
-is tried with every attack takes it from `ATTACKS`.
+An attack is a function that changes a repository with good checkpoints and a run (`Victim`). The
+decorator `attack` adds it to `ATTACKS`, from which all tests take their attacks.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from tests.conftest import Checkout
 
 BAD = "00000000-0000-4000-8000-000000000001"
-"""The id of the checkpoint that an attack makes, where it makes one."""
+"""The id of the checkpoint of an attack."""
 
 EVIL = "20261121-201500-evil"
-"""The run that an attack makes."""
+"""The name of the run of an attack."""
 
 
 @dataclass(frozen=True)
@@ -37,11 +37,11 @@ class Victim:
     key: str
 
     def blob(self, ref: str, content: str | bytes) -> str:
-        """Points a ref to a blob; returns its oid."""
+        """Point a ref to a new blob; return its oid."""
         return self.object(ref, "blob", content)
 
     def object(self, ref: str, kind: str, content: str | bytes) -> str:
-        """Points a ref to an object that git need not find valid; returns its oid."""
+        """Point a ref to a new object, which may be invalid; return its oid."""
         oid = self.at.git("hash-object", "-w", "--literally", "-t", kind, "--stdin", data=content)
         self.at.git("update-ref", ref, oid)
         return oid
@@ -53,6 +53,6 @@ ATTACKS: dict[str, Attack] = {}
 
 
 def attack(do: Attack) -> Attack:
-    """Adds an attack, under its own name."""
+    """Add an attack, under the name of its function."""
     ATTACKS[do.__name__] = do
     return do

@@ -1,4 +1,7 @@
-"""Attacks on whoever reads: documents, trees and files that are made to be slow, large, endless or odd. Each in one ref, or one file."""
+"""Attack readers with slow, large, endless or odd documents, trees and files.
+
+Each attack is one ref or one file.
+"""
 
 from __future__ import annotations
 
@@ -16,14 +19,20 @@ REF = ref_names.CHECKPOINTS + BAD
 
 
 def bad(more: str = "", state: str = "", **fields: str | None) -> str:
-    """Returns the document of `BAD`, with keys of the table `[…]` that `more` begins, and a state."""
+    """Return the document of `BAD`, with more keys and a state.
+
+    Args:
+        more: lines after the keys, which begin with a table `[…]`.
+        state: lines of the table `state`.
+        fields: keys to change; None removes a key.
+    """
     return document(**{"id": f'"{BAD}"', **fields}).replace(
         "\n[state]\n", f"{more}\n\n[state]\n{state}"
     )
 
 
 def in_run(number: object, run: str = EVIL) -> dict[str, str]:
-    """Returns the keys that put a document into a run."""
+    """Return the keys that put a document into a run."""
     return {"run": f'"{run}"', "sequence": str(number)}
 
 
@@ -31,16 +40,30 @@ LARGE = budget.DOCUMENT.size + 1
 DOCUMENTS: dict[str, Callable[[], str | bytes]] = {
     "dotted_key": lambda: bad(".".join("a" * 20_000) + " = 1"),
     "dotted_key_without_value": lambda: bad(".".join("a" * 500_000)),
-    "dotted_keys": lambda: bad("".join(f"a{number}.{'.'.join('a' * 200)} = 1\n" for number in range(3000))),
-    "deep_headers": lambda: bad("".join(f"[{'.'.join('a' * 250)}.b{number}]\n" for number in range(5000))),
+    "dotted_keys": lambda: bad(
+        "".join(f"a{number}.{'.'.join('a' * 200)} = 1\n" for number in range(3000))
+    ),
+    "deep_headers": lambda: bad(
+        "".join(f"[{'.'.join('a' * 250)}.b{number}]\n" for number in range(5000))
+    ),
     "long_header": lambda: bad(f"[{'.'.join('a' * 20_000)}]"),
-    "keys_below_a_deep_header": lambda: bad(f"[{'.'.join('a' * 200)}]\n" + "".join(f"k{number} = 1\n" for number in range(40_000))),
+    "keys_below_a_deep_header": lambda: bad(
+        f"[{'.'.join('a' * 200)}]\n" + "".join(f"k{number} = 1\n" for number in range(40_000))
+    ),
     "many_keys": lambda: bad("".join(f"k{number} = 1\n" for number in range(1_000_000))),
-    "many_keys_inline": lambda: bad(f"a = {{{', '.join(f'k{number} = 1' for number in range(500_000))}}}"),
-    "many_keys_in_the_state": lambda: bad(state="".join(f"k{number} = 1\n" for number in range(1_000_000))),
+    "many_keys_inline": lambda: bad(
+        f"a = {{{', '.join(f'k{number} = 1' for number in range(500_000))}}}"
+    ),
+    "many_keys_in_the_state": lambda: bad(
+        state="".join(f"k{number} = 1\n" for number in range(1_000_000))
+    ),
     "many_values": lambda: bad(f"a = [{'1,' * 2_000_000}]"),
-    "many_types": lambda: bad("[types]\n" + "".join(f'"/{number}" = "null"\n' for number in range(200_000))),
-    "long_pointer": lambda: bad(f"[types]\n\"{'/a' * 100_000}\" = \"null\"\n\"/{'9' * 100_000}\" = \"null\""),
+    "many_types": lambda: bad(
+        "[types]\n" + "".join(f'"/{number}" = "null"\n' for number in range(200_000))
+    ),
+    "long_pointer": lambda: bad(
+        f"[types]\n\"{'/a' * 100_000}\" = \"null\"\n\"/{'9' * 100_000}\" = \"null\""
+    ),
     "arrays": lambda: bad("a = " + "[" * 10_000 + "]" * 10_000),
     "arrays_that_end_nowhere": lambda: bad("a = " + "[" * 1_000_000),
     "inline_tables": lambda: bad("a = " + "{a = " * 10_000),
@@ -51,14 +74,21 @@ DOCUMENTS: dict[str, Callable[[], str | bytes]] = {
     "long_float": lambda: bad("a = 1." + "9" * 1_000_000),
     "giant_exponent": lambda: bad("a = 1e" + "9" * 1_000_000),
     "long_fraction_of_a_second": lambda: bad("a = 2026-11-21T20:15:00." + "9" * 1_000_000),
-    "long_integer_in_a_string": lambda: bad('[types]\n"/n" = "integer"', f'n = "{"9" * 1_000_000}"\n'),
+    "long_integer_in_a_string": lambda: bad(
+        '[types]\n"/n" = "integer"', f'n = "{"9" * 1_000_000}"\n'
+    ),
     "long_integers_in_strings": lambda: bad(
         "[types]\n" + "".join(f'"/n/{number}" = "integer"\n' for number in range(300)),
         "n = [" + ", ".join(['"0x' + "f" * 60_000 + '"'] * 300) + "]\n",
     ),
     "long_message": lambda: bad(message=f'"{"m" * LARGE}"'),
     "long_header_of_a_document": lambda: bad(message=f'"{"m" * budget.HEADER.size}"'),
-    "long_texts": lambda: bad(**{key: f'"{key * 100_000}"' for key in ("message", "branch", "agent", "phase", "trigger")}),
+    "long_texts": lambda: bad(
+        **{
+            key: f'"{key * 100_000}"'
+            for key in ("message", "branch", "agent", "phase", "trigger")
+        }
+    ),
     "long_names": lambda: bad(f"{'k' * 1_000_000} = 1", **{"k" * 1_000_000: "1"}),
     "large_state": lambda: bad(state=f'x = "{"m" * LARGE}"\n'),
     "state_within_a_string": lambda: bad(message='"""\n[state]\n[[x]]\n"""'),
@@ -70,12 +100,20 @@ DOCUMENTS: dict[str, Callable[[], str | bytes]] = {
     "sequence_beyond_64_bits": lambda: bad(**in_run(10**30)),
     "sequence_of_64_bits": lambda: bad(**in_run(2**63 - 1)),
     "integer_beyond_64_bits_somewhere": lambda: bad(f"[later]\na = [{{b = {10**30}}}]"),
-    "seconds_that_are_an_integer": lambda: bad('[attempt]\nphase = "x"\nnumber = 1\nseconds = 5\n[later]\na = 1'),
-    "seconds_that_are_none": lambda: bad('[attempt]\nphase = "x"\nnumber = 1\nseconds = nan', **in_run(1)),
-    "seconds_without_end": lambda: bad('[attempt]\nphase = "x"\nnumber = 1\nseconds = inf', **in_run(1)),
+    "seconds_that_are_an_integer": lambda: bad(
+        '[attempt]\nphase = "x"\nnumber = 1\nseconds = 5\n[later]\na = 1'
+    ),
+    "seconds_that_are_none": lambda: bad(
+        '[attempt]\nphase = "x"\nnumber = 1\nseconds = nan', **in_run(1)
+    ),
+    "seconds_without_end": lambda: bad(
+        '[attempt]\nphase = "x"\nnumber = 1\nseconds = inf', **in_run(1)
+    ),
     "counts_of_64_bits": lambda: bad(
-        f'[attempt]\nphase = "x"\nnumber = {2**63 - 1}\nfailures = {2**63 - 1}\nrecoveries = {2**63 - 1}\nexit_code = {-(2**63)}\n'
-        f"[progress]\ncurrent_phase = {2**63 - 1}\ntotal_phases = 0\ntasks_completed = {2**63 - 1}\ntasks_total = 0",
+        f'[attempt]\nphase = "x"\nnumber = {2**63 - 1}\nfailures = {2**63 - 1}\n'
+        f'recoveries = {2**63 - 1}\nexit_code = {-(2**63)}\n'
+        f"[progress]\ncurrent_phase = {2**63 - 1}\ntotal_phases = 0\n"
+        f"tasks_completed = {2**63 - 1}\ntasks_total = 0",
         **in_run(1),
     ),
     "year_0": lambda: bad(timestamp='"0000-01-01T00:00:00Z"'),
@@ -84,12 +122,14 @@ DOCUMENTS: dict[str, Callable[[], str | bytes]] = {
     "later_version": lambda: bad(version="2", id=None),
     "other_id": document,
     "many_phases": lambda: bad(
-        "[pipeline]\nphases = [" + ", ".join(f'"p{number}"' for number in range(40_000)) + "]\n[pipeline.completed]\n"
+        "[pipeline]\nphases = ["
+        + ", ".join(f'"p{number}"' for number in range(40_000))
+        + "]\n[pipeline.completed]\n"
         + "".join(f'p{number} = "{BAD}"\n' for number in range(40_000)),
         **in_run(1),
     ),
 }  # fmt: skip
-"""What `BAD` may hold."""
+"""The documents of attacks: name → content of `BAD`."""
 
 
 def _documents() -> None:
@@ -123,7 +163,10 @@ def checkpoint_that_is_a_tag(victim: Victim) -> None:
     victim.object(
         REF,
         "tag",
-        f"object {victim.at.git('rev-parse', 'HEAD')}\ntype commit\ntag x\ntagger A <a@b> 0 +0000\n\nx\n",
+        (
+            f"object {victim.at.git('rev-parse', 'HEAD')}\ntype commit\ntag x\n"
+            "tagger A <a@b> 0 +0000\n\nx\n"
+        ),
     )
 
 
@@ -153,7 +196,7 @@ def large_tree_in_the_place_of_a_checkpoint(victim: Victim) -> None:
 
 @attack
 def place_in_somebody_s_run(victim: Victim) -> None:
-    """The run's newest checkpoint is theirs, and no number comes after it."""
+    """Point the victim's run to the attacker's checkpoint, with the highest number."""
     victim.at.git(
         "update-ref",
         ref_names.RUNS + victim.run,
@@ -170,7 +213,7 @@ ODD: dict[str, Callable[[], str | bytes]] = {
     "empty": lambda: "",
     "binary": lambda: b"\0\xff" * 1000,
 }
-"""What is no document of any kind."""
+"""Contents that are no document of any kind."""
 
 
 def _others() -> None:
@@ -198,7 +241,7 @@ _others()
 
 
 def lease(victim: Victim, **changes: str) -> str:
-    """Returns a lease of the victim's run that nobody on this machine holds."""
+    """Return a lease of the victim's run, held on another machine."""
     texts = {
         "run": victim.run,
         "holder": "x",
@@ -252,7 +295,7 @@ def lease_released_by_a_table(victim: Victim) -> None:
 
 
 def noted(victim: Victim, tree: str) -> None:
-    """Makes a tree the notes."""
+    """Point the notes ref to a commit of a tree."""
     who = "A <a@b> 0 +0000"
     victim.object(ref_names.NOTES, "commit", f"tree {tree}\nauthor {who}\ncommitter {who}\n\nx\n")
 
@@ -288,7 +331,7 @@ def notes_whose_tree_is_cut_off(victim: Victim) -> None:
 
 @attack
 def notes_of_256_to_the_19(victim: Victim) -> None:
-    """Twenty trees, each of which has the next one under all names that there are."""
+    """Make twenty trees; each contains the next one under 256 names."""
     blob = victim.at.git("hash-object", "-w", "--stdin", data="x\n" * 1000)
     names = [f"{number:02x}".encode() for number in range(256)]
     below = tree_of(victim, encode_tree(dict.fromkeys(names, (FILE, blob))))
@@ -308,7 +351,7 @@ def large_note(victim: Victim) -> None:
 
 
 def endless(victim: Victim, levels: int = 7) -> str:
-    """Returns a tree of 256 to the power of `levels` paths, made of as many trees as there are levels."""
+    """Return a tree of 256 to the power of `levels` paths, from `levels` trees."""
     names = [f"{number:02x}".encode() for number in range(256)]
     below = (FILE, victim.at.git("hash-object", "-w", "--stdin", data="x"))
     for _ in range(levels):
@@ -317,7 +360,7 @@ def endless(victim: Victim, levels: int = 7) -> str:
 
 
 def bottomless(victim: Victim) -> str:
-    """Returns a tree with 600 directories within each other."""
+    """Return a tree with 600 nested directories."""
     below = (FILE, victim.at.git("hash-object", "-w", "--stdin", data="x"))
     for _ in range(600):
         below = (DIRECTORY, tree_of(victim, encode_tree({b"d": below})))

@@ -1,4 +1,4 @@
-"""Branches whose `gitckpt.toml` says what nobody here has asked for: one function for each attack, which ends on the branch."""
+"""Build branches whose `gitckpt.toml` is an attack; each ends on its branch."""
 
 from __future__ import annotations
 
@@ -29,25 +29,28 @@ timeout = "1000d"
 
 
 def deleting(checkout: Checkout, more: str = "") -> None:
-    """Everything there is expires at once."""
+    """Let all checkpoints expire at once."""
     _on_branch(checkout, DELETING + more)
 
 
 def capturing(checkout: Checkout) -> None:
-    """Whatever lies in the worktree is captured: what is ignored, keys, and a film."""
+    """Capture ignored files, keys, and a film."""
     _on_branch(checkout, CAPTURING)
 
 
 def forgetting_runs(checkout: Checkout, pipeline: str) -> None:
-    """Whoever runs a pipeline by a name he knows loses the runs of it that are complete."""
+    """Let complete runs of a pipeline expire as soon as the user runs it."""
     _on_branch(
         checkout,
-        f'[pipelines.{pipeline}]\nretention = "0s"\n[[pipelines.{pipeline}.phases]]\nname = "a"\nrun = "true"\n',
+        (
+            f'[pipelines.{pipeline}]\nretention = "0s"\n[[pipelines.{pipeline}.phases]]\n'
+            'name = "a"\nrun = "true"\n'
+        ),
     )
 
 
 def redefining(checkout: Checkout, marker: Path) -> None:
-    """Each preset, and each agent that is known by its name, does something else."""
+    """Replace each preset and each built-in agent with a command."""
     touch = _quoted(f"touch '{marker}'")
     agents = "".join(f"[agents.{name}]\ncommand = {touch}\n" for name in BUILT_IN)
     pipelines = "".join(
@@ -59,7 +62,7 @@ def redefining(checkout: Checkout, marker: Path) -> None:
 
 
 def commanding(checkout: Checkout, marker: Path) -> None:
-    """Every text of the file that could be taken for a command is one, in every table there is."""
+    """Put a command into every text of every table that could be taken for one."""
     touch = _quoted(f"touch '{marker}'")
     shell = _quoted(f"x$(touch '{marker}')`touch '{marker}'`; touch '{marker}'")
     filters = _quoted(f"a=touch '{marker}'")
@@ -80,7 +83,8 @@ with = {{ plan = {shell}, agent = {touch}, tests = {touch}, done = {touch}, prom
 [[pipelines.{name}.phases]]
 name = "three"
 use = "review"
-with = {{ title = {shell}, task = {shell}, coder = {touch}, reviewer = {touch}, lint = {touch}, filters = {filters} }}
+with = {{ title = {shell}, task = {shell}, coder = {touch}, reviewer = {touch}, \
+lint = {touch}, filters = {filters} }}
 """
         for name in ("ci", *PRESETS)
     )
@@ -103,5 +107,5 @@ def _on_branch(checkout: Checkout, text: str) -> None:
 
 
 def _quoted(text: str) -> str:
-    """Returns a text as TOML and JSON both write it."""
+    """Quote a text as both TOML and JSON do."""
     return json.dumps(text)

@@ -1,4 +1,4 @@
-"""What the tests of attacks share with others."""
+"""Make fixtures of other suites available to the tests of attacks."""
 
 from tests.cli.conftest import ckpt
 from tests.store.conftest import make_store, plain

@@ -1,6 +1,7 @@
-"""Repositories in which every text is full of what terminals obey: one function for each place where such text can stand.
+"""Build repositories in which every text is full of terminal escapes.
 
-Each takes a checkout, whose repository it makes hostile by git's own means, as a fetch could.
+There is one function for each place of such text. Each takes a checkout, and uses git's own
+commands, as a fetch could.
 """
 
 from __future__ import annotations
@@ -18,18 +19,25 @@ from gitckpt.model.checkpoint import Omitted, Submodule
 from gitckpt.store.leases import leases
 from tests.conftest import Checkout
 
-ESCAPES = "\x1b]0;title\x07\x1b[2J\x1b[35m\u202e\u2066\u200f\x9b35m\x9d0;c1\x9c\x7f\r\n\x08\x0b\x00\u2028\ufeff"
+ESCAPES = (
+    "\x1b]0;title\x07\x1b[2J\x1b[35m\u202e\u2066\u200f\x9b35m\x9d0;c1\x9c\x7f\r\n"
+    "\x08\x0b\x00\u2028\ufeff"
+)
 ESCAPES += "'; touch owned; '$(touch owned)`touch owned`"
-"""Title, clearing, colour; overrides of the direction; the same as C1 controls; DEL, CR, LF, BS, VT, NUL; and quotes, for the shell."""
+"""Escapes for the terminal and quotes for the shell.
+
+Title, clearing and color; overrides of the direction; the same as C1 controls; DEL, CR, LF, BS, VT
+and NUL.
+"""
 
 REF_ESCAPES = "\u202e\u2066\x9b35m\x9d0;c1\x9c\u2028'$(touch-owned)`touch-owned`;touch-owned"
-"""Those that git allows in the name of a ref."""
+"""The escapes that git allows in the name of a ref."""
 
 FILE_ESCAPES = ESCAPES.replace("\x00", "").replace("/", "")
-"""Those that a file can be called."""
+"""The escapes that the name of a file may contain."""
 
 OWN = re.compile(r"\x1b\[(?:0|1|31|32|33|36)m|\r?\x1b\[K|\x1b\[J|\x1b\[\d+F")
-"""What gitckpt itself sends to a terminal: styles, and lines taken back."""
+"""The escapes of gitckpt's own output: styles, and erased lines."""
 
 RUN, FREE_RUN = "20261121-201500-hostile", "20261121-201600-free"
 FIRST, SECOND, THIRD = (
@@ -52,23 +60,26 @@ CONSTRAINED = {
     *("worktree.omitted.oid", "worktree.submodules.checkpoint", "worktree.submodules.git_sha"),
     *("pipeline.deadline", "pipeline.completed", "attempt.began", "attempt.retry_at"),
 }
-"""The texts of a document that a reader checks: ids, oids, instants."""
+"""The texts of a document that a reader validates: ids, oids, times."""
 
 
 class Planted(NamedTuple):
-    """What was made hostile: ids of checkpoints, and runs."""
+    """The ids and runs that were made hostile."""
 
     ids: tuple[str, ...]
     runs: tuple[str, ...]
 
 
 def strange(text: str) -> list[str]:
-    """Returns the characters of an output that a terminal could obey, less what gitckpt itself sends to one."""
+    """Return the escapes in an output, except for gitckpt's own."""
     return sorted({c for c in OWN.sub("", text) if not c.isprintable() and c not in "\n\t"})
 
 
 def texts(document: Any, path: str = "") -> Iterator[tuple[str, str]]:
-    """Yields every text of a document, with the names that lead to it; keys of tables that have names of their own count as texts."""
+    """Yield every text of a document, with the names that lead to it.
+
+    Keys that the document may choose freely are left out of the names.
+    """
     if isinstance(document, str):
         yield path, document
     elif isinstance(document, Mapping):
@@ -82,7 +93,10 @@ def texts(document: Any, path: str = "") -> Iterator[tuple[str, str]]:
 
 
 def documents_full_of_escapes(checkout: Checkout) -> Planted:
-    """Writes checkpoints with escapes in every text: two of a run, which claims to be driven, and one of another run, and one of none."""
+    """Write checkpoints with escapes in every text.
+
+    Two belong to a run that claims to be driven, one to another run, and one to no run.
+    """
     tree = _snapshot(checkout)
     head = checkout.git("rev-parse", "HEAD")
     first = full_document(FIRST, RUN, 1, tree, head)
@@ -106,7 +120,7 @@ def documents_full_of_escapes(checkout: Checkout) -> Planted:
 
 
 def full_document(id_: str, run: str, sequence: int, tree: str, head: str) -> Checkpoint:
-    """Returns a checkpoint in which every text that may be anything is full of escapes."""
+    """Return a checkpoint with escapes in every text that may be chosen freely."""
     key = f"key {ESCAPES}"
     return Checkpoint(
         id=id_,
@@ -164,7 +178,7 @@ def full_document(id_: str, run: str, sequence: int, tree: str, head: str) -> Ch
 
 
 def lease_full_of_escapes(checkout: Checkout, run: str = RUN) -> None:
-    """Lets somebody on another machine drive a run for ever."""
+    """Write a lease by which another machine drives a run for ever."""
     then = TIME.format(1)
     where = f"{ESCAPES}{filesystem.this_host().name}"
     held = leases.Lease(
@@ -184,7 +198,10 @@ def lease_full_of_escapes(checkout: Checkout, run: str = RUN) -> None:
 
 
 def invalid_documents(checkout: Checkout) -> None:
-    """Writes documents that no reader takes, each with escapes where its complaint names what is wrong; one ref is called by escapes."""
+    """Write invalid documents, with escapes where the error quotes them.
+
+    The name of one ref has escapes, too.
+    """
     digits = iter("456789abcd")
     for text in (
         f"version = 1\nid = '{REF_ESCAPES.replace(chr(39), '')}'\n",
@@ -211,7 +228,7 @@ def invalid_documents(checkout: Checkout) -> None:
 
 
 def history_full_of_escapes(checkout: Checkout) -> None:
-    """Makes a branch, a commit and files that are called by escapes."""
+    """Make a branch, a commit and files with escapes in their names."""
     checkout.git("checkout", "--quiet", "-b", REF_ESCAPES)
     checkout.write(FILE_ESCAPES.replace("/", ""), f"{ESCAPES}\nanother\n")
     checkout.git("add", "--all")
@@ -219,7 +236,7 @@ def history_full_of_escapes(checkout: Checkout) -> None:
 
 
 def settings_full_of_escapes(checkout: Checkout) -> None:
-    """Writes a `gitckpt.toml` whose keys and values are mistakes, full of escapes."""
+    """Write an invalid `gitckpt.toml` with escapes in its keys and values."""
     bad = '"\\u001b]0;t\\u0007\\u001b[2J\\u202e\\u009b35m\\u007f\\r\\n"'
     checkout.write(
         "gitckpt.toml",
@@ -233,7 +250,7 @@ def _plant(checkout: Checkout, ref: str, data: bytes) -> None:
 
 
 def _snapshot(checkout: Checkout) -> str:
-    """Writes a snapshot whose files, directories and modes are called by escapes, also those beside the worktree; returns its tree."""
+    """Write a snapshot with escapes in all names and modes; return its tree."""
     name = FILE_ESCAPES
     blob = checkout.git("hash-object", "-w", "--stdin", data=f"{ESCAPES}\n")
     files = _tree(checkout, f"100644 blob {blob}\t{name}\x00100644 blob {blob}\tplain\0")

@@ -1,7 +1,7 @@
-"""Refs that somebody hostile has prepared, one function an attack. All of it is made by plain git, and fetched by plain git.
+"""Forge refs by plain git, and let a victim fetch them: one function an attack.
 
-The attacker serves a repository that the victim fetches every ref of. What the victim's pipelines are is known: it is in a branch, and so
-are digests of it. What is in the victim's private directory is not.
+The victim fetches every ref of the attacker's repository. The attacker knows the victim's pipelines
+from a branch, and so their digests, but nothing of the victim's private directory.
 """
 
 from __future__ import annotations
@@ -15,22 +15,22 @@ from gitckpt.git.objects.encoding import DIRECTORY, encode_tree
 from tests.conftest import Checkout
 
 FETCHED = ("refs/ckpt/*:refs/ckpt/*", "refs/checkpoints/*:refs/checkpoints/*")
-"""What somebody fetches who wants the checkpoints of others."""
+"""The refspecs of a user who fetches other users' checkpoints."""
 
 FORGED = "20990101-000000-forged"
 LATE = "2099-01-01T00:00:00.000000Z"
 
 
 class Forger:
-    """Somebody hostile, with a repository that others fetch from.
+    """An attacker with a repository that the victim fetches from.
 
     Args:
-        victim: whose refs and branches are known.
+        victim: the checkout whose refs and branches the attacker has.
         place: where the repository is made.
 
     Attributes:
         checkout: the repository.
-        commit: what its HEAD is: files of the victim, and whatever else is wanted.
+        commit: the HEAD of the repository: the victim's files, and others as needed.
     """
 
     def __init__(self, victim: Checkout, place: Path) -> None:
@@ -44,17 +44,20 @@ class Forger:
         return self.checkout.head()
 
     def blob(self, text: str) -> str:
-        """Stores a blob, and returns its oid."""
+        """Store a blob, and return its oid."""
         return self.checkout.git("hash-object", "-w", "--stdin", data=text)
 
     def point(self, ref: str, oid: str) -> None:
-        """Lets a ref point to an object."""
+        """Point a ref to an object."""
         self.checkout.git("update-ref", ref, oid)
 
     def documented(
         self, text: str, *, checkpoint: str, run: str | None = None, tree: str | None = None
     ) -> str:
-        """Stores a document with the refs that make it a checkpoint, and with `run` the newest of a run; returns the oid of the blob."""
+        """Store a document with the refs of a checkpoint; return the oid of its blob.
+
+        With `run`, the checkpoint becomes the newest of that run.
+        """
         oid = self.blob(text)
         self.point(f"refs/checkpoints/{checkpoint}", oid)
         if run is not None:
@@ -64,26 +67,26 @@ class Forger:
         return oid
 
     def fetched(self, *, over: bool = False) -> None:
-        """Lets the victim fetch everything.
+        """Let the victim fetch everything.
 
         Args:
-            over: whether what the victim has is replaced.
+            over: whether the fetch replaces the victim's own refs.
         """
         specs = [f"+{spec}" for spec in FETCHED] if over else FETCHED
         self.victim.git("fetch", "--quiet", "--no-tags", str(self.checkout.path), *specs, ok=(0, 1))
 
     def head(self, run: str) -> str:
-        """Returns the document of the newest checkpoint of a run."""
+        """Return the document of the newest checkpoint of a run."""
         return self.checkout.git("cat-file", "blob", f"refs/ckpt/runs/{run}") + "\n"
 
 
 def fresh() -> str:
-    """Returns an id of a checkpoint."""
+    """Return a new id of a checkpoint."""
     return str(uuid.uuid4())
 
 
 def digests(forger: Forger, pipeline: str) -> str:
-    """Returns the table `pipeline.definition` of a pipeline: anybody can compute it."""
+    """Return the table `pipeline.definition`, computed from the branch."""
     definition = file.read(str(forger.checkout.path / "gitckpt.toml"), pipeline, OPTIONS)
     return "[pipeline.definition]\n" + "".join(
         f'"{name}" = "{value}"\n' for name, value in definition.digest().items()
@@ -99,19 +102,19 @@ def run_of_2099(
     state: str = "",
     label: str = "",
 ) -> str:
-    """A run without inputs of its own, newer than any other, that claims to be past some phases, at a commit with files of the attacker's.
+    """Forge a run without own inputs, newer than any other, at an attacker's commit.
 
     Args:
-        forger: who does it.
-        pipeline: what drives the run.
-        completed: phases that it claims to be complete.
+        forger: the attacker.
+        pipeline: the pipeline of the run.
+        completed: phases that are claimed to be complete.
         attacked: the attacker's files, by name.
-        state: what the table `state` holds.
-        label: the phase label of its only checkpoint; by default, the last of the phases has failed.
+        state: lines of the table `state`.
+        label: the phase label of the only checkpoint; by default, the last phase has failed.
     """
     forger.point(
         "refs/ckpt/carried", forger.checkout.commit("innocent", **attacked)
-    )  # it comes with what is fetched
+    )  # a ref lets the fetch bring the commit
     checkpoint = fresh()
     done = "".join(f'"{name}" = "{checkpoint}"\n' for name in completed)
     text = f"""\
@@ -143,7 +146,7 @@ autonomy = "fully_autonomous"
 
 
 def other_state(forger: Forger, run: str, old: str, new: str) -> str:
-    """The victim's own run, with the same inputs, digests and place in the chain, and something else in its newest document."""
+    """Change the newest document of the victim's run, but no input, digest or parent."""
     said = forger.head(run)
     assert old in said, said
     checkpoint = fresh()
@@ -154,7 +157,7 @@ def other_state(forger: Forger, run: str, old: str, new: str) -> str:
 
 
 def same_id(forger: Forger, run: str, checkpoint: str, old: str, new: str) -> None:
-    """Another document under the id of a checkpoint of the victim's: a fetch with a + replaces it."""
+    """Put another document under a checkpoint's id, for a fetch with a `+`."""
     said = forger.checkout.git("cat-file", "blob", f"refs/checkpoints/{checkpoint}") + "\n"
     assert old in said, said
     oid = forger.blob(said.replace(old, new))
@@ -164,7 +167,7 @@ def same_id(forger: Forger, run: str, checkpoint: str, old: str, new: str) -> No
 
 
 def other_contents(forger: Forger, run: str, name: str, text: str) -> str:
-    """A run whose copy of an input is another one than its digest says; the document differs in its id and its tree alone."""
+    """Change a run's copy of an input, but not its digest."""
     said = forger.head(run)
     before, checkpoint = _value(said, "id"), fresh()
     tree = _tree(forger, before)
@@ -184,14 +187,14 @@ def other_contents(forger: Forger, run: str, name: str, text: str) -> str:
 def later_checkpoint(
     forger: Forger, run: str, label: str, state: str = "", *, attacked: dict[str, str] | None = None
 ) -> str:
-    """A checkpoint that claims to be of the victim's run, far ahead, without a head that leads to it.
+    """Forge a late checkpoint of the victim's run, without moving the run's head.
 
     Args:
-        forger: who does it.
+        forger: the attacker.
         run: the run.
         label: its phase label.
-        state: what the table `state` holds.
-        attacked: files of the attacker's, by name, in the commit that it is linked to; None for the commit of the run.
+        state: lines of the table `state`.
+        attacked: the attacker's files, by name, in the linked commit; None for the run's commit.
     """
     said = forger.head(run)
     if attacked is not None:
@@ -217,7 +220,7 @@ def later_checkpoint(
 
 
 def same_run_elsewhere(forger: Forger, run: str, name: str) -> str:
-    """A copy of the newest checkpoint of a run that begins another one, in the far future."""
+    """Copy a run's newest checkpoint into a new run, dated far in the future."""
     said, checkpoint = forger.head(run), fresh()
     before = _value(said, "id")
     said = said.replace(f'id = "{before}"', f'id = "{checkpoint}"', 1).replace(run, name)
@@ -227,7 +230,7 @@ def same_run_elsewhere(forger: Forger, run: str, name: str) -> str:
 
 
 def of_no_run(forger: Forger, run: str) -> str:
-    """The newest checkpoint of a run once more, outside of any run."""
+    """Copy a run's newest checkpoint without the run."""
     said, checkpoint = forger.head(run), fresh()
     said = said.replace(f'id = "{_value(said, "id")}"', f'id = "{checkpoint}"', 1).replace(
         f'run = "{run}"\nsequence = 1\n', ""
@@ -237,7 +240,7 @@ def of_no_run(forger: Forger, run: str) -> str:
 
 
 def stolen_key(forger: Forger, key: str, run: str) -> None:
-    """The key that the victim is about to start a run with, given to another run."""
+    """Give the key of the victim's next run to another run."""
     import hashlib
 
     oid = forger.blob(f'version = 1\nkey = "{key}"\nrun = "{run}"\n')
@@ -245,7 +248,7 @@ def stolen_key(forger: Forger, key: str, run: str) -> None:
 
 
 def endless_lease(forger: Forger, run: str, *, renewed: str) -> None:
-    """A lease of another machine until the end of time."""
+    """Write a lease of another machine that never expires."""
     text = f"""\
 version = 1
 run = "{run}"
@@ -264,7 +267,10 @@ expires = "9999-12-31T23:59:59.000000Z"
 
 
 def malformed_inputs(forger: Forger) -> None:
-    """The forged run has an input that is a file, whose copies are in a tree that is none: git fetches no such thing, backups bring it."""
+    """Add a file input whose copies are in an invalid tree.
+
+    Git fetches no such document, but a backup may bring it.
+    """
     here, ref = forger.victim, f"refs/ckpt/runs/{FORGED}"
     document = here.git("cat-file", "blob", ref) + "\n"
     tree = here.git("hash-object", "-w", "-t", "tree", "--literally", "--stdin", data=b"nonsense")

@@ -1,4 +1,4 @@
-"""Snapshots that gitckpt would never make, for a checkpoint of an attacker: trees that are none, without end, or too much to be read."""
+"""Build snapshots that gitckpt never makes: invalid, endless, or too large trees."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ ENDLESS = "holds more than 10,000,000 paths, or too many nested directories"
 
 
 class Maker:
-    """Stores objects that git need not find valid.
+    """Store objects that git need not find valid.
 
     Args:
         at: the repository.
@@ -29,7 +29,10 @@ class Maker:
         self.blob = at.git("hash-object", "-w", "--stdin", data="x")
 
     def raw(self, data: bytes) -> str:
-        """Stores a tree as `git hash-object --literally` does, which would be 3,000 processes for as many levels."""
+        """Store a tree without checks, faster than `git hash-object --literally`.
+
+        That would take 3,000 processes for as many levels.
+        """
         content = b"tree %d\0%s" % (len(data), data)
         name = hashlib.sha1(content).hexdigest()
         place = self.at.main / ".git/objects" / name[:2]
@@ -39,20 +42,20 @@ class Maker:
         return name
 
     def tree(self, *entries: tuple[bytes, bytes, str]) -> str:
-        """Returns a tree with entries as they are given: mode, name, oid."""
+        """Return a tree with unchecked entries: mode, name, oid."""
         return self.raw(
             b"".join(b"%s %s\0%s" % (mode, name, bytes.fromhex(oid)) for mode, name, oid in entries)
         )
 
     def nested(self, levels: int, *names: bytes) -> str:
-        """Returns a tree that has another one under each name, and so on."""
+        """Return nested trees; each contains the next one under each name."""
         below = (FILE, self.blob)
         for _ in range(levels):
             below = (DIRECTORY, self.raw(encode_tree(dict.fromkeys(names, below))))
         return below[1]
 
     def checkpoint(self, parts: Parts | str) -> None:
-        """Makes a checkpoint whose snapshot has a file, and these parts; or is this object."""
+        """Make a checkpoint whose snapshot is a file and these parts, or this object."""
         if not isinstance(parts, str):
             parts = self.raw(
                 encode_tree(
@@ -72,7 +75,7 @@ class Maker:
 
 
 def _in(part: bytes, *entries: tuple[bytes, bytes]) -> Callable[[Maker], Parts]:
-    """Returns what makes a part of a snapshot that has entries of a blob: mode and name."""
+    """Return a function that makes a part of a snapshot from entries: mode and name."""
     return lambda make: {
         part: (DIRECTORY, make.tree(*((mode, name, make.blob) for mode, name in entries)))
     }
@@ -168,4 +171,4 @@ ODD: dict[str, tuple[Callable[[Maker], Parts | str], str]] = {
         "flags is not a list",
     ),
 }
-"""How each is made, and what `verify` says of it."""
+"""Name → the function that makes the snapshot, and the message of `verify`."""

@@ -1,4 +1,4 @@
-"""Places of ours that a branch, or somebody who may write there, has filled with something else."""
+"""Replace gitckpt's private paths with links, as a branch or another user can."""
 
 from __future__ import annotations
 
@@ -9,38 +9,38 @@ from tests.conftest import Checkout
 
 
 def linked_private(here: Checkout, elsewhere: Path) -> None:
-    """Tracks `.ckpt` as a link out of the repository."""
+    """Track `.ckpt` as a link out of the repository."""
     _tracked(here, ".ckpt", elsewhere)
 
 
 def linked_worktrees(here: Checkout, elsewhere: Path) -> None:
-    """Tracks `.ckpt/worktrees` as a link out of the repository."""
+    """Track `.ckpt/worktrees` as a link out of the repository."""
     _tracked(here, ".ckpt/worktrees", elsewhere)
 
 
 def linked_ignore(here: Checkout, elsewhere: Path) -> None:
-    """Tracks `.ckpt/.gitignore` as a link to a file that is not there yet."""
+    """Track `.ckpt/.gitignore` as a link to a missing file."""
     _tracked(here, ".ckpt/.gitignore", elsewhere / "made")
 
 
 def linked_runs(here: Checkout, elsewhere: Path) -> None:
-    """Tracks `.ckpt/runs` as a link out of the repository, with what looks like the files of any run there."""
+    """Track `.ckpt/runs` as a link out of the repository, to the files of a run."""
     _tracked(here, ".ckpt/runs", elsewhere)
 
 
 def linked_settings(here: Checkout, elsewhere: Path) -> None:
-    """Tracks `gitckpt.toml` as a link to a file of the user's."""
+    """Track `gitckpt.toml` as a link to a file of the user's."""
     (elsewhere / "secret").write_text("password = hunter2\n")
     _tracked(here, "gitckpt.toml", elsewhere / "secret")
 
 
 def dangling_settings(here: Checkout, elsewhere: Path) -> None:
-    """Tracks `gitckpt.toml` as a link to a file that is not there yet."""
+    """Track `gitckpt.toml` as a link to a missing file."""
     _tracked(here, "gitckpt.toml", elsewhere / "made")
 
 
 def linked_git_private(here: Checkout, elsewhere: Path) -> None:
-    """Puts a link in the place of the directory of ours in git's own."""
+    """Replace gitckpt's directory inside `.git` with a link."""
     (here.path / ".git/ckpt").symlink_to(elsewhere)
 
 

@@ -1,4 +1,4 @@
-"""A branch that was fetched and checked out deletes nothing, captures nothing and executes nothing by what its `gitckpt.toml` says."""
+"""The `gitckpt.toml` of a fetched branch deletes, captures and executes nothing."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def ids(checkout: Checkout) -> set[str]:
 
 @pytest.fixture
 def lived_in(checkout: Checkout, ckpt: Ckpt) -> Checkout:
-    """A worktree with checkpoints of commits and of a restore, and a run that is complete."""
+    """A worktree with checkpoints of commits, of a restore, and of a complete run."""
     assert ckpt("init", at=checkout).code == 0
     checkout.commit("settings", **{"gitckpt.toml": default_settings()})
     for number in range(3):
@@ -49,12 +49,12 @@ def lived_in(checkout: Checkout, ckpt: Ckpt) -> Checkout:
 
 
 def maintained(checkout: Checkout) -> str:
-    """Lets the hooks do what they do once a day; returns how it ended."""
+    """Let the hooks do daily maintenance; return its result."""
     hook(["maintain"])
     until = time.monotonic() + 60
     while (
         time.monotonic() < until
-    ):  # another one may still be at it, in the background, started by a commit
+    ):  # maintenance may still run in the background, started by a commit
         ended = (checkout.main / ".git/ckpt/maintained").read_text().partition(" ")[2]
         if ended:
             return ended
@@ -269,7 +269,7 @@ def test_a_run_that_goes_on_calls_no_other_agent_than_it_was_started_with(
         "1",
     ]
     assert ckpt(*words, at=checkout).code == 20
-    assert ckpt("resume").code == 20  # it is the one that it was
+    assert ckpt("resume").code == 20  # resume uses the agent of the start
     checkout.write("gitckpt.toml", f"[agents.{agent}]\ncommand = \"touch '{marker}'\"\n")
     done = ckpt("resume")
     assert (
@@ -332,7 +332,7 @@ def test_a_run_whose_driver_is_killed_at_its_start_goes_on_with_its_agents(
 
 
 NAMING = ("run", "loop", "review")
-"""What names a pipeline or an agent."""
+"""Commands that name a pipeline or an agent."""
 
 CALLS: dict[str, list[list[str]]] = {
     "init": [["--hooks", "none"], []],
@@ -369,7 +369,7 @@ CALLS: dict[str, list[list[str]]] = {
     "demo": [["--help"]],
     "uninit": [[]],
 }
-"""What each other command is called with; one that is new has to stand here."""
+"""The arguments of each other command; a new command must be added here."""
 
 
 def test_no_command_executes_anything_that_it_does_not_name(
@@ -391,7 +391,7 @@ def test_no_command_executes_anything_that_it_does_not_name(
     done = {}
     for command in COMMANDS:
         for words in CALLS.get(command, ()):
-            lived_in.write("gitckpt.toml", hostile)  # which a restore may have replaced
+            lived_in.write("gitckpt.toml", hostile)  # a restore may have replaced it
             done[command, *words] = ckpt(command, *words, at=lived_in)
             assert not marker.exists(), (command, words)
     bugs = {words: each.err for words, each in done.items() if each.code == 3}
@@ -408,7 +408,7 @@ def test_no_command_executes_anything_that_it_does_not_name(
 def test_who_names_it_has_it_executed(
     main_checkout: Checkout, ckpt: Ckpt, tmp_path: Path, words: list[str]
 ) -> None:
-    """The marker of the test above is one that can be touched."""
+    """The commands of the previous test do touch the marker when the user names them."""
     branches.commanding(main_checkout, tmp_path / "marker")
     main_checkout.commit("a plan", **{"plan.md": "x"})
     ckpt(*words, at=main_checkout)

@@ -1,4 +1,4 @@
-"""A bare repository that a branch tracks, with a configuration that names commands."""
+"""A bare repository that a branch tracks cannot name commands for gitckpt."""
 
 from __future__ import annotations
 
@@ -55,12 +55,12 @@ WORDS = {
     "hook": ["post-commit"],
 }
 WITHOUT_REPOSITORY = ("completion", "demo", "complete", "hook")
-"""Commands that need none, or may not fail for want of one."""
+"""Commands that need no repository, or must not fail without one."""
 
 
 @pytest.fixture
 def vendored(main_checkout: Checkout, tmp_path: Path) -> Checkout:
-    """A clone that tracks `vendor.git`, which has a checkpoint and lacks its commit and trees."""
+    """A clone with a tracked `vendor.git`; its checkpoint lacks the commit and trees."""
     main_checkout.write("README", "changed\n")
     assert forked.git_ckpt("save", directory=main_checkout.path).code == 0
     outer = Checkout(tmp_path / "outer")
@@ -167,7 +167,7 @@ def test_one_in_a_linked_worktree_beneath_a_bare_repository(
 
 
 def records_in(place: Path, repository: Path) -> bool:
-    """Record a checkpoint at a place, and return whether this repository has it then."""
+    """Record a checkpoint at a place; return whether this repository has it."""
     with Store.open(place) as store:
         made = store.record("a-complete", {})
     return f"refs/checkpoints/{made.id}" in Checkout(repository).refs("refs/checkpoints")

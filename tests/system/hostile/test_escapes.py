@@ -1,4 +1,7 @@
-"""Whatever somebody else has written, no command sends it on as it is: to a terminal or a pipe, in results, errors and hints."""
+"""No command prints fetched text unescaped.
+
+This holds for terminals and pipes, in results, errors and hints.
+"""
 
 from __future__ import annotations
 
@@ -119,7 +122,7 @@ CALLS: dict[str, list[list[str]]] = {
     ],
     "notes": [[], [ARGUMENT]],
 }
-"""Command → the ways in which it is called."""
+"""Command → the argument lists of its calls."""
 
 BUILDERS: dict[str, tuple[Callable[[Checkout], object], ...]] = {
     "documents": (escapes.history_full_of_escapes, escapes.documents_full_of_escapes),
@@ -140,10 +143,10 @@ def hostile(request: pytest.FixtureRequest, main_checkout: Checkout) -> Checkout
 
 
 def on_terminal(args: Sequence[str], at: Path) -> str:
-    """Returns all that a command writes to a terminal."""
+    """Return the output of a command to a terminal."""
     leader, follower = pty.openpty()
     fcntl.ioctl(follower, termios.TIOCSWINSZ, struct.pack("HHHH", 50, 4000, 0, 0))
-    os.write(leader, b"\x04" * 9)  # whoever asks finds that nobody is there
+    os.write(leader, b"\x04" * 9)  # a command that asks reads the end of the input
     said: list[bytes] = []
 
     def listen() -> None:
@@ -151,7 +154,7 @@ def on_terminal(args: Sequence[str], at: Path) -> str:
             while chunk := os.read(leader, 65536):
                 said.append(chunk)
         except OSError:
-            pass  # the other side is closed
+            pass  # the other side has closed the terminal
 
     reader = threading.Thread(target=listen)
     reader.start()
@@ -168,7 +171,7 @@ def on_terminal(args: Sequence[str], at: Path) -> str:
 
 
 def fresh(hostile: Checkout) -> Path:
-    """Returns the path of a copy of the repository, as it was made hostile."""
+    """Copy the hostile repository, and return the path."""
     copy = hostile.path.with_name(f"copy-{len(list(hostile.path.parent.glob('copy-*')))}")
     shutil.copytree(hostile.path, copy, symlinks=True)
     return copy
@@ -240,7 +243,10 @@ def test_what_git_stands_for_is_escaped(main_checkout: Checkout) -> None:
     "phase", ["it's", "a b", "'; touch owned; '", "$(touch owned)`touch owned`", 'say "x" \\ !']
 )
 def test_a_command_that_is_advised_can_be_pasted(main_checkout: Checkout, phase: str) -> None:
-    """What follows `next` and `to go on` is run by a shell in which `git` only says how it was called."""
+    """The commands after `next` and `to go on` pass through a shell unchanged.
+
+    A shell function in place of `git` prints its arguments.
+    """
     from dataclasses import replace
 
     escapes.documents_full_of_escapes(main_checkout)
@@ -292,7 +298,7 @@ SHELLS = [shell for shell in ("sh", "dash", "bash", "zsh", "ksh", "busybox") if 
 
 
 def called(command: str, at: Path, shell: str = "bash") -> list[str]:
-    """Returns the words that git gets from a line that is pasted into a shell."""
+    """Return the arguments of git when a command line is pasted into a shell."""
     script = f'git() {{ printf "%s\\0" "$@"; }}\n{command}\n'
     words = [shell, "sh", "-c"] if shell == "busybox" else [shell, "-c"]
     said = subprocess.run([*words, script], cwd=at, capture_output=True, check=True).stdout
@@ -315,7 +321,7 @@ def test_a_quoted_word_comes_out_of_a_shell_as_it_was(tmp_path: Path, shell: str
 
 @pytest.mark.parametrize("shell", SHELLS)
 def test_an_advised_command_runs_no_branch(main_checkout: Checkout, shell: str) -> None:
-    r"""Dash does not know `$'…'`: there, `\'` ended the quotes."""
+    r"""Dash does not know `$'…'`, and reads `\'` as the end of the quotes."""
     here = main_checkout
     branches = (REF_ESCAPES, "x\u202e';touch${IFS}owned;#", "y';touch${IFS}owned;'")
     for number, branch in enumerate(branches):

@@ -1,6 +1,8 @@
-"""Every command in a repository that is attacked: it ends, soon, with an error for people at most, and the good checkpoints are listed.
+"""Every command ends soon in an attacked repository, and lists good checkpoints.
 
-The commands are those of the command table, so that a new one is among them by itself.
+It fails with an error for people at most.
+
+The commands come from the command table, so a new one is included automatically.
 """
 
 from __future__ import annotations
@@ -47,7 +49,7 @@ CALLS: dict[str, list[str]] = {
     "restore": ["restore {good}", "restore {bad}"],
     "run": ["run ci", "run nothing"],
     "loop": ["loop README"],
-    "review": ["review --help"],  # which would start an agent
+    "review": ["review --help"],  # a real call would start an agent
     "runs": ["runs", "runs --json"],
     "status": ["status", "status {run}", "status {run} --json", "status 20261121"],
     "start": ["start x"],
@@ -69,9 +71,9 @@ CALLS: dict[str, list[str]] = {
     "du": ["du"],
     "hook": ["hook post-commit", "hook post-merge 0"],
     "completion": ["completion bash"],
-    "demo": ["demo --help"],  # which is made in a repository of its own
+    "demo": ["demo --help"],  # a real call makes another repository
 }
-"""What is called of each command; of one that is not here, the command alone."""
+"""The calls of each command; any other command is called without arguments."""
 
 GOOD_CODES = {0, 1, 2, 10, 11, 12, 13, 14}
 _EVERY = 80
@@ -82,7 +84,7 @@ Attacked = Callable[[str], Victim]
 
 @pytest.fixture
 def victim(main_checkout: Checkout) -> Victim:
-    """A repository with a checkpoint, and a run with a key and a lease that was given back."""
+    """A repository with a checkpoint, and a run with a key and a released lease."""
     main_checkout.write(
         "gitckpt.toml",
         '[pipelines.ci]\nphases = ["test"]\n\n[pipelines.ci.steps.test]\ncommand = "true"\n',
@@ -105,13 +107,13 @@ def victim(main_checkout: Checkout) -> Victim:
 
 
 def limited() -> None:
-    """Sees to it that what takes long, or much, is killed."""
+    """Limit time and memory, so that the system kills a process that takes too much."""
     resource.setrlimit(resource.RLIMIT_CPU, (SECONDS, SECONDS))
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
 
 
 def words(call: str, victim: Victim) -> list[str]:
-    """Returns the words of a call."""
+    """Return the words of a call."""
     named = {
         "good": victim.checkpoint,
         "bad": BAD,
@@ -123,7 +125,7 @@ def words(call: str, victim: Victim) -> list[str]:
 
 
 def require_sound(name: str, done: Outcome) -> None:
-    """Fails where a command did not end as commands do."""
+    """Fail if a command did not end properly."""
     said = f"{name}: {done.code}\n{done.err[:3000]}"
     assert done.code in GOOD_CODES, said
     assert "Traceback" not in done.err, said
@@ -132,10 +134,10 @@ def require_sound(name: str, done: Outcome) -> None:
 
 
 def tried(command: str, victim: Victim, spawn: Spawn, scratch: Path) -> None:
-    """Tries all calls of a command, each in a copy of a repository."""
+    """Try all calls of a command, each in a copy of a repository."""
     for number, call in enumerate(CALLS.get(command, [command])):
         copy = scratch / f"{command} {number}"
-        subprocess.run(["cp", "-a", victim.at.path, copy], check=True)  # pipes included
+        subprocess.run(["cp", "-a", victim.at.path, copy], check=True)  # copies pipes, too
         done = spawn(*words(call, victim), at=copy, preexec=limited)
         require_sound(call, done)
         listed = spawn("list", "--all", at=copy, preexec=limited)
@@ -145,7 +147,7 @@ def tried(command: str, victim: Victim, spawn: Spawn, scratch: Path) -> None:
             assert (good[:8] in listed.out) or good in removed or command in ("expire", "uninit"), (
                 f"{call}: {listed.out}{listed.err}"
             )
-        shutil.rmtree(copy, ignore_errors=True)  # maintenance may be at work there
+        shutil.rmtree(copy, ignore_errors=True)  # maintenance may still write there
 
 
 def test_each_call_is_of_a_command() -> None:
@@ -163,13 +165,13 @@ def test_all_attacks_on_checkpoints_at_once(victim: Victim, spawn: Spawn, tmp_pa
         )
     require_sound(
         "list", spawn("list", at=victim.at, preexec=limited)
-    )  # from here on, what is bad is known
+    )  # the later commands know from this one which documents are bad
     for command in COMMANDS:
         tried(command, victim, spawn, tmp_path)
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Each attack takes a minute: with `--long` all of them, otherwise some."""
+    """Choose all attacks with `--long`, otherwise some: each takes a minute."""
     if metafunc.function is test_each_attack_on_each_command:
         metafunc.parametrize(
             "name", list(ATTACKS)[:: 1 if metafunc.config.getoption("--long") else _EVERY]

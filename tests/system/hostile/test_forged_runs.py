@@ -1,4 +1,4 @@
-"""Runs that somebody else has written, wholly or in part: nothing of ours goes on with them by itself."""
+"""No command continues a forged run, or a forged part of a run, without approval."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ EVIL = "all test build:\n\t@touch $$HOME_OF_VICTIM/evil\n"
 
 @pytest.fixture
 def victim(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> Stage:
-    """A project with a pipeline of three phases, the last of which fails."""
+    """A project with a pipeline of three phases; the last one fails."""
     stage.pipeline(*PHASES)
     stage.checkout.write("Makefile", "test:\n\t@true\nbuild:\n\t@false\n")
     stage.checkout.git("add", "--all")
@@ -191,7 +191,7 @@ def test_half_of_a_chain_that_came_forwards_is_foreign(victim: Stage, tmp_path: 
     assert (done.code, "phases marked as complete:" in done.err) == (2, True), done
     assert (
         victim.ckpt("resume").code == 2
-    )  # in sight of nothing else, it is no run to be chosen, and its files are none to be opened
+    )  # without approval, resume neither chooses the run nor opens its files
 
 
 def test_what_comes_while_a_run_is_driven_is_not_gone_on_from(
@@ -304,7 +304,7 @@ def test_a_copy_of_an_input_is_compared_at_each_start_of_a_phase(victim: Stage) 
     assert (victim.ckpt("resume").code, victim.ckpt("resume", "--accept-changes").code) == (2, 0)
     assert (
         victim.programs / "read"
-    ).read_text() == "GOOD\n"  # the file that it was started with is there still
+    ).read_text() == "GOOD\n"  # the original input file still exists
 
 
 @pytest.mark.long
@@ -399,7 +399,7 @@ LATER = "5f0c2c1e-8f0a-4e0b-9d57-3c4b0f3a9f11"
 
 
 def claims(victim: Stage, run: str, label: str) -> None:
-    """Adds a checkpoint that says it follows the newest one of a run of ours, and that it was recorded by whoever drives it."""
+    """Forge a checkpoint that claims to follow a run's newest one, from its driver."""
     here = victim.checkout
     newest = here.git("for-each-ref", "--format=%(objectname)", f"refs/ckpt/runs/{run}")
     name = tomllib.loads(here.git("cat-file", "blob", newest))["id"]
@@ -434,7 +434,7 @@ def test_what_claims_to_be_of_a_run_of_ours_decides_nothing(victim: Stage, label
     claims(victim, run, label)
     assert (
         victim.ckpt("status", run).out.splitlines()[2:] == status.splitlines()[2:]
-    )  # less how long ago that was
+    )  # the first lines tell how long ago it was
     assert victim.ckpt("show", run).out == shown
     assert [line.split("\t")[1] for line in victim.ckpt("runs").out.splitlines()] == ["failed"]
     with Store.open(victim.checkout.path) as store:

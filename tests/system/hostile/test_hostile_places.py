@@ -1,4 +1,4 @@
-"""Nothing is written, made or removed where a link leads, nor where somebody else has put something."""
+"""Nothing is written, made or removed through a link or in another user's place."""
 
 from __future__ import annotations
 
@@ -188,7 +188,7 @@ def test_removal_follows_no_link(tmp_path: Path, elsewhere: Path) -> None:
 
 
 def test_removal_is_as_deep_as_it_takes(tmp_path: Path) -> None:
-    """Deeper than Python recurses, than there are descriptors, and than a path is long."""
+    """`remove` needs no recursion, few descriptors, and no long path."""
     doomed = tmp_path / "doomed"
     doomed.mkdir()
     fd = os.open(doomed, os.O_RDONLY)
@@ -249,10 +249,10 @@ MEMBER = (
 
 @pytest.fixture
 def public() -> Iterator[Path]:
-    """A directory that everybody may enter, which those of the tests are not."""
+    """A directory that all users may enter."""
     path = Path(
         tempfile.mkdtemp(dir="/tmp")
-    )  # the one of the tests may be below a directory that nobody else may enter
+    )  # tmp_path may be below a directory that other users may not enter
     path.chmod(0o755)
     yield path
     shutil.rmtree(path)
@@ -278,7 +278,7 @@ def test_a_shared_repository_is_shared_with_its_group(
         path.chmod(path.stat().st_mode | 0o060 | (0o2000 if path.is_dir() else 0))
 
     def member(uid: int, *words: str) -> str:
-        # To read is for Python, which may be installed where nobody else may look; to write is what this is about.
+        # Python may be installed where the user may not read; the test is about writing only.
         rights = (
             "--inh-caps=-all,+dac_read_search",
             "--ambient-caps=-all,+dac_read_search",
@@ -310,11 +310,11 @@ def test_a_shared_repository_is_shared_with_its_group(
 
 @as_root
 class TestAHookInAnothersRepository:
-    """`git` refuses it; a hook that is called by hand has nobody before it who asks."""
+    """A hook called by hand refuses a repository of another user, as git does."""
 
     @pytest.fixture
     def theirs(self, main_checkout: Checkout, ckpt: Ckpt) -> Checkout:
-        """A repository of somebody else, whose settings name a program."""
+        """A repository of another user, whose settings name a program."""
         assert ckpt("init", at=main_checkout).code == 0
         for path in [main_checkout.path, *main_checkout.path.rglob("*")]:
             os.lchown(path, NOBODY, NOBODY)

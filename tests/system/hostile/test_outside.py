@@ -1,7 +1,8 @@
-"""Every command in a repository that somebody hostile has filled: nothing outside of the worktree changes, and nothing of his runs.
+"""No command changes files outside of a hostile worktree, or runs its programs.
 
-Attacks of all kinds are there at once: forged runs, an operation that names programs, a branch whose `gitckpt.toml` commands, documents
-full of escapes, and documents that cost much. The calls are those of the tests beside this one; a new command is among them by itself.
+The repository combines attacks of all kinds: forged runs, an operation that names programs, a
+branch whose `gitckpt.toml` has commands, documents full of escapes, and expensive documents. The
+calls are those of `test_escapes.py`.
 """
 
 from __future__ import annotations
@@ -22,13 +23,13 @@ from tests.system.hostile.test_escapes import CALLS
 
 MARKER = "was-run"
 NAMING = ("loop", "review", "run")
-"""Commands that name a pipeline: what the branch has put in its place runs, and is announced (`test_branches`)."""
+"""Commands that name a pipeline: they announce and run the branch's replacement."""
 
 EVIL = "rebase-merge/strategy"
 
 
 def everything(place: Path, but: Path) -> dict[str, tuple[int, bytes]]:
-    """Returns mode and content of all that is below a place, but for a directory in it."""
+    """Return mode and content of all files below a place, except in one directory."""
     found = {}
     for parent, directories, files in os.walk(place):
         directories[:] = [name for name in directories if Path(parent, name) != but]
@@ -48,7 +49,7 @@ def everything(place: Path, but: Path) -> dict[str, tuple[int, bytes]]:
 
 @pytest.fixture
 def outside(tmp_path: Path) -> Path:
-    """A place with things of value, beside which the repositories are made."""
+    """A directory with valuable files, in which the repositories are copied."""
     place = tmp_path / "outside"
     place.mkdir()
     (place / "valued").mkdir()
@@ -101,7 +102,10 @@ def _fill(main_checkout: Checkout, marker: Path, scratch: Path) -> None:
 
 
 def _forge_operation(checkout: Checkout, store: Store, marker: Path) -> None:
-    """Records a rebase in progress that is to run programs when it goes on, and lets the private directory not know it."""
+    """Record a rebase in progress that executes programs when it is continued.
+
+    The private directory then forgets that this repository recorded it.
+    """
     files = {
         EVIL: "x/evil\n",
         "rebase-merge/git-rebase-todo": f"exec touch '{marker}'\n",
@@ -123,7 +127,7 @@ def _forge_operation(checkout: Checkout, store: Store, marker: Path) -> None:
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """With `--long` all commands, in each of the ways in which they are called; otherwise each third, in the first of them."""
+    """Choose all commands with `--long`, otherwise every third one."""
     if "command" in metafunc.fixturenames:
         metafunc.parametrize(
             "command", list(COMMANDS)[:: 1 if metafunc.config.getoption("--long") else 3]
@@ -134,7 +138,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 def test_nothing_outside_changes_and_nothing_runs(
     filled: Checkout, outside: Path, command: str, request: pytest.FixtureRequest
 ) -> None:
-    home = Path(os.environ["HOME"])  # beside the place, as are the copies of this test alone
+    home = Path(os.environ["HOME"])  # a sibling of `outside`, so compared separately
     known = [words for words in CALLS[command] if command not in NAMING or "--dry-run" in words]
     calls = [
         *known[: None if request.config.getoption("--long") else 1],

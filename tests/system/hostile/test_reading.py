@@ -1,4 +1,4 @@
-"""What is read of a hostile repository: no more than a document may be, once, and without the index where need be."""
+"""Readers of a hostile repository are bounded, read once, and need no index."""
 
 from __future__ import annotations
 

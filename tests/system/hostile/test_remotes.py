@@ -1,4 +1,4 @@
-"""Checkpoints stay here: a plain push sends none, and where a remote is set so that it would, `init` and `doctor` say it, with the cure."""
+"""A plain push sends no checkpoint, or `init` and `doctor` report the remote."""
 
 from __future__ import annotations
 

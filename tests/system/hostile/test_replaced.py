@@ -1,4 +1,4 @@
-"""A fetch with `+` puts other documents behind ids that were recorded here: they are shown as replaced, and nothing goes by them."""
+"""Checkpoints that a forced fetch replaced are shown as replaced, and never used."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ GONE = "error: a fetch has replaced the document of checkpoint {}\n"
 
 
 def replace_all(victim: Checkout, place: Path, content: str = "evil\n") -> None:
-    """Replaces every document of a repository, and every snapshot, by a fetch: all have the attacker's README, dated years ahead."""
+    """Replace every document and snapshot by a fetch of the attacker's, dated ahead."""
     forger = Forger(victim, place)
     evil = forger.checkout
     files = evil.git("mktree", data=f"100644 blob {forger.blob(content)}\tREADME\n")
@@ -40,7 +40,7 @@ def replace_all(victim: Checkout, place: Path, content: str = "evil\n") -> None:
 
 @pytest.fixture
 def restored(plain: Store, main_checkout: Checkout) -> tuple[str, str]:
-    """A checkpoint with README "one", and the safety checkpoint of a restore to it, with "two"."""
+    """The ids of a checkpoint with README "one" and of a safety checkpoint with "two"."""
     main_checkout.write("README", "one\n")
     saved = plain.save("a-complete", {})
     main_checkout.write("README", "two\n")
@@ -52,7 +52,7 @@ def readme(checkout: Checkout) -> str:
 
 
 class TestNothingGoesByThem:
-    """Neither `latest`, nor `undo`, nor thinning, nor an id that somebody has noted."""
+    """`latest`, `undo`, thinning and a noted id ignore the replacements."""
 
     def test_latest_and_the_id(
         self, plain: Store, main_checkout: Checkout, tmp_path: Path, restored: tuple[str, str]
@@ -143,7 +143,7 @@ class TestNothingGoesByThem:
 
 
 class TestTheyAreShown:
-    """As replaced; what was written here comes back as long as git has it."""
+    """Replaced checkpoints are marked; the original returns while git has it."""
 
     def test_by_list_and_doctor(
         self,
@@ -167,7 +167,8 @@ class TestTheyAreShown:
         said = ckpt("doctor").out
         assert all(f"checkpoint-replaced: refs/checkpoints/{each}: " in said for each in restored)
         assert ckpt("restore", saved).err.endswith(
-            f"{GONE.format(saved[:8])}hint: put back what was written here: git ckpt verify --repair; "
+            f"{GONE.format(saved[:8])}hint: put back what was written here: "
+            "git ckpt verify --repair; "
             f"if you trust the fetched one: git ckpt restore {saved[:8]} --trust\n"
         )
         assert readme(main_checkout) == "one\n"
@@ -221,7 +222,7 @@ class TestTheyAreShown:
 def test_an_adopted_run_is_replaced_by_a_later_fetch(
     plain: Store, main_checkout: Checkout, tmp_path: Path
 ) -> None:
-    """To adopt a run vouches for what was shown, and for no more."""
+    """Adopting a run approves only the documents that were shown."""
     made = plain.save("a-complete", {}, start="work")
     replace_all(main_checkout, tmp_path / "evil")
     Pipelines(plain).require_ours([plain.newest(str(made.run))], trust=True)

@@ -1,4 +1,4 @@
-"""Snapshots that gitckpt would never make: `verify` names each, no command brings anything of them back, and the others go on."""
+"""`verify` names each invalid snapshot, and no command restores any part of one."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ LIMITS = {"RLIMIT_CPU": 20, "RLIMIT_AS": 600 << 20}
 
 
 def limited(*words: str, at: Checkout) -> forked.Done:
-    """Runs a command that is killed where it takes long, or fails where it takes much."""
+    """Run a command with limits of time and memory."""
     return forked.git_ckpt(*words, directory=at.path, limits=LIMITS)
 
 
 def made(here: Checkout, name: str) -> str:
-    """Makes a good checkpoint and an odd one; returns the id of the good one."""
+    """Make a good checkpoint and an odd one; return the id of the good one."""
     with Store.open(here.path) as store:
         good = store.save("good-complete").id
     make, _ = ODD[name]

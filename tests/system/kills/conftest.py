@@ -1,4 +1,4 @@
-"""Fixtures of the store's tests, for the suites that kill and starve it."""
+"""Make the store's fixtures available to the suites that kill it."""
 
 from tests.store.conftest import adapter, denied, inner, lib, make_store, plain, store
 

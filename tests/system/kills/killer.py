@@ -1,4 +1,4 @@
-"""Scripts that are killed while they use a store: at a position among their git calls and writes, or at a moment, with all they started."""
+"""Kill scripts that use a store, at a git call, at a write, or at a moment."""
 
 from __future__ import annotations
 
@@ -47,8 +47,10 @@ with Checkpoints(discover(path), adapter="plumbing") as store:
 
 WRAPPER = """\
 #!/bin/sh
-# Counts positions in $KILL_COUNT, before and after each git call; at number $KILL_AT it kills the caller.
-set -C # of two that run side by side only one makes a file. No process is needed for that, and there are thousands of positions
+# Counts positions in $KILL_COUNT, before and after each git call; \
+at number $KILL_AT it kills the caller.
+set -C # of two that run side by side only one makes a file. \
+No process is needed for that, and there are thousands of positions
 position() {
     read -r number <"$KILL_COUNT/newest"
     until { number=$((number + 1)) && true >"$KILL_COUNT/$number"; } 2>/dev/null; do :; done
@@ -67,7 +69,8 @@ exit $code
 """
 
 PROXY = """\
-# Passes ref transactions on, and counts a position before, between and after the refs of each: a kill leaves the first ones done.
+# Passes ref transactions on, and counts a position before, between and after the refs of each: \
+a kill leaves the first ones done.
 import os, sys
 
 def position(count):
@@ -76,7 +79,8 @@ def position(count):
     while len(mine) < count:
         number += 1
         try:
-            os.close(os.open(os.path.join(os.environ["KILL_COUNT"], str(number)), os.O_CREAT | os.O_EXCL))
+            os.close(os.open(os.path.join(os.environ["KILL_COUNT"], str(number)), \
+os.O_CREAT | os.O_EXCL))
         except FileExistsError:
             continue
         mine.append(number)
@@ -131,10 +135,10 @@ sys.exit(os.waitstatus_to_exitcode(os.waitpid(git, 0)[1]))
 
 
 class Positions:
-    """Kills whoever calls git at a position among its git calls.
+    """A git that kills its caller at a given position among the calls.
 
     Args:
-        directory: for the files it needs.
+        directory: for the wrapper and its counters.
     """
 
     def __init__(self, directory: Path) -> None:
@@ -152,7 +156,11 @@ class Positions:
         self._count = self._counts
 
     def env(self, at: int) -> dict[str, str]:
-        """Returns what lets a process die at a position; 0 for none. Counts from one again; what an earlier one left running, apart."""
+        """Return the environment in which a process dies at a position, or at none for 0.
+
+        The count starts again in a new directory, so that a process of an earlier run does not
+        disturb it.
+        """
         self._count = self._counts / str(next(self._numbers))
         self._count.mkdir()
         (self._count / "newest").write_text("0\n")
@@ -165,22 +173,22 @@ class Positions:
         }
 
     def count(self) -> int:
-        """Returns how many positions there were."""
+        """Return the number of positions since the last `env`."""
         return len(os.listdir(self._count)) - 1
 
 
 class Killer:
-    """Runs scripts that die at a given position.
+    """A runner of scripts that die at a given position.
 
     Args:
-        directory: for the files it needs.
+        directory: for the scripts and the wrapper of git.
     """
 
     def __init__(self, directory: Path) -> None:
         self._positions = Positions(directory)
 
     def run(self, at: int, script: str, *args: str) -> tuple[bool, list[str]]:
-        """Returns whether the script survived, and the words that it printed."""
+        """Return whether the script survived, and the words that it printed."""
         env = os.environ | self._positions.env(at)
         done = forked.script(OPEN + script, *args, env=env)
         assert done.code in (0, -signal.SIGKILL), done.err
@@ -190,15 +198,15 @@ class Killer:
         return done.code == 0, done.out.split()
 
     def count(self) -> int:
-        """Returns how many positions the last script had."""
+        """Return the number of positions of the last script."""
         return self._positions.count()
 
 
 class Worker:
-    """A script in a session of its own, which works until all of it is killed: Python and every git that it started.
+    """A script in its own session, killed together with every git that it started.
 
     Args:
-        script: what it does.
+        script: the Python source.
         args: its arguments.
     """
 
@@ -212,11 +220,16 @@ class Worker:
         )
 
     def kill_after(self, lines: int, seconds: float) -> list[list[str]]:
-        """Kills it so many seconds after it has reported so many lines, and returns the words of every line."""
+        """Kill the session some seconds after a line; return the words of every line.
+
+        Args:
+            lines: how many lines to wait for.
+            seconds: how long to wait after the last of them.
+        """
         out = self._process.stdout
         assert out is not None
         said = [out.readline() for _ in range(lines)]
-        time.sleep(seconds)  # the moment is what is tested
+        time.sleep(seconds)  # the test varies this moment
         assert self._process.poll() is None, "it ended by itself"
         while pids := self._session():
             for pid in pids:

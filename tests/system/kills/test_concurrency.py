@@ -1,4 +1,4 @@
-"""Many processes at once: nothing is lost, nothing comes twice, nothing comes back."""
+"""Concurrent processes lose, duplicate and revive no checkpoint."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from tests.stores import open_store
 
 
 def record(path: str, adapter: str, run: str, count: int) -> list[str]:
-    """Extends a run, and returns the ids that were reported as recorded."""
+    """Extend a run, and return the ids that were reported as recorded."""
     with open_store(path, adapter=adapter) as store:
         return [store.record("a-complete", {"n": number}, run=run).id for number in range(count)]
 
 
 def record_outside(path: str, adapter: str, run: str, count: int) -> list[str]:
-    """Records checkpoints of a dirty worktree, in a run of its own."""
+    """Record checkpoints of a dirty worktree, in a separate run."""
     with open_store(path, adapter=adapter) as store:
         ids = []
         mine: str | None = None
@@ -40,13 +40,13 @@ def record_outside(path: str, adapter: str, run: str, count: int) -> list[str]:
 
 
 def remove(path: str, ids: list[str]) -> list[str]:
-    """Removes checkpoints a few at a time, and returns how many are gone by its account."""
+    """Remove checkpoints a few at a time; return the ids reported as removed."""
     with open_store(path) as store:
         return [str(sum(store.remove(ids[start : start + 3]) for start in range(0, len(ids), 3)))]
 
 
 class Packer:
-    """Packs refs in a loop, as long as the `with` block lasts."""
+    """A thread that packs refs in a loop during the `with` block."""
 
     def __init__(self, checkout: Checkout) -> None:
         self._checkout = checkout
@@ -78,7 +78,7 @@ def adapters(count: int) -> list[str]:
 
 
 def require_complete(checkout: Checkout, run: str, reported: list[str]) -> None:
-    """Looks that the run holds exactly what was reported, in one chain, and that the notes list it."""
+    """Require one chain of exactly the reported checkpoints, all listed in the notes."""
     found = require_whole(checkout)
     assert len(reported) == len(set(reported))
     chain = require_runs(checkout, found)[run]

@@ -1,4 +1,4 @@
-"""What survives a `git gc --prune=now` of somebody else, at the worst moments."""
+"""Checkpoints survive a concurrent `git gc --prune=now` at the worst moments."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.store.conftest import MakeStore, nth, require_runs, require_whole, vi
 
 
 class TestARuthlessGc:
-    """`git gc --prune=now` of somebody else, at the worst moments."""
+    """A user runs `git gc --prune=now` between two steps of the store."""
 
     @staticmethod
     def gc(checkout: Checkout) -> None:
@@ -45,7 +45,7 @@ class TestARuthlessGc:
             really(refs, updates, meanwhile)
             for change in (
                 updates[1:] if moment == "after the refs" else ()
-            ):  # not the linked commit
+            ):  # the first update is for the linked commit, which stays
                 (main_checkout.path / ".git/objects" / change.new[:2] / change.new[2:]).unlink(
                     missing_ok=True
                 )

@@ -1,4 +1,7 @@
-"""A kill before, after and within every git call, and before each object: whatever is left is whole, and the next one goes on from it."""
+"""After a kill at any git call, the store is whole and the next call continues.
+
+Kills come before, after and within each call of git, and before each object.
+"""
 
 from __future__ import annotations
 
@@ -29,9 +32,11 @@ RECORD = """
 LINES = """
     import subprocess
     print(store.record("a-complete").id, flush=True)
-    subprocess.run(["git", "-C", path, "commit", "--quiet", "--allow-empty", "-m", "two"], check=True)
+    subprocess.run(["git", "-C", path, "commit", "--quiet", "--allow-empty", "-m", "two"], \
+check=True)
     print(store.record("b-complete").id, flush=True)
-    subprocess.run(["git", "-C", path, "commit", "--quiet", "--allow-empty", "--amend", "-m", "three"], check=True)
+    subprocess.run(["git", "-C", path, "commit", "--quiet", "--allow-empty", "--amend", \
+"-m", "three"], check=True)
     print(store.record("c-complete").id, flush=True)
 """
 REMOVE = """
@@ -54,11 +59,11 @@ INSTALL = """
 
 
 class Copies:
-    """Makes copies of a repository, to kill a process in each.
+    """Copies of a repository, one for each kill.
 
     Args:
         original: top of its main worktree.
-        directory: where the copies are made; each replaces the one before.
+        directory: where the copies are made; each replaces the previous one.
     """
 
     def __init__(self, original: Checkout, directory: Path) -> None:
@@ -77,7 +82,7 @@ def copies(main_checkout: Checkout, tmp_path: Path) -> Copies:
 
 
 def positions(share: int, stride: int = 1) -> Iterator[int]:
-    """Yields every so-manieth position, without end."""
+    """Yield every n-th position, without end."""
     at = share
     while True:
         at += SHARES * stride
@@ -85,7 +90,7 @@ def positions(share: int, stride: int = 1) -> Iterator[int]:
 
 
 SHARES = 4
-"""The positions are shared out among so many tests, which may run at the same time."""
+"""The number of tests that share the positions, and may run in parallel."""
 
 each_share = pytest.mark.parametrize("share", range(SHARES))
 
@@ -161,10 +166,10 @@ class TestAKillAtEveryGitCall:
             main_checkout.commit("second")
             other = store.record("b-complete", {}).id
         for path in (main_checkout.path / ".git/refs/keep/ckpt").iterdir():
-            os.utime(path, (1_000_000_000, 1_000_000_000))  # else it would not be moved down
+            os.utime(path, (1_000_000_000, 1_000_000_000))  # `remove` moves only old keep refs
         if packed:
             main_checkout.git("pack-refs", "--all")
-        for at in positions(share, 1 if packed else 3):  # most calls are the same
+        for at in positions(share, 1 if packed else 3):  # most calls are alike
             checkout = copies.make()
             survived, reported = killer.run(at, REMOVE, str(checkout.path), *ids[1:], other)
             found = require_whole(checkout)
@@ -210,7 +215,7 @@ class TestAKillAtEveryGitCall:
         expected = view(main_checkout.path)
         with opened(main_checkout) as store:
             made = store.record("a-complete", {}, worktree=store.capture(), start="r")
-        for at in positions(share, 1 if dirty else 3):  # most calls are the same
+        for at in positions(share, 1 if dirty else 3):  # most calls are alike
             checkout = copies.make()
             before = (checkout.refs(), view(checkout.path))
             survived, _ = killer.run(at, RESUME, str(checkout.path))
@@ -250,7 +255,7 @@ class TestAKillAtEveryGitCall:
     def test_of_an_init(
         self, main_checkout: Checkout, copies: Copies, killer: Killer, share: int
     ) -> None:
-        """The next one completes it, and is taken out as a whole."""
+        """The next `init` completes a killed one, and `uninstall` removes everything."""
         for at in positions(share):
             checkout = copies.make()
             before = sorted(checkout.git("config", "--local", "--list").splitlines())

@@ -1,4 +1,7 @@
-"""A kill at random moments, of Python and every git that it started: what was reported is there, and no lock blocks for ever."""
+"""A random kill loses no reported checkpoint and leaves no lasting lock.
+
+It kills Python and every git that it started.
+"""
 
 from __future__ import annotations
 
@@ -24,14 +27,16 @@ RECORD_ON = """
     while True:
         n += 1
         open(path + "/draft", "w").write(f"{os.getpid()} {n}")
-        print(store.record("a-complete", {"n": n}, worktree=store.capture() if n % 2 else None, run=args[0]).id, flush=True)
+        print(store.record("a-complete", {"n": n}, worktree=store.capture() if n % 2 else None, \
+run=args[0]).id, flush=True)
 """
 REMOVE_ON = """
     n = 0
     while True:
         n += 1
         open(path + "/draft", "w").write(f"{os.getpid()} {n}")
-        made = [store.record("b-complete", {"n": n}, worktree=store.capture(), run=args[0]).id for _ in range(2)]
+        made = [store.record("b-complete", {"n": n}, worktree=store.capture(), run=args[0]).id \
+for _ in range(2)]
         store.record("b-complete", {})
         print(*made, flush=True)
         store.remove(made)
@@ -41,12 +46,16 @@ RESUME_ON = """
     n = 0
     while True:
         n += 1
-        print(resumption.resume(store, store.read(args[0]), os.path.join(args[1], f"{os.getpid()}-{n}")).path, flush=True)
+        print(resumption.resume(store, store.read(args[0]), \
+os.path.join(args[1], f"{os.getpid()}-{n}")).path, flush=True)
 """
 
 
 def insist(work: Callable[[], object], allowed: Sequence[str]) -> None:
-    """Does something, and removes each lock that an error names, as a person would. Locks that are not allowed must not block."""
+    """Retry work, and remove each lock that an error names, as a user would.
+
+    A lock that is not among the allowed ones fails the test.
+    """
     while (error := _lock_in_the_way(work)) is not None:
         assert any(name in error.path for name in allowed), f"{error.path} should not be in the way"
         assert str(error.hint).endswith(f"rm {shlex.quote(error.path)}")
@@ -117,7 +126,10 @@ class TestAKillAtARandomMoment:
                 *(f"{id_}.lock" for id_ in found),
             ]
             insist(lambda: store.remove(rest), locks)  # noqa: B023
-            insist(lambda: store.record("b-complete", {}, run=run), [f"refs/ckpt/runs/{run}.lock"])  # noqa: B023
+            insist(
+                lambda: store.record("b-complete", {}, run=run),  # noqa: B023
+                [f"refs/ckpt/runs/{run}.lock"],
+            )
             insist(store.close, ["refs/notes/checkpoints.lock"])
             assert len(require_runs(main_checkout, require_whole(main_checkout))[run]) == 2
             with opened(main_checkout) as last:

@@ -1,4 +1,7 @@
-"""No git, no repository, a read-only one, a full disk: the error says so, and nothing has changed."""
+"""Without git, a repository, write access or room, an error says so.
+
+Nothing in the repository changes.
+"""
 
 from __future__ import annotations
 
@@ -27,10 +30,13 @@ from tests.store.conftest import Denied, MakeStore, nth, require_whole
 
 class TestAReadOnlyRepository:
     SCRIPT = (
-        "import sys; from gitckpt.store.store import Store; from gitckpt.model.errors import CkptError\n"
+        "import sys; from gitckpt.store.store import Store; "
+        "from gitckpt.model.errors import CkptError\n"
         "store = Store.open(sys.argv[1], adapter=sys.argv[2])\n"
-        "print(len(store.list()), store.find('latest:any'), store.read(store.find('latest:any')).label, len(store.links(sys.argv[3])))\n"
-        "for work in (lambda: store.record('b-complete', {}), store.capture, lambda: store.remove([store.find('latest:any')])):\n"
+        "print(len(store.list()), store.find('latest:any'), "
+        "store.read(store.find('latest:any')).label, len(store.links(sys.argv[3])))\n"
+        "for work in (lambda: store.record('b-complete', {}), store.capture, lambda: "
+        "store.remove([store.find('latest:any')])):\n"
         "    try:\n"
         "        work()\n"
         "    except CkptError as error:\n"
@@ -65,7 +71,7 @@ class TestAReadOnlyRepository:
 
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """A file system of 2 MB; skips where we may not mount one."""
+    """Mount a file system of 2 MB, or skip the test without the right to mount."""
     place = tmp_path / "disk"
     place.mkdir()
     if (
@@ -107,7 +113,7 @@ class TestAFullDisk:
         ):
             with pytest.raises(CkptError) as caught:
                 work()
-            # libgit2 has other words for it
+            # libgit2 words this error differently
             assert (
                 "No space left on device" in caught.value.message
                 or caught.value.message.startswith(
@@ -128,11 +134,15 @@ class TestAFullDisk:
         tmp_path: Path,
         monkeypatch: pytest.MonkeyPatch,
     ) -> None:
-        """The words of git, from a git that only says them."""
+        """Git's own message reaches the user; a wrapper prints it in place of git."""
         wrapper = tmp_path / "full"
-        said = "fatal: commit: cannot lock ref 'refs/x': Unable to write new value: No space left on device"
+        said = (
+            "fatal: commit: cannot lock ref 'refs/x': Unable to write new value: "
+            "No space left on device"
+        )
         wrapper.write_text(
-            f'#!/bin/sh\ncase " $* " in *" update-ref "*) echo "{said}" >&2; exit 128;; esac\nexec git "$@"\n'
+            f'#!/bin/sh\ncase " $* " in *" update-ref "*) echo "{said}" >&2; exit 128;; esac\n'
+            'exec git "$@"\n'
         )
         wrapper.chmod(0o755)
         before = main_checkout.fingerprint()

@@ -1,4 +1,7 @@
-"""What the system refuses: too few descriptors, too small files. A save is whole or it is not there, and what it says is a sentence."""
+"""With too few descriptors or too small files, a save is whole or absent.
+
+Its error is one sentence.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +23,7 @@ ROOT = Path(__file__).parents[3]
 
 
 def save(checkout: Checkout, kind: int, limit: int) -> subprocess.CompletedProcess[str]:
-    """Runs `git ckpt save` with a limit of the system's."""
+    """Run `git ckpt save` under a resource limit."""
 
     def restrict() -> None:
         resource.setrlimit(kind, (limit, limit))
@@ -28,7 +31,7 @@ def save(checkout: Checkout, kind: int, limit: int) -> subprocess.CompletedProce
     return subprocess.run(
         [sys.executable, "-m", "gitckpt", "save"],
         cwd=checkout.path,
-        # Python would keep what it could write of its own bytecode, and fail by it ever after.
+        # Python would cache bytecode that it could write in part only, and fail ever after.
         env=os.environ | {"PYTHONPATH": str(ROOT), "PYTHONDONTWRITEBYTECODE": "1"},
         capture_output=True,
         text=True,
@@ -38,7 +41,7 @@ def save(checkout: Checkout, kind: int, limit: int) -> subprocess.CompletedProce
 
 
 def look(checkout: Checkout, done: subprocess.CompletedProcess[str], before: int) -> int:
-    """Requires that a save is whole or refused, and returns how many checkpoints there are."""
+    """Require that a save is whole or refused; return the number of checkpoints."""
     there = len(require_whole(checkout))
     assert there == before + (done.returncode == 0), (done.returncode, done.stdout, done.stderr)
     assert "Traceback" not in done.stderr
@@ -60,7 +63,7 @@ def test_too_few_descriptors(main_checkout: Checkout, limit: int) -> None:
 @pytest.mark.long(but=["100"])
 @pytest.mark.parametrize("limit", [1, 60, 100, 200, 500, 1000, 5000], ids=str)
 def test_files_that_may_not_grow(main_checkout: Checkout, limit: int) -> None:
-    """As on a disk that is full: a write ends early, in our processes and in git's."""
+    """A file size limit ends writes early, as a full disk does, in Python and in git."""
     main_checkout.write("new", os.urandom(400))
     there = look(main_checkout, save(main_checkout, resource.RLIMIT_FSIZE, limit), 0)
     assert (
@@ -74,18 +77,19 @@ def test_files_that_may_not_grow(main_checkout: Checkout, limit: int) -> None:
 FULL_FOR_A_MOMENT = """\
 #!/bin/sh
 case " $* " in
-*" update-index --add "*) exec strace -o /dev/null -e trace=mkdir -e inject=mkdir:error=ENOSPC:when=1 {git} "$@" ;;
+*" update-index --add "*) exec strace -o /dev/null -e trace=mkdir \
+-e inject=mkdir:error=ENOSPC:when=1 {git} "$@" ;;
 esac
 exec {git} "$@"
 """
-"""The first directory that git makes is that of the first object."""
+"""The first directory that git makes is for the first object."""
 
 
 @pytest.mark.skipif(
     processes.can_trace() is not None, reason="needs strace, and the right to use it"
 )
 class TestAnObjectThatFindsNoRoom:
-    """The one before found some, and the one after does: a full disk is no reason to leave a file out."""
+    """A file is never left out because the disk was full for one object only."""
 
     @pytest.fixture(autouse=True)
     def _full(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -99,12 +103,12 @@ class TestAnObjectThatFindsNoRoom:
     ) -> None:
         main_checkout.commit(
             "rules", **{".gitattributes": "new text\n"}
-        )  # or it would be written without git
+        )  # with attributes, git writes the file, not gitckpt
         main_checkout.write("new", "what is to be saved")
         monkeypatch.setenv("GITCKPT_GIT", self.git)
         with pytest.raises(WorktreeError, match="new: failed to insert into database") as caught:
             make_store(main_checkout).save("a-complete")
-        assert caught.value.hint is None  # the commit alone would find no room either
+        assert caught.value.hint is None  # a commit without files would find no room either
         monkeypatch.undo()
         assert require_whole(main_checkout) == {}
 
@@ -114,7 +118,7 @@ class TestAnObjectThatFindsNoRoom:
         made = make_store(main_checkout).save("a-complete")
         main_checkout.commit(
             **{"README": "another", ".gitattributes": "*.txt text\n"}
-        )  # or nobody asks git to write it
+        )  # with attributes, git writes the file, not gitckpt
         main_checkout.write("README", "what would be lost")
         before = main_checkout.fingerprint()
         monkeypatch.setenv("GITCKPT_GIT", self.git)

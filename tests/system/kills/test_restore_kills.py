@@ -1,4 +1,7 @@
-"""A kill before, after and within every git call of a restore, an undo or a redo: again, it comes to its end; and there is a way back."""
+"""After a kill, the same restore, undo or redo completes, and undo works.
+
+Kills come before, after and within each call of git.
+"""
 
 from __future__ import annotations
 
@@ -41,7 +44,7 @@ def copies(main_checkout: Checkout, tmp_path: Path) -> Copies:
 
 
 def merging(here: Checkout) -> str:
-    """Brings a merge to a conflict, with work on top; saves that and returns the checkpoint's id; then makes everything different."""
+    """Save a conflicted merge with work on top, change everything, return the id."""
     base = here.git("rev-parse", "HEAD")
     ours = here.commit("ours", README="ours\n", kept="k\n", gone="g\n")
     here.git("checkout", "--quiet", "-b", "theirs", base)
@@ -62,13 +65,13 @@ def merging(here: Checkout) -> str:
 
 
 def seen(here: Checkout) -> dict[str, object]:
-    """Returns all that a restore changes."""
+    """Return everything that a restore changes."""
     state = {path.name: path.read_bytes() for path in sorted((here.path / ".git").glob("MERGE_*"))}
     return {**view(here.path), "state": state}
 
 
 class TestAKillAtEveryGitCall:
-    """Each copy is looked at in one of two ways, in turn: the restore is run again, or taken back."""
+    """A killed restore is completed in every other copy, and undone in all of them."""
 
     @each_share
     def test_of_a_restore(
@@ -81,11 +84,11 @@ class TestAKillAtEveryGitCall:
             wanted = seen(Checkout(Path(str(store.worktree))))
         main_checkout.git("gc", "--quiet")
         killer.run(10**6, RESTORE, str(copies.make().path), "--dry-run", made)
-        begin = killer.count() - 4  # until then it only looks
+        begin = killer.count() - 4  # restore changes nothing before this call
         for number in count():
             at = begin + 5 * (
                 number * SHARES + share
-            )  # a kill after one call and one before the next leave the same
+            )  # skip positions with the same result: after one call and before the next
             checkout = copies.make()
             survived, _ = killer.run(at, RESTORE, str(checkout.path), made)
             if number % 2 == share % 2 or survived:
@@ -103,7 +106,7 @@ class TestAKillAtEveryGitCall:
     def test_of_an_undo_and_a_redo(
         self, main_checkout: Checkout, copies: Copies, killer: Killer, step: str, share: int
     ) -> None:
-        """Wherever it was killed: either command brings its own side, the other one the other, and the first state stays in reach."""
+        """After a kill, undo and redo reach both sides, and a second undo the first state."""
         made = merging(main_checkout)
         first = seen(main_checkout)
         sides = {}
@@ -116,7 +119,7 @@ class TestAKillAtEveryGitCall:
             sides["redo"] = seen(main_checkout)
             if step == "redo":
                 store.undo()
-        # the calls are those of a restore: some of them will do, each with one way on, by turns
+        # Undo and redo make the calls of a restore: a few kills suffice, each with one direction.
         for turn, at in enumerate((share * 9 + 36, share * 4 + 72), share):
             checkout = copies.make()
             killer.run(at, STEP, str(checkout.path), step)
@@ -127,7 +130,7 @@ class TestAKillAtEveryGitCall:
     def go_either_way(
         self, checkout: Checkout, sides: dict[str, dict[str, object]], then: str
     ) -> None:
-        """Goes to one side of a step that may have been killed, then to the other, and ends at the one that is further back."""
+        """Go to one side of a step that may have been killed, then the other, then undo."""
         with opened(checkout) as store:
             is_open = store.is_cut_off()
         if is_open or seen(checkout) != sides[then]:
@@ -165,7 +168,7 @@ class TestAKillAtEveryGitCall:
 
     @staticmethod
     def go_on(checkout: Checkout, action: Callable[[Store], object]) -> None:
-        """Does what a person would do next; git can work there afterwards, and every checkpoint is whole."""
+        """Continue as a user would; require whole checkpoints and no lock of the index."""
         with opened(checkout) as store:
             try:
                 action(store)

@@ -1,4 +1,4 @@
-"""A kill at every git call of a restore with submodules: again, it comes to its end; and there is a way back for each of them."""
+"""After a kill in a restore with submodules, it completes, and undo works in each."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def places(top: Path) -> list[Checkout]:
 def test_a_kill_at_every_git_call(
     main_checkout: Checkout, lib: Checkout, inner: Checkout, tmp_path: Path, share: int
 ) -> None:
-    """Each copy is looked at in one of two ways, in turn: the restore is run again, or taken back."""
+    """A killed restore is completed in every other copy, and undone in all of them."""
     dirty(lib, inner)
     with opened(main_checkout) as store:
         made = store.save("a-complete", {}).id
@@ -49,7 +49,7 @@ def test_a_kill_at_every_git_call(
         restore(store)
     wanted = settled(*there)
     killer.run(10**6, RESTORE, str(copies.make().path), "--dry-run", made)
-    begin = killer.count() - 4  # until then it only looks
+    begin = killer.count() - 4  # restore changes nothing before this call
     for number in count():
         at = begin + 11 * (number * SHARES + share)
         top = copies.make()

@@ -1,4 +1,7 @@
-"""Cuts the power: `./dev prove power`. Two ways, and what is wrong afterwards; ends with 1 if anything is."""
+"""Cut the power in two ways and report violations (`./dev prove power`).
+
+Exits with 1 if there are any.
+"""
 
 from __future__ import annotations
 
@@ -17,17 +20,17 @@ from tests.system.power.disk import Disk, NoDisk
 from tests.system.power.scenarios import PROJECT_NAME, SCENARIOS, SPARED, Acknowledged, Scenario
 
 MOMENTS = ("at once", "after a commit of the journal", "later", "meanwhile")
-"""When the power is cut: after the last word of the script, or while it is at work."""
+"""The moments of a cut: after the last output of the script, or during it."""
 
 
 def say(line: str) -> None:
-    """Prints a line at once."""
+    """Print a line at once."""
     sys.stdout.write(f"{line}\n")
     sys.stdout.flush()
 
 
 def main() -> int:
-    """Tries the ways that can be gone here."""
+    """Try each way that works on this machine."""
     parser = argparse.ArgumentParser(prog="./dev prove power", description=__doc__)
     parser.add_argument(
         "--way",
@@ -81,7 +84,7 @@ def main() -> int:
 def recorded(
     chosen: list[Scenario], place: Path, env: dict[str, str], every: int
 ) -> Iterator[tuple[str, str, list[str]]]:
-    """Yields what is wrong after each instant of each scenario at which something changed, by the record of it."""
+    """Yield the violations after each recorded instant of each scenario."""
     for number, scenario in enumerate(chosen):
         directory = place / f"record-{number}"
         cuts = 0
@@ -95,13 +98,15 @@ def recorded(
 def instants(
     scenario: Scenario, directory: Path, env: dict[str, str], every: int
 ) -> Iterator[tuple[str, list[str]]]:
-    """Yields what is wrong after a cut at some instants of a scenario; always at those of its words, and at its end.
+    """Yield the violations after cuts at some instants of a scenario.
+
+    Always cuts at each acknowledgment, and at the end.
 
     Args:
-        scenario: what is done.
+        scenario: the scenario to run.
         directory: a new one to work in.
-        env: for all that is started.
-        every: only each so manieth flush and change of a name.
+        env: the environment of every process.
+        every: cut only at every n-th flush and change of a name.
     """
     top = directory / "top"
     top.mkdir(parents=True)
@@ -140,18 +145,25 @@ def instants(
     lock = f"/{PROJECT_NAME}/.git/ckpt/{ref_names.MAINTENANCE_LOCK}"
     if (
         lock in there and lock not in seen
-    ):  # one commit in 256 has refs packed, by a process that nobody waits for, nor follows
+    ):  # one commit in 256 packs refs in the background, where strace does not follow
         return
     if seen != there:
         raise AssertionError(
-            f"the record lacks something: {sorted(path for path in seen.keys() | there.keys() if seen.get(path, 0) != there.get(path, 0))}"
+            "the record lacks something: "
+            f"""{
+                sorted(
+                    path
+                    for path in seen.keys() | there.keys()
+                    if seen.get(path, 0) != there.get(path, 0)
+                )
+            }"""
         )
 
 
 def cut(
     chosen: list[Scenario], place: Path, env: dict[str, str], tries: int, seed: int
 ) -> Iterator[tuple[str, str, list[str]]]:
-    """Yields what is wrong after each cut of the power of a disk."""
+    """Yield the violations after each power cut of a disk."""
     chance = random.Random(seed)
     for number, scenario in enumerate(chosen):
         directory = place / f"disk-{number}"
@@ -182,7 +194,7 @@ def _acted(
     chance: random.Random,
     spent: float,
 ) -> tuple[Acknowledged, float]:
-    """Lets a scenario begin, and cuts the power; returns what it had acknowledged by then, and how long it takes as a whole."""
+    """Start a scenario and cut the power; return its acknowledgments and duration."""
     said = Acknowledged()
     began = time.monotonic()
     with subprocess.Popen(

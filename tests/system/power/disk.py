@@ -1,4 +1,7 @@
-"""A disk whose power can be cut: a file system in a file, which Linux is told to give up at once, with all that it has not written yet."""
+"""A disk whose power can be cut, with the loss of everything unwritten.
+
+The disk is a file system in a file, which Linux shuts down on request.
+"""
 
 from __future__ import annotations
 
@@ -18,18 +21,19 @@ SIZE = 48 * 2**20
 
 
 class NoDisk(Exception):
-    """Disks cannot be made here; the text says why."""
+    """A disk cannot be made on this machine; the text says why."""
 
 
 class Disk:
     """An ext4 file system on a loop device, mounted below a directory.
 
-    What is written is lost in a cut unless it has reached the device: the journal is committed each five seconds and with each flush, the
-    contents of files after half a minute. A device that says it has flushed and has not is not modelled.
+    A cut loses every write that has not reached the device: ext4 commits the journal every five
+    seconds and with each flush, and writes contents of files after half a minute. A device that
+    reports a flush and has not done it is not modelled.
 
     Args:
-        directory: where the file is kept and the file system is mounted.
-        fill: is called once, with the top of the new file system, whose state then is on the disk.
+        directory: where the file is and the file system is mounted.
+        fill: called once with the top of the new file system; the result is on the disk.
 
     Attributes:
         top: where it is mounted.
@@ -62,24 +66,24 @@ class Disk:
         os.replace(self._image, self._master)
 
     def mount(self) -> None:
-        """Mounts a fresh copy of what was filled in."""
+        """Mount a fresh copy of the filled file system."""
         self.unmount()
         self._image.unlink(missing_ok=True)
         self._run("cp", "--sparse=always", str(self._master), str(self._image))
         self._mount()
 
     def commit(self) -> None:
-        """Lets the journal be committed, as it is every few seconds: names and sizes get to the disk, contents need not."""
+        """Commit the journal: names and sizes reach the disk, contents need not."""
         path = self.top / "unrelated"
         path.write_text("x")
         with path.open("rb") as file:
             os.fsync(file.fileno())
 
     def cut(self, then: Callable[[], object] = lambda: None) -> None:
-        """Cuts the power, and mounts what is left.
+        """Cut the power, and mount the rest.
 
         Args:
-            then: waits for the end of what was still at work.
+            then: waits for the processes that were still working.
         """
         fd = os.open(self.top, os.O_RDONLY)
         try:
@@ -88,20 +92,20 @@ class Disk:
             os.close(fd)
         then()
         self.unmount()
-        # Another file: a process with mounts of its own, of another test perhaps, may hold this one, and would keep it shut down.
+        # Use another file: a process with separate mounts may hold this one, and keep it shut down.
         left = self._image.with_suffix(".left")
         self._run("cp", "--sparse=always", str(self._image), str(left))
         os.replace(left, self._image)
         self._mount()
 
     def unmount(self) -> None:
-        """Unmounts it, if it is mounted."""
+        """Unmount the file system if it is mounted."""
         patience = time.monotonic() + 20
         while self._mounted:
             try:
                 self._run("umount", str(self.top))
                 self._mounted = False
-            except NoDisk:  # what was at work in the background has yet to end
+            except NoDisk:  # a process in the background has yet to end
                 if time.monotonic() > patience:
                     raise
                 time.sleep(0.05)

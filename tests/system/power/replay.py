@@ -1,7 +1,8 @@
-"""What a power cut would leave, from a record of what programs did to a directory: writes, names and flushes.
+"""Compute the contents of a disk after a power cut from a record of system calls.
 
-`strace` records; the directory is played again in memory, each file and directory with what of it is on the disk. This needs no root, and
-is stricter than any file system: a name is on the disk once its directory was flushed, and contents are once their file was.
+`strace` records writes, names and flushes. The directory is replayed in memory, and each file and
+directory knows which part of it is on the disk. This needs no root, and is stricter than any file
+system: a name is on the disk once its directory was flushed, contents once their file was.
 """
 
 from __future__ import annotations
@@ -36,7 +37,8 @@ class Node:
         entries: of a directory; None for a file.
         flushed: the contents on the disk.
         named: the entries on the disk.
-        replaced: the contents with which it took the place of another file: ext4 (auto_da_alloc) and btrfs write those with the names.
+        replaced: the contents with which it replaced another file: ext4 (auto_da_alloc) and btrfs
+            write those together with the names.
     """
 
     data: bytes = b""
@@ -48,13 +50,13 @@ class Node:
     named: dict[str, Node] = field(default_factory=dict)
 
     def flush(self) -> None:
-        """Gets it to the disk."""
+        """Write the contents and entries to the disk."""
         self.flushed = self.data
         self.replaced = None
         self.named = dict(self.entries or {})
 
     def walk(self) -> Iterator[Node]:
-        """Yields this one and all below."""
+        """Yield this node and all nodes below."""
         yield self
         for below in (self.entries or {}).values():
             yield from below.walk()
@@ -62,23 +64,26 @@ class Node:
 
 @dataclass(frozen=True)
 class Call:
-    """A system call that was recorded."""
+    """A recorded system call."""
 
     instant: float
-    """When it ended; when it began, of one that starts a process, which may be at work before its parent goes on."""
+    """The time when the call ended, or began if it starts a process.
+
+    A child may work before its parent continues.
+    """
     process: str
     name: str
     places: list[str]
-    """Paths of the descriptors that it was given."""
+    """The paths of the descriptors among the arguments."""
     texts: list[bytes]
     words: str
     result: int
     opened: str
-    """The path of what it has opened."""
+    """The path of the opened file."""
 
 
 def record(argv: Sequence[str], log: Path, cwd: Path, env: dict[str, str]) -> list[Call]:
-    """Runs a program to its end, and returns what it and all it started did, in order."""
+    """Run a program to its end; return the calls of all its processes, in order."""
     log.mkdir()
     options = [
         "-ff",
@@ -122,7 +127,7 @@ def _plain(path: str) -> str:
 
 
 class Replay:
-    """A directory that is played again, from where all of it was on the disk.
+    """A directory that is replayed from a state that is wholly on the disk.
 
     Args:
         top: the directory, as it is now.
@@ -137,12 +142,12 @@ class Replay:
         self._offsets: dict[tuple[str, str], int] = {}
 
     def play(self, call: Call) -> bool:
-        """Does what a call did; returns whether it may have changed what is on the disk or the names programs see."""
+        """Apply a call; return whether the disk or the visible names may have changed."""
         play = getattr(self, f"_{call.name}", None)
         return bool(play(call)) if play is not None else False
 
     def found(self, path: str) -> Node | None:
-        """Returns what is at a path; None where nothing is, or it is elsewhere."""
+        """Return the node at a path; None if it is missing or outside the directory."""
         node: Node | None = self.root
         for name in self._parts(path) or ():
             node = (node.entries or {}).get(name) if node is not None else None
@@ -294,16 +299,18 @@ class Replay:
     _syncfs = _sync
 
     def seen(self) -> dict[str, bytes | None]:
-        """Returns the contents of all files as programs see them, by path; None for a directory."""
+        """Return the contents of all files as programs see them; None for a directory."""
         return dict(_seen(self.root, ""))
 
     def left(self, target: Path, *, names: bool, spared: Sequence[str] = ()) -> None:
-        """Writes what a power cut would leave now.
+        """Write the files that a power cut would leave now.
 
         Args:
             target: a new directory.
-            names: whether the names got to the disk as programs see them, as in a journal; only contents are lost that were not flushed.
-            spared: what is kept as programs see it, paths below the top: what git itself does not flush.
+            names: whether the names reached the disk as programs see them, as in a journal, so that
+                only unflushed contents are lost.
+            spared: paths below the top that are kept as programs see them, because git itself does
+                not flush them.
         """
         _write(self.root, target, names=names, spared=[f"/{path}" for path in spared], path="")
 
@@ -354,7 +361,7 @@ def _write(node: Node, target: Path, *, names: bool, spared: Sequence[str], path
 
 
 def can_record() -> bool:
-    """Tells whether there is a `strace` that may be used."""
+    """Tell whether `strace` is installed and may trace."""
     if shutil.which("strace") is None:
         return False
     return (

@@ -1,7 +1,7 @@
-"""What is done before the power is cut, and what has to be there afterwards.
+"""Define the scenarios of the power cuts, and check the repository afterwards.
 
-Each scenario is a shell script. It says `ack ID` where a checkpoint was acknowledged, `gone ID` where its removal was, and `wrote DIGEST
-PATH` where a file was, with the SHA-256 of what it holds.
+Each scenario is a shell script. It prints `ack ID` for an acknowledged checkpoint, `gone ID` for an
+acknowledged removal, and `wrote DIGEST PATH` for a written file with its SHA-256.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from tests.conftest import GIT_VARIABLES, GITCONFIG
 PROJECT = Path(__file__).resolve().parents[3]
 
 PROJECT_NAME = "project"
-"""The directory of the repository, below the top of what is cut off."""
+"""The directory of the repository, below the top of the disk."""
 
 SPARED = (
     "index",
@@ -34,17 +34,17 @@ SPARED = (
     "hooks",
     "ckpt",
 )
-"""What git keeps of its own in `.git` and does not flush, and what is derived."""
+"""Git's own files in `.git` that it does not flush, and derived data."""
 
 
 @dataclass(frozen=True)
 class Scenario:
-    """Something that is done to a repository with one commit and twenty files.
+    """A script that works in a repository with one commit and twenty files.
 
     Attributes:
         name: what it is called.
-        script: what is done.
-        before: a script that has been on the disk for long.
+        script: the script during which the power is cut.
+        before: a script whose results are on the disk before.
     """
 
     name: str
@@ -52,8 +52,14 @@ class Scenario:
     before: str = ""
 
 
-AS_MANY = "from gitckpt.store.records import remover; remover.MANY = 2; from gitckpt.__main__ import main; main()"
-"""The command, which removes a few as it does a thousand: the notes change in a transaction within the one that deletes."""
+AS_MANY = (
+    "from gitckpt.store.records import remover; remover.MANY = 2; "
+    "from gitckpt.__main__ import main; main()"
+)
+"""The command, which treats two removals as many.
+
+The notes then change in a transaction inside the one that deletes.
+"""
 
 _EDIT = """
 for number in 1 2 3; do
@@ -63,7 +69,10 @@ for number in 1 2 3; do
 done
 """
 _SYNC = "sync -f ."
-"""What git has made by itself is as durable as git makes it: it is put on the disk here, before a checkpoint leans on it."""
+"""Flush git's own writes before a checkpoint depends on them.
+
+They are only as durable as git makes them.
+"""
 
 _COMMIT = f"{_EDIT} git add new-1 deep; git commit --quiet --message change; {_SYNC}"
 _SAVE = 'echo "ack $(git ckpt --quiet save)"'
@@ -94,11 +103,15 @@ sys.path.insert(0, {str(PROJECT)!r})
 from gitckpt import Run, Store
 with Store.open(".") as store, Run.start(store, "short") as run:
     for number in range(6):
-        run.phase(f"phase {{number}}", lambda: number % 3 or open(f"{{run.path}}/number-{{number}}", "w").write("x"))
+        run.phase(f"phase {{number}}", \
+lambda: number % 3 or open(f"{{run.path}}/number-{{number}}", "w").write("x"))
         os.write(1, f"ack {{run.completed[f'phase {{number}}']}}\\n".encode())
 END
 """
-_RAN = f"{_PIPELINE} git ckpt -q run ci >.git/said 2>&1; git ckpt list | grep one-complete | cut -f1 >.git/middle;"
+_RAN = (
+    f"{_PIPELINE} git ckpt -q run ci >.git/said 2>&1; "
+    "git ckpt list | grep one-complete | cut -f1 >.git/middle;"
+)
 _SAMPLES = PROJECT / "tests/formats/samples/rlm-act"
 
 SCENARIOS = {
@@ -111,7 +124,10 @@ SCENARIOS = {
         ),
         Scenario(
             "save many",
-            f'for n in $(seq 200); do echo "$n" >"many-$n"; done; git add .; git commit -qm many; {_SYNC}; {_SAVE}',
+            (
+                'for n in $(seq 200); do echo "$n" >"many-$n"; done; git add .; '
+                f"git commit -qm many; {_SYNC}; {_SAVE}"
+            ),
         ),
         Scenario("run", f"git ckpt --quiet run ci >.git/said 2>&1; {_ALL}", _PIPELINE),
         Scenario("short phases", f"{sys.executable} -P .git/program.py", _PROGRAM),
@@ -123,8 +139,12 @@ SCENARIOS = {
         *(
             Scenario(
                 name,
-                f'{words} expire --all --keep-last 1 --older-than 0s >.git/said; sed "s/^/gone /" .git/first; sed "s/^/ack /" .git/last',
-                f"for n in 1 2 3; do {_EDIT} git add .; git commit -qm $n; git ckpt -q save; done >.git/first; git pack-refs --all; "
+                (
+                    f"{words} expire --all --keep-last 1 --older-than 0s >.git/said; "
+                    'sed "s/^/gone /" .git/first; sed "s/^/ack /" .git/last'
+                ),
+                f"for n in 1 2 3; do {_EDIT} git add .; git commit -qm $n; git ckpt -q save; "
+                "done >.git/first; git pack-refs --all; "
                 "git commit -q --allow-empty -m end; git ckpt -q save >.git/last",
             )
             for name, words in (
@@ -139,12 +159,18 @@ SCENARIOS = {
         ),
         Scenario(
             "export",
-            "git ckpt -q export latest:any --format rlm-act -o new/deep/file.json; echo wrote $(sha256sum new/deep/file.json)",
+            (
+                "git ckpt -q export latest:any --format rlm-act -o new/deep/file.json; "
+                "echo wrote $(sha256sum new/deep/file.json)"
+            ),
             f"{_RAN} mkdir -p new/deep",
         ),
         Scenario(
             "run with a file",
-            f"git ckpt -q run told -i plan=plan >.git/said 2>&1; {_ALL}; echo wrote $(sha256sum .ckpt/runs/*/input/plan)",
+            (
+                f"git ckpt -q run told -i plan=plan >.git/said 2>&1; {_ALL}; "
+                "echo wrote $(sha256sum .ckpt/runs/*/input/plan)"
+            ),
             f"{_PIPELINE} seq 5000 >plan",
         ),
         Scenario("start", f"git ckpt -q start work >.git/said; {_ALL}"),
@@ -156,7 +182,10 @@ SCENARIOS = {
         ),
         Scenario(
             "fork",
-            f"{_KNOW}; git ckpt -q resume $(cat .git/middle) --fork --no-run >.git/said; {_NEWEST}; {_ALL}",
+            (
+                f"{_KNOW}; git ckpt -q resume $(cat .git/middle) --fork --no-run >.git/said; "
+                f"{_NEWEST}; {_ALL}"
+            ),
             _RAN,
         ),
         Scenario(
@@ -167,12 +196,18 @@ SCENARIOS = {
         Scenario(
             "rewind",
             f"git ckpt -q resume $(cat .git/middle) --rewind --no-run >.git/said; {_ALL}",
-            f"{_RAN} for each in .ckpt/worktrees/*; do echo edited >>$each/one; echo new >$each/new; done",
+            (
+                f"{_RAN} for each in .ckpt/worktrees/*; do echo edited >>$each/one; "
+                "echo new >$each/new; done"
+            ),
         ),
         Scenario(
             "restore of paths",
             f"git ckpt -q restore latest -- file-1 file-2; {_ALL}",
-            "echo one >>file-1; git add file-1; echo two >>file-2; git ckpt -q save; echo three >file-1; rm file-2",
+            (
+                "echo one >>file-1; git add file-1; echo two >>file-2; git ckpt -q save; "
+                "echo three >file-1; rm file-2"
+            ),
         ),
     )
 }
@@ -180,17 +215,17 @@ SCENARIOS = {
 
 @dataclass
 class Acknowledged:
-    """What may be relied on."""
+    """Checkpoints, removals and files that were acknowledged."""
 
     there: list[str] = field(default_factory=list)
     gone: list[str] = field(default_factory=list)
     files: dict[str, str] = field(default_factory=dict)
 
     def listen(self, said: bytes) -> None:
-        """Takes in what a script has said."""
+        """Read the acknowledgments in a script's output."""
         for line in said.decode().splitlines():
             word, _, name = line.strip().partition(" ")
-            if name and word in ("ack", "gone"):  # without one, the command has failed
+            if name and word in ("ack", "gone"):  # a failed command prints no id
                 (self.there if word == "ack" else self.gone).append(name)
             elif name and word == "wrote":
                 digest, _, path = name.partition(" ")
@@ -198,7 +233,7 @@ class Acknowledged:
 
 
 def environment(home: Path, git: str | None = None) -> dict[str, str]:
-    """Returns the environment of all that is started; writes the configuration that belongs to it."""
+    """Return the environment of every process; write the configuration that it names."""
     home.mkdir(exist_ok=True)
     (home / ".gitconfig").write_text(GITCONFIG)
     door = home / "bin"
@@ -217,7 +252,7 @@ def environment(home: Path, git: str | None = None) -> dict[str, str]:
 
 
 def fill(top: Path, scenario: Scenario, env: dict[str, str]) -> None:
-    """Makes the repository that a scenario begins with. What is printed meanwhile is no result of anything that is proved."""
+    """Make the repository of a scenario, and discard the output of its script."""
     project = top / PROJECT_NAME
     project.mkdir()
     for number in range(20):
@@ -231,7 +266,7 @@ def fill(top: Path, scenario: Scenario, env: dict[str, str]) -> None:
 
 
 def flaws(project: Path, said: Acknowledged, env: dict[str, str]) -> list[str]:
-    """Returns what is wrong with a repository after a power cut: what is missing of what was acknowledged, and what is broken."""
+    """Return what a repository lacks or has broken after a power cut."""
     refs = ("refs/checkpoints", "refs/ckpt", "refs/keep", "refs/notes")
     listed = _git(project, env, "for-each-ref", "--format=%(objectname) %(refname)", *refs)
     found = [line for line in listed.stderr.decode().splitlines() if "broken" in line]

@@ -1,4 +1,7 @@
-"""What was acknowledged is there after a power cut: by a record of what was written and flushed. `./dev prove power` does more."""
+"""Acknowledged checkpoints survive a power cut, by a record of writes and flushes.
+
+`./dev prove power` runs all scenarios.
+"""
 
 from __future__ import annotations
 
@@ -51,14 +54,17 @@ def test_a_cut_at_any_instant_leaves_whole_checkpoints(name: str, tmp_path: Path
 
 @needs_strace
 def test_what_git_alone_writes_is_lost(tmp_path: Path) -> None:
-    """The record tells what is flushed from what is not."""
+    """A replay loses the objects and refs that git does not flush."""
     env = scenarios.environment(tmp_path / "home", git_program())
     top = tmp_path / "top"
     top.mkdir()
     scenarios.fill(top, SCENARIOS["save"], env)
     project = top / scenarios.PROJECT_NAME
     played = replay.Replay(top, project)
-    script = 'echo new >new && git add new && git commit -qm new && git update-ref refs/checkpoints/x "$(git rev-parse HEAD:new)"'
+    script = (
+        "echo new >new && git add new && git commit -qm new && "
+        'git update-ref refs/checkpoints/x "$(git rev-parse HEAD:new)"'
+    )
     for call in replay.record(["sh", "-ec", script], tmp_path / "log", project, env):
         played.play(call)
     for names in (False, True):
@@ -92,7 +98,10 @@ def test_what_was_acknowledged_is_in_reftables_on_the_disk(
 
 @pytest.mark.skipif(shutil.which("unshare") is None, reason="needs unshare")
 def test_a_disk_that_somebody_else_still_has_mounted_comes_back(tmp_path: Path) -> None:
-    """A process that got mounts of its own meanwhile keeps what was mounted: Linux would give us that file system, which was shut down."""
+    """A cut disk is usable though another process still has its file system mounted.
+
+    Linux would mount the same file system again, which was shut down.
+    """
     try:
         disk = Disk(tmp_path, lambda top: (top / "before").symlink_to("x"))
         disk.mount()
