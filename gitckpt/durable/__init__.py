@@ -5,7 +5,7 @@ Packages; each imports only packages listed above it:
     agent: ask an AI agent through its command-line client.
     run: carry out phases, each of them once.
     pipeline: read the phases of a run from a file.
-    phases: the kinds of phases.
+    phases: perform a phase: a shell command, or a built-in step such as "review".
     steps: record the reports of agents that gitckpt did not start.
     progress: a module that extracts progress values, such as costs, from a run's state.
     driver: carry out the phases of a run's pipeline.

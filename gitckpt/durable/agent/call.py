@@ -1,4 +1,4 @@
-"""Ask an agent: run its client as a command and read the answer from its output."""
+"""Call an AI agent: run a client program, and parse the answer from the output."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def report_reader(name: str) -> TextReader:
 
 
 class TextReader:
-    """Reader of a client's output; `feed` takes a chunk and returns the text to show."""
+    """Reads a client's output in chunks; `feed` returns the text to show for a chunk."""
 
     def __init__(self) -> None:
         self.rest = ""  # more text to show, set by `close`
@@ -186,7 +186,7 @@ _OUTPUT = "the output of the agent"
 
 
 def rotate_transcripts(path: str) -> None:
-    """Rename transcript `agent.log` to `agent-N.log`; delete the oldest beyond limits."""
+    """Rename the last call's `agent.log` to `agent-N.log`; delete the oldest files."""
     directory, (stem, ending) = os.path.dirname(path), os.path.splitext(os.path.basename(path))
     if not os.path.isfile(path):
         return
@@ -212,7 +212,7 @@ def _write_error(content: str, path: str, error: OSError) -> CkptError:
 
 
 class Transcript:
-    """A file with the raw output of a call; until `close`, up to twice its final size."""
+    """A file with the raw output of one call; `close` shortens it and masks secrets."""
 
     def __init__(self, path: str) -> None:
         self.path = path
@@ -274,7 +274,7 @@ _BRIEF = 2000  # characters searched for a "conversation not found" error
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """The outcome of a call of a client; secrets are masked."""
+    """The outcome of one call of a client; secrets in the texts are masked."""
 
     report: AgentReport
     code: int  # exit code of the client; a negated signal number if a signal ended it
@@ -318,7 +318,7 @@ class Answer:
 
 
 class Agent:
-    """Calls a client in a directory; stores prompt and output in directory `files`."""
+    """Calls a client in the worktree; stores prompt and output in another directory."""
 
     def __init__(
         self, client: Client, directory: str, env: Mapping[str, str], watchdog: Watchdog, files: str
@@ -337,7 +337,10 @@ class Agent:
         log: str = LOG,
         budget: float | None = None,
     ) -> Answer:
-        """Send a prompt; `budget` is in US dollars. A failed call returns an answer, too."""
+        """Run the client with a prompt; return an answer even if the client fails.
+
+        `session` is the conversation to continue, and `budget` a limit in US dollars.
+        """
         path = self._write_prompt(prompt)
         conversation = session_id(session) if self.client.resume else None
         log_path = os.path.join(self._files, log)
@@ -483,7 +486,6 @@ class Failure:
 
 
 def classify(answer: Answer, now: float) -> Failure | None:
-    """Return the kind of failure and the requested wait; None if the call succeeded."""
     if not answer.problem:
         return None
     worked = answer.report.worked
@@ -520,7 +522,7 @@ def _find_wait(output: str, now: float) -> float | None:
 
 
 def pause(requested: float | None, times: int) -> float:
-    """Return the seconds to wait after `times` successive rate limits; at least 1."""
+    """Return the seconds to wait after a number of successive rate limits, 1 or more."""
     doubled = 2.0 ** min(max(times - 1, 0), _DOUBLINGS)
     if requested is None:
         return min(FIRST_WAIT * doubled, LONGEST_WAIT)

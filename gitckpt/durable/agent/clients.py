@@ -1,4 +1,4 @@
-"""Agent clients: their command lines and the formats of their output."""
+"""Define the clients of AI agents: command lines, and formats of their output."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ class Dialect(ABC):
         self.is_retrying = False  # the last message only announces a retry of the client
 
     def count(self, usage: Message, kinds: Mapping[str, str]) -> None:
-        """Add token counts; `kinds` maps keys of `usage` to keys of `self.tokens`."""
+        """Add a message's token counts to `self.tokens`, under the keys in `keys`."""
         for key, kind in kinds.items():
             number = usage.get(key)
             if type(number) is int and 0 <= number <= _HIGHEST:
@@ -79,18 +79,17 @@ class Dialect(ABC):
 
     @staticmethod
     def asks_for_messages(options: Sequence[str]) -> bool:
-        """Return whether `--output-format` makes the client print messages."""
         text = " ".join(options).replace("--output-format=", "--output-format ")
         formats = re.findall(r"(?:^|\s)(?:--output-format|-o)\s(\S+)", text)
         return bool(formats) and formats[-1] in _STRUCTURED
 
     @abstractmethod
     def take(self, message: Message) -> str | None:
-        """Process a message; return text to show, None for a message of another program."""
+        """Process a message and return text to show; None if another program printed it."""
 
 
 def session_id(value: object) -> str | None:
-    """Return `value` if it is a conversation id, safe in a shell command, else None."""
+    """Return a conversation id that is safe in a shell command; None if it is not."""
     return value if isinstance(value, str) and _SESSION_ID.fullmatch(value) else None
 
 
@@ -108,7 +107,7 @@ def as_cost(value: object) -> float | None:
 
 
 def clean_text(value: object) -> str:
-    """Return a string without NUL and lone surrogates; "" for any other type."""
+    """Replace NUL and lone surrogates in a string; return "" for any other type."""
     if not isinstance(value, str):
         return ""
     return value.encode("utf-8", "replace").decode().replace("\0", "\ufffd")
@@ -178,7 +177,7 @@ _FAILED = re.compile(r"^(litellm\.\w*Error: .+)$", re.MULTILINE)
 
 
 def aider_usage(output: str) -> tuple[dict[str, int], float | None]:
-    """Return aider's token counts (rounded) and cost in US dollars (None if unknown)."""
+    """Return rounded token counts, and the cost in US dollars (None if unknown)."""
     tokens: dict[str, int] = {}
     cost = None
     for sent, unit, received, received_unit, cost_text in _USAGE.findall(output):
@@ -194,7 +193,7 @@ def aider_usage(output: str) -> tuple[dict[str, int], float | None]:
 
 
 def aider_failure(output: str) -> str | None:
-    """Return the model's error, None if it answered; aider always exits with code 0."""
+    """Find the model's error in the output: the exit code of aider is always 0."""
     failures = list(_FAILED.finditer(output))
     is_last = bool(failures) and _USAGE.search(output, failures[-1].end()) is None
     return failures[-1][1] if is_last else None
@@ -568,7 +567,7 @@ class Client:
         return self.price is not None or (dialect is not None and dialect.tells_cost)
 
     def line(self, prompt: str, session: str | None = None, budget: float | None = None) -> str:
-        """Return the shell command of a call; `prompt` is the path of the prompt file."""
+        """Return the shell command of a call; `budget` is in US dollars."""
         command = self.command.strip()
         options = ""
         if session is not None and self.resume is not None:
@@ -586,7 +585,7 @@ class Client:
         return f"exec <{shlex.quote(prompt)} || exit 125\n{command}"
 
     def missing(self, env: Mapping[str, str], directory: str) -> str | None:
-        """Return the client's program if it is certainly not installed, else None."""
+        """Return the client's program if it is not installed, None if that is unknown."""
         import shutil  # only needed before the first call
 
         program = self.command.split(maxsplit=1)[0]
@@ -615,7 +614,10 @@ Clients = Mapping[str, Client]
 
 
 def client_of(text: str, configured: Clients) -> Client:
-    """Return the client of a name or command; `configured` overrides built-in names."""
+    """Return the client with a name, or the client that a shell command calls.
+
+    `configured`: the clients of `gitckpt.toml`, which override built-in clients.
+    """
     name = text.strip()
     if not name or "\0" in name:
         names = ", ".join(dict.fromkeys((*configured, *BUILT_IN)))

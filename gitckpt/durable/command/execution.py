@@ -47,7 +47,7 @@ class CommandResult:
 
 
 def last_line(tail: str) -> str:
-    """Return `: ` and the last error line, or else the last line; "" without lines."""
+    """Return ": " and the last line of an output, preferably a line with an error."""
     lines = [line.strip() for line in tail.splitlines() if line.strip()][-_LAST_LINES:]
     errors = [line for line in lines if line.lower().startswith(_ERRORS)]
     line = next(reversed(errors or lines), "")
@@ -60,7 +60,7 @@ def cause_of(code: int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Timeouts:
-    """Time limits of a command, in seconds; None is unlimited."""
+    """Time limits of a command, in seconds; None means no limit."""
 
     timeout: float | None = None  # of this attempt
     idle_timeout: float | None = None  # without output
@@ -81,7 +81,8 @@ def run_command(
 ) -> CommandResult:
     """Run a shell command until it ends, and then end its remaining descendants.
 
-    `tick` is called about once a second. Exceptions of `output` and `tick` end the command.
+    `tick` gets the elapsed seconds about once a second. An exception of `tick` or `output` ends the
+    command.
     """
     if not os.access(directory, os.X_OK):
         problem = "permission denied" if os.path.isdir(directory) else "no such directory"
@@ -172,7 +173,7 @@ class _RunningCommand:
         return code
 
     def abort(self, grace: float) -> None:
-        """End the command after an exception; a second exception kills it at once."""
+        """End the command because of an exception; another exception kills it at once."""
         self._tick = None
         try:
             if not self._is_given_up:

@@ -70,7 +70,7 @@ def pids_with_variable(variable: str) -> set[int]:
 
 
 def descendants(roots: Collection[int], processes: Mapping[int, Process]) -> list[Process]:
-    """Return the descendants of processes, parents before children."""
+    """Return the descendants of the processes `roots`, parents before children."""
     children: dict[int, list[Process]] = {}
     for process in processes.values():
         children.setdefault(process.parent, []).append(process)
@@ -93,7 +93,7 @@ def ancestors(pid: int, processes: Mapping[int, Process]) -> set[int]:
 
 
 def processes_with_open(path: str) -> list[Process]:
-    """Return the other processes that have a file open; [] without /proc."""
+    """Return the processes except this one that have a file open; [] without /proc."""
     try:
         target = os.stat(path)
         processes = list_processes() if os.path.exists(_SELF) else {}
@@ -114,7 +114,7 @@ def processes_with_open(path: str) -> list[Process]:
 
 
 def variables(process: Process, names: Iterable[str]) -> dict[str, str]:
-    """Return the environment variables `names` of a process; {} if unreadable."""
+    """Read some environment variables of a process; return {} if they are unreadable."""
     words = process.line.split(" ")
     if not process.line:
         words = _read_text(f"/proc/{process.pid}/environ").split("\0")
@@ -166,9 +166,9 @@ def describe(process: Process) -> str:
 
 
 def is_working_in(program: str, directory: str) -> bool | None:
-    """Return whether another process of a program is in a directory; None if unknown."""
+    """Return whether a program runs with its current directory below `directory`."""
     if not os.path.exists(_SELF):
-        return None
+        return None  # ps(1) does not show current directories
     top = os.path.realpath(directory)
     for number in filter(str.isdigit, os.listdir("/proc")):
         head, _, fields = _read_text(f"/proc/{number}/stat").rpartition(")")
@@ -186,7 +186,7 @@ def is_working_in(program: str, directory: str) -> bool | None:
 
 
 def adopt_orphans() -> bool:
-    """Make this process the subreaper of its descendants (Linux); return success."""
+    """Make this process the parent of orphaned descendants; return whether it worked."""
     if sys.platform != "linux":
         return False
     try:
@@ -197,7 +197,7 @@ def adopt_orphans() -> bool:
 
 
 class ProcessTree:
-    """The descendants of this process; the constructor replaces the SIGCHLD handler."""
+    """The descendants of this process; a handler of SIGCHLD notices when children end."""
 
     def __init__(self, *, adopts: bool, tag: Mapping[str, str]) -> None:
         self._adopts, self._tag = adopts, dict(tag)

@@ -44,7 +44,7 @@ _RESET = (*_IGNORED, signal.SIGQUIT, signal.SIGPIPE, signal.SIGXFSZ, signal.SIGC
 
 
 def arguments(variables: Iterable[str]) -> list[str]:
-    """Return the arguments of a Python process that starts fast and calls `main`."""
+    """Return the command line of a Python process that calls `main` with `variables`."""
     top = __file__
     for _ in range(4):
         top = os.path.dirname(top)
@@ -52,7 +52,7 @@ def arguments(variables: Iterable[str]) -> list[str]:
 
 
 def main(words: list[str]) -> NoReturn:
-    """Run the supervisor; `words` name the variables that mark its processes."""
+    """Run the supervisor; the environment variables in `words` mark its processes."""
     for number in _IGNORED:
         signal.signal(number, signal.SIG_IGN)
     for fd in (REPORTS, DRIVER_END):

@@ -49,7 +49,7 @@ class EnvTag:
 
     @property
     def repository(self) -> str:
-        """Return the directory's device and inode: stable across moves and containers."""
+        """Return the directory's device and inode, which a move or a container keeps."""
         status = os.stat(self.directory)
         return f"{status.st_dev}:{status.st_ino}"
 
@@ -60,9 +60,9 @@ class _Leftovers(NamedTuple):
 
 
 def end_leftovers(tag: EnvTag, *, older: bool = True) -> list[str]:
-    """End the processes of a run's earlier drivers; return descriptions of them.
+    """End processes that earlier drivers of a run left; return descriptions of them.
 
-    `older=False` ends the processes of the driver with the tag instead.
+    With `older=False`, ends processes of the driver with this tag. Raises BusyError on failure.
     """
     scanner = _Scanner(tag, older=older)
     leftovers = scanner.scan()
@@ -171,7 +171,7 @@ class Watchdog:
             self.close()
 
     def launch(self, command: str, directory: str, env: Mapping[str, str]) -> None:
-        """Start a command in `/bin/sh` with the tag variables; may raise SupervisorEnded."""
+        """Start a shell command, marked by the variables of the tag."""
         order = _encode_order(command, directory, {**env, **self.tag.variables})
         self.prepare()
         drain(self.output)
@@ -196,7 +196,7 @@ class Watchdog:
         self._send_order(b"kill\n")
 
     def wake(self) -> None:
-        """Continue the supervisor if a command stopped it by `kill -STOP $PPID`."""
+        """Send SIGCONT to the supervisor: its command may have stopped it."""
         self._used_at = time.monotonic()
         if self.pid:  # not reaped yet, so the pid is not reused
             with contextlib.suppress(ProcessLookupError):
@@ -207,7 +207,7 @@ class Watchdog:
         return time.monotonic() - self._used_at
 
     def read_reports(self) -> list[str]:
-        """Return new reports: `ended CODE`, or `alone` once the command has no process."""
+        """Return new reports of the supervisor, as the docstring of its module lists them."""
         if _is_readable(self.reports):
             self._receive()
         *lines, self._unread = self._unread.split(b"\n")

@@ -31,7 +31,7 @@ from gitckpt.store.config import settings
 
 
 class RunOptions(TypedDict, total=False):
-    """Options for starting a run; unset ones default to the pipeline's settings."""
+    """Options for starting a run; the pipeline's settings are the defaults."""
 
     autonomy: str | None  # "checkpoint", "batch" or "fully_autonomous"
     timeout: int | None  # microseconds from now to the deadline of the whole run
@@ -143,7 +143,7 @@ _CRITERIA = ("acceptance_criteria", "acceptanceCriteria")
 
 
 def phases_to_skip(definition: PipelineDefinition, run_inputs: RunInputs) -> dict[str, str]:
-    """Map the names of phases that the inputs make unnecessary to the reason."""
+    """Return the phases that the inputs make unnecessary, each name with the reason."""
     skips = {}
     for phase in definition.phases:
         for name in reversed(phase.skip_with):
@@ -235,7 +235,7 @@ def placeholder_values(
 def approve_agents(
     repository: Repository, definition: PipelineDefinition, values: Texts, clients: Clients
 ) -> None:
-    """Record that a person approved the agents of a run by starting or accepting it."""
+    """Record that a person approved the agents of a run, by starting or accepting it."""
     called = called_clients(definition, values, clients)
     if new := {_client_digest(client) for client in called} - settings.approved_digests(repository):
         settings.record_approval(repository, new)
@@ -253,7 +253,6 @@ def require_approved(repository: Repository, run: str, called: Iterable[Client])
 def require_installed(
     definition: PipelineDefinition, skipped: Collection[str], values: Texts, clients: Clients
 ) -> None:
-    """Raise AgentUnusable if the program of an agent is not installed."""
     for phase in definition.phases:
         if phase.name in skipped:
             continue
@@ -287,7 +286,7 @@ def called_clients(
 def called_agents(
     definition: PipelineDefinition, completed: Collection[str], values: Texts
 ) -> list[str]:
-    """Return the agents of the remaining phases; for a phase without agents, its step."""
+    """Return the agents of incomplete phases, or the step of a phase that names none."""
     called: dict[str, None] = {}
     for phase in definition.phases:
         if phase.name in completed or phase.use not in _STEPS:
@@ -314,28 +313,28 @@ CONTINUE, REVISE, RESTART, EXIT = "continue", "revise", "restart", "exit"
 
 
 class Observer:
-    """Receive the events of a driver and answer its pauses; by default, with EXIT."""
+    """Receives a driver's events; a subclass may override `ask` to answer pauses."""
 
     def started(self, run: str) -> None:
-        """The driver took over the run with the id `run`."""
+        """Handle that the driver took over the run with the id `run`."""
 
     def warn(self, sentence: str) -> None:
-        """A problem occurred, but the run continues; `sentence` describes the problem."""
+        """Handle a problem that does not end the run; `sentence` describes the problem."""
 
     def begins(self, phase: str, attempt: int, number: int, total: int) -> None:
-        """A phase begins: attempt `attempt` of phase number `number` of `total`."""
+        """Handle the start of an attempt at a phase, which is phase `number` of `total`."""
 
     def output(self, data: bytes) -> None:
-        """A command wrote output."""
+        """Handle output of a command."""
 
     def tick(self, seconds: float) -> None:
-        """A command has been running for `seconds`; called about once a second."""
+        """Handle that a command has been running for `seconds`, about once a second."""
 
     def ended(self, phase: str, status: str, seconds: float | None) -> None:
-        """A phase ended or was skipped; a skipped phase has no `seconds`."""
+        """Handle the end of a phase; `seconds` is None if the phase was skipped."""
 
-    def ask(self, phase: str) -> tuple[str, str]:  # noqa: ARG002 - for those who ask
-        """Return "continue", "revise", "restart" or "exit", and the remarks for "revise"."""
+    def ask(self, phase: str) -> tuple[str, str]:  # noqa: ARG002 - for subclasses
+        """Return "continue", "restart", "exit", or "revise" with the remarks on the phase."""
         return EXIT, ""
 
 

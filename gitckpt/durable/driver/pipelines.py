@@ -31,7 +31,7 @@ COMPLETE, PAUSED, DEFERRED = "complete", "paused", "deferred"
 
 @dataclass(frozen=True, slots=True)
 class Preview:
-    """What `Pipelines.run` would do: the pipeline, its inputs, and skipped phases."""
+    """What `Pipelines.run` would use: the pipeline, its inputs, and skipped phases."""
 
     definition: PipelineDefinition  # `source` is the file that defines the pipeline, or "preset"
     given: launch.RunInputs  # `inputs` by name, and the `contents` of input files by name
@@ -40,7 +40,7 @@ class Preview:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """How `Pipelines.run` or `resume` left a run: complete, paused or deferred."""
+    """The state in which `Pipelines.run` or `Pipelines.resume` left a run."""
 
     run: str  # id
     status: str  # "complete", "paused", or "deferred" if a phase asks to be retried later
@@ -52,7 +52,7 @@ class Outcome:
 
 
 class Pipelines:
-    """The pipelines of a repository: those in `gitckpt.toml` and the presets."""
+    """The pipelines in a repository's `gitckpt.toml`, and gitckpt's presets."""
 
     def __init__(self, store: Store, observer: Observer | None = None) -> None:
         self._store = inside(store)
@@ -68,7 +68,10 @@ class Pipelines:
         return pipelines.preset_text(name)
 
     def preview(self, name: str, inputs: Texts | None = None) -> Preview:
-        """Return what `run` would do; raise NotFoundError, ConfigError or UsageError."""
+        """Return what `run` would use for a pipeline, without starting a run.
+
+        Raises NotFoundError (no such pipeline), ConfigError or UsageError (wrong inputs).
+        """
         definition = self._definition(name)
         run_inputs = launch.read_inputs(self._store, definition, inputs or {})
         driver.require_valid_options(definition, run_inputs)
@@ -92,7 +95,7 @@ class Pipelines:
         at which the worktree starts.
 
         Raises:
-            NotFoundError, ConfigError, UsageError: as `preview`, or `base` is unknown.
+            NotFoundError, ConfigError, UsageError: wrong pipeline, inputs or `base`.
             Changed, Untrusted, LeaseHeld: the run with this `key` cannot be continued.
             PhaseFailed, LeaseLost, CkptError: the run stopped; the error has a `hint`.
         """
@@ -128,7 +131,8 @@ class Pipelines:
     def resume(self, run: str, **options: Unpack[ResumeOptions]) -> Outcome:
         """Continue a run of a pipeline at its first incomplete phase.
 
-        Raises NotFoundError, UsageError, Untrusted (the run was fetched), Changed, or as `run`.
+        Raises NotFoundError, UsageError, Untrusted (the run was fetched), Changed, or the errors
+        of `run`.
         """
         mode = _parse_autonomy(options, ResumeOptions)
         newest = self._store.heads.catch_up(run)
@@ -179,9 +183,9 @@ class Pipelines:
         show: Callable[[str, Sequence[str]], None] = lambda *_: None,
         adopt: bool = True,
     ) -> None:
-        """Adopt runs that another repository recorded; raise Untrusted without `trust`.
+        """Adopt runs that another repository recorded, or raise Untrusted without `trust`.
 
-        `show` first gets the id and a description of each run. With `adopt=False`, only check.
+        `show` gets the id and a description of each run. With `adopt=False`, no run is adopted.
         """
         store = self._store
         for checkpoint in checkpoints:
@@ -246,10 +250,8 @@ class Pipelines:
             redefined = pipelines.redefinition(definition)
             for remark in (*run.remarks, *([redefined] if redefined is not None else [])):
                 self._observer.warn(remark)
-            clients, values = (
-                self._clients(definition),
-                driver.placeholder_values(run.newest, definition, {}),
-            )
+            clients = self._clients(definition)
+            values = driver.placeholder_values(run.newest, definition, {})
             driver.approve_agents(self._store.repository, definition, values, clients)
             result = Driver(run, definition, self._observer, skips, clients).drive()
             if result.is_complete:
@@ -276,9 +278,8 @@ class Pipelines:
         from gitckpt.store.retention import worktree
 
         files = self._store.heads.read(run).worktree
-        is_clean = (
-            files is not None and not files.dirty
-        )  # changes that are not committed cannot have been pushed
+        # Changes that are not committed cannot have been pushed.
+        is_clean = files is not None and not files.dirty
         stays_by_design = path is None or definition.worktree != REMOVE_WHEN_PUSHED
         if stays_by_design or not is_clean or not worktree.is_pushed(self._store, run):
             return Outcome(run, COMPLETE, path)
@@ -317,7 +318,7 @@ class Pipelines:
 
 
 def next_step(store: Store, newest: Checkpoint) -> tuple[str, list[str]]:
-    """Return "PHASE: COMMAND" and the agents of remaining phases; or "" and no agents."""
+    """Return "PHASE: COMMAND" for the next phase, and the agents of incomplete phases."""
     pipeline = newest.pipeline
     if pipeline is None or pipeline.name is None:
         return "", []

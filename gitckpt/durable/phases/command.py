@@ -97,7 +97,7 @@ def phase_failure(phase: str, outcome: CommandResult | Answer, cause: str) -> Ph
 
 
 class _Exchange:
-    """The files of CKPT_STATE, CKPT_SET and CKPT_OUTPUT, which a command may write."""
+    """The files by which a command returns values, such as the file $CKPT_STATE."""
 
     def __init__(self, run: Session, phase: PhaseDefinition) -> None:
         self._run, self._phase = run, phase
@@ -122,7 +122,7 @@ class _Exchange:
                 raise CkptError(f"cannot write {path}: {error.strerror}") from None
 
     def read_state(self, outcome: CommandResult) -> dict[str, Any]:
-        """Return the run's state with the command's changes; PhaseFailed if invalid."""
+        """Return the run's state with the command's changes; raise PhaseFailed if invalid."""
         try:
             private_dirs.require(self._run.files.path)
             new_state = regular.content(self.state_path, _MAX_STATE, follow=False)
@@ -189,7 +189,7 @@ class _Exchange:
 def run(
     context: Context, line: str, seconds: float, *, show: bool = False, name: str = ""
 ) -> CommandResult:
-    """Run a shell command in the run's worktree; the timeout is in `seconds`."""
+    """Run a shell command in the run's worktree, with a timeout of `seconds`."""
     timeouts = Timeouts(seconds, None, context.run.seconds_left())
     outcome = _run_line(context, line, timeouts, {}, show=show)
     if outcome.ended_by == DEADLINE:
@@ -199,7 +199,7 @@ def run(
 
 
 def capture(context: Context, line: str, seconds: float, file: str) -> tuple[CommandResult, bytes]:
-    """Run a command as `run` does, with output to a file of the run; read the file."""
+    """Run a command as `run` does; return its standard output, which `file` stores."""
     path = os.path.join(context.run.files.path, file)
     run_files.make_directory(os.path.dirname(path))
     if os.path.islink(path):
@@ -255,7 +255,6 @@ def call_agent(context: Context) -> PhaseResult:
 
 
 def require_installed(client: Client, env: Texts, run: Session, role: str = "agent") -> None:
-    """Raise `AgentUnusable` if the program of the agent in input `role` is missing."""
     missing = client.missing(env, run.path)
     if missing is not None:
         resume = f"git ckpt resume {run.id}"
@@ -274,7 +273,7 @@ def unusable_error(answer: Answer, run: str, role: str = "agent") -> AgentUnusab
 def ask_patiently(
     run: Session, call: Callable[[], Answer], show: ShowLine, role: str = "agent"
 ) -> Answer:
-    """Call an agent until it answers; wait for rate limits, retry lost connections."""
+    """Call an agent, and call it again after a rate limit or a lost connection."""
     limited = lost = 0
     cost = 0.0
     while True:
@@ -302,7 +301,7 @@ def ask_patiently(
 
 
 def wait_for_a_limit(run: Session, state: MutableMapping[str, Any], show: ShowLine) -> None:
-    """Wait until the time in `state[RETRY_AT]`, then remove this key."""
+    """Wait until the rate limit ends, at `state[RETRY_AT]`, and remove this key."""
     until = state.get(RETRY_AT)
     # An imported file or a command can store any value here; ignore a value that is not a time.
     try:

@@ -43,7 +43,6 @@ def parse_count(name: str, text: str, default: int) -> int:
 
 
 def parse_dollars(name: str, text: str) -> float:
-    """Parse an amount in US dollars, such as `2.50`; 0 if the option is not set."""
     try:
         dollars = float(text or 0)
     except ValueError:
@@ -79,7 +78,7 @@ _WORD_ENDS = re.compile(r"[-_\s]+")
 
 
 def read_plan(context: Context) -> PhaseResult:
-    """Read the run's plan; set `plan_path`, `plan_title` and `plan_hash` in the state."""
+    """Set `plan_path`, `plan_title` and `plan_hash` in the state from the run's plan."""
     run = context.run
     path = run.pipeline.inputs.get(PLAN, "")
     if not path:
@@ -108,7 +107,7 @@ def _stem(path: str) -> str:
 
 
 def plan_title(text: str, path: str) -> str:
-    """Return the `title` in a plan's front matter, else the words of the file name."""
+    """Return the title in a plan's front matter, or one made from the file name."""
     if text.startswith("---\n"):
         head, end, _ = text[4:].partition("\n---")
         if not end and not text[4:].startswith("---"):

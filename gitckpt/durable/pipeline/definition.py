@@ -74,13 +74,12 @@ class PipelineDefinition:
     worktree: str = KEEP  # of a complete run: `keep` or `remove_when_pushed`
     retention: int | None = None  # age at which complete runs expire
     inputs: Texts = field(default_factory=dict)  # name → default
-    files: tuple[
-        str, ...
-    ] = ()  # names of inputs that are file paths; a run stores copies of the files
+    # Names of the inputs that are paths of files; a run stores copies of these files.
+    files: tuple[str, ...] = ()
     source: str = ""  # path of the defining file, or `preset`
 
     def phase(self, text: str) -> PhaseDefinition:
-        """Return the phase with a name or alias, ignoring case, hyphens and underscores."""
+        """Return the phase with a name or alias; ignore case, hyphens and underscores."""
         require_text("phase", text)
         for phase in self.phases:
             if phase.name == text:
@@ -96,7 +95,7 @@ class PipelineDefinition:
         raise UsageError(f"the pipeline {self.name} has no phase {text!r}", hint=hint)
 
     def ends_group(self, name: str) -> bool:
-        """Return whether a phase ends its group; a phase without a group always does."""
+        """Return whether a phase is the last of its group, or belongs to no group."""
         for phase, following in zip(self.phases, (*self.phases[1:], None), strict=True):
             if phase.name == name:
                 return phase.group is None or following is None or following.group != phase.group
@@ -150,7 +149,7 @@ def _phase_names(digest: Texts) -> dict[str, None]:
 
 
 def parse_autonomy(text: str) -> str:
-    """Parse a mode of autonomy, ignoring case; `autonomous` is FULLY_AUTONOMOUS."""
+    """Parse a mode of autonomy; "autonomous" is another word for "fully_autonomous"."""
     require_text("autonomy", text)
     name = text.strip().lower()
     name = FULLY_AUTONOMOUS if name == "autonomous" else name
@@ -352,7 +351,7 @@ def config_path(repository: Repository) -> str:
 
 
 def read(path: str, name: str, known_steps: KnownSteps) -> PipelineDefinition:
-    """Return the pipeline that a file defines, else the preset with this name."""
+    """Return the pipeline `name` of a file, or the preset if the file lacks the name."""
     require_text("name", name)
     defined = parse(text_of(path), path, known_steps)
     if name in defined:
@@ -368,7 +367,7 @@ def read(path: str, name: str, known_steps: KnownSteps) -> PipelineDefinition:
 
 
 def read_of_run(path: str, name: str, known_steps: KnownSteps, run: str) -> PipelineDefinition:
-    """Return the pipeline of a run; if missing, the hint says how to go on without."""
+    """Read the pipeline of a run; an error says how to end the run without pipeline."""
     try:
         return read(path, name, known_steps)
     except NotFoundError:  # the caller named the run, not the pipeline
@@ -385,7 +384,6 @@ def redefinition(definition: PipelineDefinition) -> str | None:
 
 
 def names(path: str) -> list[str]:
-    """Return the names of the pipelines in a file, without checking definitions."""
     file = read_file(path)
     table = file.table(PIPELINES)
     file.require_correct()

@@ -41,7 +41,7 @@ _PLACEHOLDER = re.compile(r"\{\{|\}\}|\{([a-z_][a-z0-9_]*)\}")
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """What an attempt of a phase gets from the driver."""
+    """Everything that the driver passes to an attempt at a phase."""
 
     run: Session
     definition: PipelineDefinition
@@ -85,7 +85,7 @@ class Context:
         raise PhaseFailed(f"{label} does not exist: {path}", hint=hint)
 
     def option(self, name: str) -> str:
-        """Return an option of the phase; fill in values of inputs and of the state."""
+        """Return an option of the phase, with values from inputs and state filled in."""
         inputs = {**self.definition.inputs, **self.run.pipeline.inputs}
         # An empty input does not hide a result of an earlier phase.
         set_inputs = {key: value for key, value in inputs.items() if value}
@@ -123,14 +123,14 @@ class Context:
         return env | {"CKPT_REVISION": str(revision) if is_text else ""}
 
     def check_and_tick(self, seconds: float) -> None:
-        """Raise if the run must stop; called about once a second in long actions."""
+        """Show the elapsed seconds of a command; raise an error if the run must stop."""
         self.run.check()
         if self.tick is not None:
             self.tick(seconds)
 
 
 def text_values(state: Mapping[str, Any]) -> dict[str, str]:
-    """Return strings and numbers of a state that environment variables can hold."""
+    """Return the strings and numbers of a state that fit in environment variables."""
     texts = {}
     for key, value in state.items():
         text = str(value) if type(value) in (str, int, float) else ""
@@ -141,7 +141,7 @@ def text_values(state: Mapping[str, Any]) -> dict[str, str]:
 
 
 def fill_placeholders(text: str, values: Texts) -> str:
-    """Return an option with `{name}` replaced by a value; raise KeyError if unknown."""
+    """Replace each `{name}` in a text by a value; raise KeyError for an unknown name."""
     filling = _PLACEHOLDER.sub(lambda match: values[match[1]] if match[1] else match[0][0], text)
     return filling.strip()
 
@@ -166,7 +166,7 @@ class RunInputs:
 
 
 def read_inputs(store: Checkpoints, definition: PipelineDefinition, texts: Texts) -> RunInputs:
-    """Return the inputs of a new run, with secrets masked except in paths and files."""
+    """Return the inputs of a new run; secrets are masked except in paths and files."""
     _require_inputs(definition, texts)
     top = store.repository.worktree or main_worktree(store.repository)
     inputs, contents = {**definition.inputs, **_mask_texts(definition, texts)}, {}
@@ -183,14 +183,13 @@ def read_inputs(store: Checkpoints, definition: PipelineDefinition, texts: Texts
 
 
 def recorded_inputs(run: Session, definition: PipelineDefinition) -> RunInputs:
-    """Return a run's recorded inputs, with contents from its copies of input files."""
     contents = _read_copies(run, run.pipeline.contents, definition)
     require_unchanged_copies(run, definition)
     return RunInputs({**definition.inputs, **run.pipeline.inputs}, contents)
 
 
 def require_unchanged_copies(run: Session, definition: PipelineDefinition) -> None:
-    """Raise `Changed` if a run's copy of an input file differs from its digest."""
+    """Raise `Changed` if a copy of an input file differs from the recorded digest."""
     copies = _read_copies(run, run.pipeline.contents, definition)
     # The copies come from a snapshot, which may have been fetched.
     digests = RunInputs({}, copies).digests
@@ -256,7 +255,7 @@ def require_same_start(
 def update_pipeline(
     store: Checkpoints, run: Session, definition: PipelineDefinition, *, accept: bool
 ) -> Pipeline:
-    """Return the record to go on with; raise `Changed` if different, unless `accept`."""
+    """Return the updated pipeline record; raise `Changed` unless `accept` is true."""
     newest = run.writer.newest
     record = newest.pipeline or Pipeline()
     changed = pipeline.describe_changes(record.definition, definition.digest())

@@ -1,4 +1,4 @@
-"""Carry out attempts at phases, record how they end, and retry them."""
+"""Carry out the phases of a run, record each attempt, and retry failed attempts."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 
 class PhaseFailed(CkptError):
-    """A phase failed; its run can be resumed. `code` and `output` are its command's."""
+    """A phase failed; `code` and `output` are the exit code and output of its command."""
 
     exit_code = 20
     status = "failed"
@@ -74,7 +74,7 @@ class AgentUnusable(PhaseFailed):
 
 
 class PhaseDeferred(PhaseFailed):
-    """A phase asks to be retried later."""
+    """A phase asks to be retried later, such as by exit code 75."""
 
     status = "partial"
 
@@ -90,7 +90,7 @@ class DeadlineReached(PhaseFailed):
 
 
 class Changed(UsageError):
-    """The inputs or the definition of a run changed since its start, as `what` lists."""
+    """Inputs or definition of a run changed since its start; `what` lists the changes."""
 
     def __init__(
         self,
@@ -109,7 +109,7 @@ _STOP_POLL, _COMMIT_POLL = 0.5, 2.0
 
 @contextlib.contextmanager
 def repeating(interval: float, action: Callable[[], bool]) -> Iterator[None]:
-    """Repeat an action in a thread, until it returns False or the block ends."""
+    """Repeat an action in a thread until it returns False or the `with` block ends."""
     closing = threading.Event()
 
     def repeat() -> None:
@@ -173,7 +173,7 @@ class Autosaver:
 
     @contextlib.contextmanager
     def paused(self) -> Iterator[None]:
-        """Stop autosaves in the block; later ones compare with the newest checkpoint."""
+        """Prevent autosaves in the `with` block, which may write a checkpoint itself."""
         with self._saving:
             yield
             self._saved = _commit_and_tree(self._session.writer.newest)
@@ -229,7 +229,7 @@ class NextAttempt:
 def next_attempt(
     last: Attempt | None, phase: str, inputs: Mapping[str, str], number: int = 0
 ) -> NextAttempt:
-    """Return the next attempt at a phase; a crash counts as a recovery, not a retry."""
+    """Return the next attempt at a phase; after a crash, it counts as a recovery."""
     is_same = last is not None and last.phase == phase
     if last is None or not is_same or last.ended == COMPLETE:
         number = last.number if last is not None and is_same else number
@@ -254,7 +254,7 @@ def require_name(name: str) -> None:
 
 
 def find_phase(text: str, names: Sequence[str], run: str) -> str:
-    """Return the phase named `text`, ignoring case and equating hyphens with spaces."""
+    # An exact name has precedence over a name with other case or hyphens.
     by_name = {folded(name): name for name in reversed(names)}
     if text in names or folded(text) in by_name:
         return text if text in names else by_name[folded(text)]
@@ -265,13 +265,12 @@ def find_phase(text: str, names: Sequence[str], run: str) -> str:
 
 
 def digest_inputs(values: Mapping[str, Any]) -> dict[str, str]:
-    """Return a digest of each value by name; raise StateError for a non-JSON value."""
     texts = {name: to_json(value, f"/{name}") for name, value in values.items()}
     return {name: hashlib.sha256(text.encode()).hexdigest()[:16] for name, text in texts.items()}
 
 
 def to_json(value: Any, path: str = "") -> str:
-    """Encode a value as JSON; raise StateError naming `path` if decoding would differ."""
+    """Encode a value as JSON; raise StateError if JSON cannot represent the value."""
     try:
         _require_json(value, path)
     except RecursionError:
@@ -348,7 +347,7 @@ class Retries:
         return round(min(self.max_delay, _MAX_WAIT) * (1 + self.jitter))
 
     def wait_before(self, attempt: int, random: float) -> int:
-        """Return microseconds to wait before attempt number `attempt`; 0 <= `random` < 1."""
+        """Return the wait in microseconds; `random`, from 0 to 1, selects the jitter."""
         if attempt < 2 or not self.delay:
             return 0
         longest = min(self.max_delay, _MAX_WAIT)
@@ -372,7 +371,7 @@ class PhaseResult:
 
 @dataclass(frozen=True, slots=True)
 class PhaseOptions:
-    """How a phase is carried out. Durations are in microseconds."""
+    """Options for carrying out a phase. Durations are in microseconds."""
 
     retries: Retries = field(default_factory=Retries)
     retry_on: tuple[type[Exception], ...] = (Exception,)
@@ -398,7 +397,7 @@ USUAL = PhaseOptions()
 def failed_attempt(
     attempt: Attempt, error: BaseException, conduct: PhaseOptions, now: int
 ) -> Attempt:
-    """Return `attempt` as ended by `error`, with the time of a retry if allowed."""
+    """Return the record of an attempt that `error` ended; `now` is in microseconds."""
     failure = error if isinstance(error, PhaseFailed) else PhaseFailed("")
     code, output, ended = failure.code, failure.output, failure.status
     if not isinstance(code, int) or code.bit_length() >= 64:
@@ -505,7 +504,7 @@ class CurrentAttempt:
 
 
 class Session:
-    """A run in the process that drives it: lease, worktree, state and attempts."""
+    """A run that this process drives: its lease, worktree, state and attempts."""
 
     def __init__(self, opening: Opening, sleep: Callable[[float], None] = time.sleep) -> None:
         self._opening, self._sleep = opening, sleep
@@ -588,7 +587,8 @@ class Session:
     ) -> Any:
         """Carry out a phase as `Run.phase` does, but pass its attempt to the action.
 
-        With `followed`, success is only recorded with the next phase's start. `inputs` are digests.
+        `inputs` maps names to digests. With `followed`, the completion of the phase is recorded
+        together with the start of the next phase.
         """
         require_name(name)
         if name in self.writer.completed:

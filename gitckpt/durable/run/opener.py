@@ -29,7 +29,7 @@ from gitckpt.store.worktrees import opener, resumption
 
 
 class OpenOptions(TypedDict, total=False):
-    """Options for reopening a run; see `Run.resume`."""
+    """Options for reopening a run, as `Run.resume` takes them."""
 
     accept_changes: bool
     again: bool
@@ -43,7 +43,7 @@ class OpenOptions(TypedDict, total=False):
 
 @dataclass(frozen=True, slots=True)
 class Opening:
-    """A reopened run: this process has its lease, so no other process drives it."""
+    """A reopened run, whose lease this process has acquired."""
 
     run: str
     path: str  # of the worktree
@@ -71,7 +71,7 @@ def begin(
     files: Mapping[str, bytes] | None = None,
     key: str | None = None,
 ) -> Checkpoint:
-    """Record the first checkpoint of a run; raise RunExists if a run has the key."""
+    """Record the first checkpoint of a run; raise RunExists if another run has `key`."""
     run_settings = settings.read(store.repository)
     if pipeline.name is not None:
         run_settings.require_correct()
@@ -117,7 +117,7 @@ def require_known(names: Iterable[str], known_names: Iterable[str]) -> None:
 
 
 def reopen(store: Checkpoints, run: str, **options: Unpack[OpenOptions]) -> Opening:
-    """Acquire the lease of a run and open its worktree; recreate a missing worktree."""
+    """Acquire the lease of a run, and open its worktree or recreate a missing one."""
     require_known(options, OpenOptions.__annotations__)
     accepts_complete = options.get("again", False)
     newest = _require_trusted(store, run, trusted=options.get("trust", False))
@@ -173,7 +173,7 @@ def _require_trusted(store: Checkpoints, run: str, *, trusted: bool) -> Checkpoi
 
 
 def release_completed(store: Checkpoints, run: str) -> bool:
-    """Release a killed driver's lease of a complete run; return False without one."""
+    """Release the lease of a complete run whose driver was killed, if there is one."""
     if store.heads.catch_up(run).label != ref_names.RUN_COMPLETE:
         return False
     lease = store.leases.read(run)

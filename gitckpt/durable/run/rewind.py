@@ -32,7 +32,7 @@ PATIENCE = 0.5
 
 
 def go_back(store: Checkpoints, checkpoint: Checkpoint) -> list[str]:
-    """Restore commit, files and index of a checkpoint; return safety checkpoint ids."""
+    """Restore a checkpoint's commit, files and index; return safety checkpoint ids."""
     safety_ids: list[str] = []
     commit, branch = store.objects.head()
     checkpoint = manifest.with_commit(store.repository, checkpoint, None)[0]
@@ -111,7 +111,7 @@ def require_restorable(store: Checkpoints, checkpoint: Checkpoint) -> None:
 
 
 def restore_output(store: Checkpoints, files: RunFiles, checkpoint: Checkpoint) -> None:
-    """If output files of phases differ, record a safety checkpoint and restore them."""
+    """Restore differing output files of phases, after recording a safety checkpoint."""
     present = store.capture(beside=files.added)
     tree, repository = present.tree, store.repository
     if tree is None:
@@ -126,7 +126,7 @@ def restore_output(store: Checkpoints, files: RunFiles, checkpoint: Checkpoint) 
 def is_redundant(
     store: Checkpoints, safety: Checkpoint, recorded: Checkpoint, target: Checkpoint
 ) -> bool:
-    """Return whether `recorded` and `target` have all content of `safety`."""
+    """Return whether checkpoints `recorded` and `target` have all content of `safety`."""
     repository, objects = store.repository, store.objects
     saved, recorded_files = (
         manifest.contents_of(each, repository, objects) for each in (safety, recorded)

@@ -57,8 +57,8 @@ class Run:
     ) -> Self:
         """Start a run in its own worktree and drive it, or resume the run with `key`.
 
-        An existing run keeps its `name`, `base` (a rev) and `state`. Raises NotFoundError (rev),
-        WorktreeError, LeaseHeld, or RunComplete, which has `results`.
+        A resumed run keeps its name, base and state. Raises NotFoundError if the revision `base`
+        does not exist, WorktreeError, LeaseHeld, or RunComplete with the `results` of the phases.
         """
         first_state = mapping("state", state)
         newest, _ = find_or_begin(inside(store), name, key=key, base=base, state=first_state)
@@ -90,8 +90,8 @@ class Run:
     def resume(cls, store: Store, run: str, **options: Unpack[OpenOptions]) -> Self:
         """Continue a run in its worktree, which is recreated if missing.
 
-        `lease` is in microseconds, `directory` is for a new worktree. Raises NotFoundError,
-        RunComplete (has `results`), Untrusted, LeaseHeld or WorktreeError.
+        `lease` is in microseconds; `directory` is the path of a recreated worktree. Raises
+        NotFoundError, RunComplete (with `results`), Untrusted, LeaseHeld or WorktreeError.
         """
         opening = reopen(inside(store), run, **options)
         return cls(Session(opening), opening.remarks)
@@ -171,7 +171,7 @@ class Run:
 
     @property
     def remarks(self) -> Sequence[str]:
-        """Return remarks from opening the worktree, one sentence each."""
+        """Return sentences for the user about problems while the worktree was opened."""
         return self._remarks
 
     @property
@@ -197,7 +197,7 @@ class Run:
 
     @property
     def newest(self) -> Checkpoint:
-        """Return the newest checkpoint known to this process."""
+        """Return the newest checkpoint of the run that this process knows."""
         return self._writer.newest
 
     @property
@@ -215,8 +215,8 @@ class Run:
     ) -> Any:
         """Call `work` unless the phase is complete; return its result, a JSON value.
 
-        Raises Changed (the phase is complete, with other inputs), PhaseBlocked (the phase crashed
-        too often), LeaseLost, or the error of `work`, after recording it.
+        Raises Changed if the phase is complete, but with other inputs; PhaseBlocked if it crashed
+        too often; LeaseLost; or the error of `work`, after recording it.
         """
 
         def action(_: Attempt) -> PhaseResult:
@@ -242,7 +242,10 @@ class Run:
         progress: Progress | None = None,
         errors: Sequence[str] | None = None,
     ) -> None:
-        """Record files and state within a phase; raise an error if the run must stop."""
+        """Record a checkpoint with the files and the state while a phase runs.
+
+        Raises UsageError outside of a phase, and the errors of `check` if the run must stop.
+        """
         with self._take_turn():
             self._session.milestone(
                 trigger=trigger, message=message, progress=progress, errors=errors
@@ -274,7 +277,7 @@ class Run:
                 self._record_rewind(self.completed, message=message_of(f"redo phase {name!r}"))
 
     def restart(self, name: str) -> None:
-        """Redo a phase with the files and the state from its start."""
+        """Mark a phase as incomplete, and restore the files and the state from its start."""
         with self._take_turn():
             require_text("name", name)
             began = self._session.attempts.began_first(name)
@@ -344,7 +347,7 @@ class Run:
 
 
 def session_of(run: Run) -> Session:
-    """Return the session of a run, for the code that drives pipelines."""
+    """Return the internal session of a run, with which a driver performs phases."""
     return run._session  # noqa: SLF001 - the only access to it
 
 

@@ -40,7 +40,7 @@ _NAMED = 3  # processes that an error names
 
 @contextlib.contextmanager
 def lock_files(repository: Repository, hold: Hold) -> Iterator[None]:
-    """Lock a run's files for the block, or raise BusyError or LeaseLost."""
+    """Lock a run's files in the `with` block; raise BusyError if that is impossible."""
     run = hold.lease.run
     path = os.path.join(repository.make_private_dir(), ref_names.FILES_LOCK.format(run))
     lock = Lock(path, PATIENCE, is_inherited=True)
@@ -64,7 +64,7 @@ def _busy(run: str, path: str) -> BusyError:
     return BusyError(f"another process restores files of run {run}: {names}", hint=hint)
 
 
-# Seconds: for younger files, git cannot tell by time stamps whether they changed.
+# Seconds after which a file of a new worktree is not racily clean: git can trust its time stamp.
 _RACY = 1.5
 
 # Keys of the state that `git ckpt step` may write while a driver runs.
@@ -111,7 +111,10 @@ class Writer:
         followed: bool = False,
         **details: Unpack[Details],
     ) -> None:
-        """Record a checkpoint after all pending ones; `followed`: together with the next."""
+        """Record a checkpoint, after the pending ones; `capture` says whether with files.
+
+        With `followed`, only queue the checkpoint: the next call records both together.
+        """
         details["run"] = self._run
         details.setdefault("id", self._store.new_id())
         details.setdefault("pipeline", self.pipeline)
@@ -133,7 +136,7 @@ class Writer:
             self._pending[-1] = self._pending[-1]._replace(state=copied)
 
     def has_ended(self, phase: str) -> bool:
-        """Return whether the completion of a phase is recorded or pending."""
+        """Return whether a checkpoint that completes a phase is recorded or pending."""
         labels = [pending.label for pending in self._pending]
         return bool(self.completed.get(phase)) or f"{phase}-complete" in labels
 
@@ -174,7 +177,7 @@ class Writer:
         self._is_note_cleared = True
 
     def withdraw(self) -> None:
-        """Drop the last unwritten checkpoint: the action that it announces is aborted."""
+        """Drop the last unwritten checkpoint, because the action after it is aborted."""
         checkpoint_id = self._pending[-1].details["id"]
         with contextlib.suppress(NotFoundError):
             self._store.read(checkpoint_id)
@@ -189,7 +192,7 @@ class Writer:
             append_log(self._store.repository, f"run {self._run}: {failure}")
 
     def reopen(self, phase: str) -> None:
-        """Mark a phase and all completed later as incomplete, but write no checkpoint."""
+        """Mark a phase and all later phases as incomplete, but write no checkpoint."""
         names = list(self.completed)
         if phase in self.completed:
             self.completed = {name: self.completed[name] for name in names[: names.index(phase)]}
@@ -209,7 +212,6 @@ class Writer:
         rewind.remove_locks(self._store.repository, self._run)
 
     def completing_attempt(self, phase: str) -> Attempt | None:
-        """Return the attempt that completed a phase; None if unknown."""
         checkpoint_id = self.completed[phase]
         for pending in self._pending:
             attempt = pending.details.get("attempt")
@@ -280,8 +282,8 @@ class Writer:
         return True
 
     def _refresh_index(self) -> None:
-        # git status reads files as young as the index again each time: see "racy git" in
-        # git-update-index(1). Refresh the index once after the worktree was created.
+        # git status reads files that are racily clean each time: see git-update-index(1).
+        # So refresh the index once after the worktree was created.
         if self._made_at is not None and time.time() >= self._made_at + _RACY:
             self._made_at = None
             command = ("update-index", "-q", "--refresh")

@@ -48,7 +48,7 @@ class Graph:
         return next(step for step in self.steps if not step.optional)
 
     def find(self, text: object) -> StepDefinition | None:
-        """Return a step by name or alias, ignoring case, hyphens and spaces; or None."""
+        """Return the step with a name or alias, or None; ignore case, hyphens and spaces."""
         if not isinstance(text, str):
             return None
         steps = {folded(step.name): step for step in (*self.steps, END)}
@@ -56,7 +56,7 @@ class Graph:
         return steps.get(folded(targets.get(folded(text), text)))
 
     def step(self, text: str) -> StepDefinition:
-        """Return a step as `find` does, but raise UsageError instead of returning None."""
+        """Return a step as `find` does; raise UsageError if the graph has no such step."""
         step = self.find(text)
         if step is not None:
             return step
@@ -69,7 +69,7 @@ class Graph:
         raise UsageError(f"{self.name} has no step {text!r}", hint=hint)
 
     def after(self, step: StepDefinition, records: Mapping[str, object]) -> StepDefinition:
-        """Return the step after a pass or skip of `step`; `records` decide on `only_if`."""
+        """Return the step after `step`; omit steps that `records` do not require."""
         record = records.get(step.name)
         following = self._find_step(step.on_pass)
         while following.only_if is not None:

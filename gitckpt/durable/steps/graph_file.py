@@ -32,7 +32,7 @@ _SEE_MIRROR = "check mirror in gitckpt.toml"
 
 
 def mirror_problem(pattern: str) -> str | None:
-    """Return why a mirror path is invalid, such as "must end in .json"; else None."""
+    """Return why a mirror path is invalid, such as "must end in .json", or None."""
     if os.path.isabs(pattern) or not pattern.isprintable() or "\\" in pattern:
         return "must be relative to the top of the worktree"
     if not _is_in_worktree(pattern):
@@ -106,7 +106,7 @@ _PRESET_FILE = os.path.join(os.path.dirname(__file__), "superpowers.toml")
 
 
 def read(path: str, name: str) -> Graph:
-    """Return the graph with a name from a file (may be missing) or the preset."""
+    """Return a step graph of a file, which need not exist, or the preset."""
     return _select(name, text_of(path), path)
 
 

@@ -53,7 +53,7 @@ def find_target(
     track: str | None = None,
     environ: Mapping[str, str] = os.environ,
 ) -> ReportTarget:
-    """Find a run by `run` (or a prefix), CKPT_RUN, this worktree or the track."""
+    """Find the run of a report: by id or prefix, $CKPT_RUN, worktree or track."""
     name = run or environ.get(leases.RUN_VARIABLE)
     if name:
         exists = ids.is_run_id(name) and store.refs.read(ref_names.RUNS + name) is not None
@@ -75,7 +75,7 @@ def read(store: Checkpoints, target: ReportTarget) -> Checkpoint:
 
 
 def graph_of(store: Checkpoints, state: Mapping[str, Any], requested: str | None = None) -> Graph:
-    """Return a run's step graph; read HEAD's `gitckpt.toml` if the file is invalid."""
+    """Return a run's step graph; if `gitckpt.toml` is invalid, from HEAD's version."""
     recorded = _graph_name(state)
     if recorded is not None and requested not in (None, recorded):
         problem = f"the run uses the graph {recorded}, not {requested}"
@@ -94,7 +94,7 @@ def graph_of(store: Checkpoints, state: Mapping[str, Any], requested: str | None
 
 
 def worktree_of(store: Checkpoints, run: str) -> str | None:
-    """Return the path of a run's worktree, else of the current worktree; or None."""
+    """Return the path of a run's worktree, or of this worktree if the run has none."""
     return ownership.of_runs(store.repository).get(run, store.repository.worktree)
 
 
@@ -112,7 +112,7 @@ def report(
     files: bool = False,
     checkpoint_id: str | None = None,
 ) -> Reported:
-    """Record a report, unless a checkpoint `checkpoint_id` recorded it already."""
+    """Record a report as a checkpoint, unless `checkpoint_id` recorded it already."""
     if checkpoint_id is not None:
         recorded = _find_recorded(store, target, step_report, checkpoint_id)
         if recorded is not None:
@@ -154,9 +154,8 @@ def _find_recorded(
 
 
 def _write_mirror(store: Checkpoints, repository: Repository, graph: Graph, run: str) -> None:
-    """Write the mirror file if the graph has one; announce errors, do not raise them."""
     if graph.mirror is None or repository.worktree is None:
-        return
+        return  # the graph has no mirror file
     try:
         # Read the state under the lock: the last of two reporters then writes the newest state.
         with Lock(os.path.join(repository.make_private_dir(), _MIRROR_LOCK), _PATIENCE):
@@ -252,7 +251,7 @@ def _is_complete(store: Checkpoints, run: str) -> bool:
 
 
 def run_about(store: Checkpoints, track: str) -> str | None:
-    """Return the newest open run of a track, else its newest run; None without runs."""
+    """Return the newest open run of a track, or the newest complete run, or None."""
     if not track.strip() or not track.isprintable():
         raise UsageError(f"{track!r} is not a track name", hint="such as --track add-login")
     slug = ids.slug(track)

@@ -43,7 +43,7 @@ _FRESH = {"status": records.NOT_STARTED, "started_at": None, "completed_at": Non
 
 
 def position(graph: Graph, state: StateTable) -> StepPosition:
-    """Return the step a run is at: after a pass or failure, the step that follows."""
+    """Return the current step of a run: after a step has ended, the following step."""
     loop = loop_of(state)
     current = loop.get("current_step")
     step = graph.find(current) or _step_of_status(graph, state, current)
@@ -87,7 +87,7 @@ def loop_of(state: StateTable) -> StateTable:
 
 
 def record_of(graph: Graph, state: StateTable, step: str) -> StateTable:
-    """Return a step's record, which may be stored under an alias; {} without one."""
+    """Return a step's record, which may be stored under an alias; {} if it is missing."""
     step_records = _table(loop_of(state), "checkpoints", "loop_state.")
     return _table(step_records, _record_key(graph, step_records, step), "loop_state.checkpoints.")
 
@@ -95,7 +95,7 @@ def record_of(graph: Graph, state: StateTable, step: str) -> StateTable:
 def apply_report(
     graph: Graph, state: StateTable, report: StepReport, timestamp: str
 ) -> dict[str, Any]:
-    """Return a new state: `state` after a report at time `timestamp`."""
+    """Return the state after a report at `timestamp`, without changing `state`."""
     step = graph.step(report.step)
     if step is END and report.action != records.PASS:
         hint = "show the current step: git ckpt step show"
@@ -118,7 +118,7 @@ def apply_report(
 def _check_order(
     current: StepPosition, step: StepDefinition, record: StateTable, report: StepReport
 ) -> bool:
-    """Return whether a report moves the run; False: the report only changes a record."""
+    """Return whether a report changes the current step; raise an error if too early."""
     if report.action == records.RESET:
         return True
     is_current = step.name == current.step
@@ -349,9 +349,9 @@ def next_of(
     path: str | None = None,
     resume_from: str | None = None,
 ) -> NextStep:
-    """Return the step and task to continue with; `top` is the worktree of the run.
+    """Return the step and task that a run continues with.
 
-    `path` is that of the plan, `resume_from` a task.
+    `top`: path of the worktree. `path`: path of the plan. `resume_from`: task to continue with.
     """
     current = position(graph, state)
     if current.status == records.BLOCKED:

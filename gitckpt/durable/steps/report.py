@@ -40,7 +40,7 @@ _TASK = re.compile(
 
 
 def status_of(value: object) -> str | None:
-    """Return the one of `STATUSES` that a word means; None for other words."""
+    """Return the status in `STATUSES` that a word means, or None."""
     if not isinstance(value, str):
         return None
     spelling = re.sub(r"[\s-]+", "_", value.strip()).upper()
@@ -145,7 +145,7 @@ def require_valid(report: StepReport, step: StepDefinition) -> None:
 def merge_report(
     record: StateTable, step: StepDefinition, report: StepReport, timestamp: str
 ) -> dict[str, Any]:
-    """Return a step's record after a report at `timestamp`; its status is unchanged."""
+    """Return the record of a step with the values of a report, except the status."""
     new = {**record, **report.values}
     new["agent"] = report.agent or new.get("agent") or step.agent or "unknown"
     counts = {key: getattr(report, key) for key in _COUNTS[:2]} | {"current_task": report.task}
@@ -180,7 +180,6 @@ def _as_dict(value: object) -> dict[str, Any]:
 
 
 def progress_of(record: StateTable) -> Progress | None:
-    """Return the valid progress values in a record; None without any."""
     values = _as_dict(record.get("progress"))
     counts: dict[str, Any] = {key: _as_count(values.get(key)) for key in _COUNTS}
     task = values.get("current_task")
@@ -219,7 +218,7 @@ def _add_task(record: dict[str, Any], text: str, report: StepReport, timestamp: 
 
 
 def _preserve_counts(new: dict[str, Any], record: StateTable, report: StepReport) -> None:
-    """Preserve the counts of tasks that were reported before `tasks` existed."""
+    # The first task reported by name must not hide the counts that were reported before.
     values = _as_dict(record.get("progress"))
     keys = ("tasks_completed", "tasks_total")
     completed, total = (_as_count(values.get(key)) or _as_count(record.get(key)) for key in keys)
@@ -278,7 +277,7 @@ class PlanTask:
 
 
 def parse_plan(text: str) -> list[PlanTask]:
-    """Return the tasks of a plan: items `- [ ] …` and headings `### Task 2.3: …`."""
+    """Return the tasks of a plan: items `- [ ] TITLE` and headings `## Task 1: TITLE`."""
     entries: list[PlanTask] = []
     indent, heading, fence = -1, -1, ""
     for number, line in enumerate(text.splitlines(), 1):

@@ -21,7 +21,7 @@ _PROGRESS = ("current_phase", "total_phases", "current_task", "tasks_completed",
 
 
 def visible_steps(graph: Graph, state: Mapping[str, Any]) -> list[str]:
-    """Return the names of the required, current and recorded steps."""
+    """Return the names of the steps to show: required, current and recorded steps."""
     current = machine.position(graph, state).step
     names = []
     for step in graph.steps:
@@ -63,8 +63,8 @@ def document(graph: Graph, newest: Checkpoint, events: list[StepEvent] | None) -
 class Steps:
     """The steps of a run, for agents and scripts that gitckpt did not start.
 
-    The run is `run` (an id or a prefix), or that of CKPT_RUN, the worktree or the track, in this
-    order. For a new track, the first report starts a run; before, others raise NotFoundError.
+    The run is `run` (an id or prefix), or the run of $CKPT_RUN, of the worktree or of `track`. The
+    first report of a new track starts a run; until then, other methods raise NotFoundError.
     """
 
     def __init__(self, store: Store, *, run: str | None = None, track: str | None = None) -> None:
@@ -75,7 +75,7 @@ class Steps:
 
     @staticmethod
     def run_about(store: Store, track: str) -> str | None:
-        """Return the newest open run of a track, else its newest run; None without runs."""
+        """Return the newest open run of a track, or the newest complete run, or None."""
         checkpoints = inside(store)
         require_text("track", track)
         return journal.run_about(checkpoints, track)
@@ -88,10 +88,10 @@ class Steps:
         files: bool = False,
         checkpoint_id: str | None = None,
     ) -> Reported:
-        """Record a report, unless a checkpoint `checkpoint_id` recorded it already.
+        """Record a report as a checkpoint, unless `checkpoint_id` recorded it already.
 
-        `graph` names a new run's step graph. Raises UsageError, NotFoundError (step, rev or graph),
-        OutOfOrder, StepsBlocked or LeaseLost.
+        `graph`: name of a new run's step graph. Raises UsageError, NotFoundError (unknown step,
+        revision or graph), OutOfOrder, StepsBlocked or LeaseLost.
         """
         require("said", said, StepReport, "a StepReport")
         require_text("graph", graph, may_be_none=True)
@@ -127,20 +127,20 @@ class Steps:
         return journal.graph_of(self._store, self.newest().state)
 
     def show(self, *, with_history: bool = False) -> dict[str, Any]:
-        """Return what `git ckpt step show --json` prints (docs/steps.md)."""
+        """Return the steps of the run as the document of `git ckpt step show --json`."""
         newest = self.newest()
         events = journal.read_history(self._store, str(newest.run)) if with_history else None
         return document(journal.graph_of(self._store, newest.state), newest, events)
 
     def history(self) -> Sequence[StepEvent]:
-        """Return all reports, oldest first."""
+        """Return all reports of the run, oldest first."""
         return journal.read_history(self._store, str(self.newest().run))
 
     def next(self, *, plan: str | None = None, resume_from: str | None = None) -> NextStep:
         """Return the step and task that the run continues with.
 
-        `resume_from` is a task to use instead of the open one. Raises StepsBlocked, NotFoundError
-        (file or task) or UsageError (the step has no tasks).
+        `plan` is the path of a plan; `resume_from` is a task to use instead of the next open task.
+        Raises StepsBlocked, NotFoundError (no plan or task) or UsageError (a step without tasks).
         """
         require_text("plan", plan, may_be_none=True)
         require_text("resume_from", resume_from, may_be_none=True)

@@ -65,7 +65,10 @@ def default_template() -> str:
 def build_prompt(
     template: str, task: Assignment, failure: str, revision: str = "", note: str = ""
 ) -> str:
-    """Fill in a template; append what does not fit in a placeholder to its end."""
+    """Return the prompt for the agent: a template with its placeholders filled in.
+
+    `failure`, `revision` and `note` come last if the template has no placeholder `$failure`.
+    """
     ending = ""
     if failure:
         ending = "\n## The tests failed\n\nMake them pass. This is their last output:\n\n"
@@ -98,7 +101,7 @@ def require_usable(template: str) -> None:
 
 
 class Documents:
-    """Finds the plan and the prompt template in the worktree or the run's input files."""
+    """Finds the plan and the prompt template, in the worktree or in the run's inputs."""
 
     def __init__(self, context: Context) -> None:
         self._context = context
@@ -106,7 +109,7 @@ class Documents:
         self.plans = [line.strip() for line in context.option("plan").splitlines() if line.strip()]
 
     def plan(self, memory: dict[str, Any]) -> str:
-        """Return the plan's path, after copying a plan input to the worktree."""
+        """Return the path of the plan, after copying an input file to the worktree."""
         run = self._context.run
         for path in self.plans:
             target = os.path.join(run.path, path)
@@ -188,8 +191,8 @@ def read(option: Callable[[str], str]) -> LoopOptions:
     iterations = options.parse_count("max_iterations", option("max_iterations"), MAX_ITERATIONS)
     return LoopOptions(
         *(issues, epic, done_command, option("tests")),
-        max_iterations=iterations
-        or MAX_ITERATIONS,  # 0 means the default, as everywhere in rlm-act
+        # 0 means the default, as everywhere in rlm-act.
+        max_iterations=iterations or MAX_ITERATIONS,
         pause=options.parse_pause("pause", option("pause"), PAUSE),
         agent_timeout=options.parse_limit("agent_timeout", option("agent_timeout"), AGENT_TIMEOUT),
         idle_timeout=options.parse_limit("idle_timeout", idle, 1.0) if idle else None,
@@ -220,7 +223,7 @@ class IssueStatus:
 def beads_status(
     issues: Sequence[str], show: Callable[[Sequence[str]], tuple[CommandResult, bytes]]
 ) -> IssueStatus:
-    """Ask beads for the status of issues; issues that `bd` omits count as open."""
+    """Return the status of issues in beads; issues that `bd` omits count as open."""
     outcome, output = show(issues)
     if outcome.ended_by != EXIT:
         return IssueStatus((), tuple(issues), "bd timed out")
@@ -275,7 +278,7 @@ class TestResult:
 
 
 def find_tests(path: str, env: Mapping[str, str]) -> str:
-    """Return pytest if the PATH in `env` has it, `make test` if possible, or ""."""
+    """Return the command that runs the tests in `path`: pytest, `make test` or ""."""
     # `make test` replaces pytest only where it is not installed, not after it failed.
     if shutil.which("pytest", path=env.get("PATH", os.defpath)):
         return _PYTEST
@@ -299,7 +302,7 @@ def _has_target(makefile: Iterable[str]) -> bool:
 
 
 def run(line: str, call: Callable[[str], CommandResult], seconds: float) -> TestResult:
-    """Run the tests with the command `line`; report failure if `line` is ""."""
+    """Run the test command `line`; without one (""), the tests count as failed."""
     if not line:
         return TestResult(passed=False, output=NO_TEST_COMMAND)
     outcome = call(line)
@@ -333,7 +336,7 @@ class Loop:
         self._memory = self._load_memory()
 
     def go(self) -> PhaseResult:
-        """Call the agent until the work is done; return at once if no plan is given."""
+        """Call the agent until the work is done, or not at all if there is no plan."""
         memory = self._memory
         if not self._documents.plans:
             memory.update(next=DONE, said="there is no plan, so there is nothing to do")
@@ -378,9 +381,9 @@ class Loop:
         return memory
 
     def _allow_more_iterations(self) -> None:
-        """Allow more iterations when an exhausted loop is resumed, but not after a crash."""
         memory, iterations = self._memory, self._memory["iterations"]
         is_exhausted = memory["next"] == ASK and iterations >= memory["allowed"]
+        # A person who resumes the run allows more; a restart after a crash does not.
         if is_exhausted and not self._context.attempt.recoveries:
             memory["allowed"] = iterations + self._options.max_iterations
             self._milestone(f"up to {memory['allowed']} iterations from now on")
@@ -416,7 +419,6 @@ class Loop:
         return True
 
     def _must_repeat_call(self, number: int, answer: Answer) -> bool:
-        """Return whether to repeat a call because of a rate limit or a lost connection."""
         memory, now = self._memory, self._run.store.clock() / times.MICRO
         failure = call.classify(answer, now)
         if failure is None or failure.kind == call.OTHER:

@@ -218,7 +218,7 @@ def finding_overlap(current: Sequence[ReviewFinding], earlier: Iterable[ReviewFi
 
 
 def relative_cost(state: CycleState) -> float:
-    """Return the mean cost of a cycle as a multiple of its share; 0 without budget."""
+    """Return the mean cost of a cycle divided by an even share of the budget, or 0."""
     if state.max_budget_usd <= 0 or state.max_cycles <= 0 or state.cycle <= 0:
         return 0.0
     return (state.total_cost_usd / state.cycle) / (state.max_budget_usd / state.max_cycles)
@@ -251,13 +251,13 @@ class Reply:
 
 
 class AskableAgent(Protocol):
-    """An agent; `ask` continues the conversation `session`, None begins a new one."""
+    """The coder or the reviewer; `session` is the conversation to continue."""
 
     def ask(self, prompt: str, session: str | None, env: Mapping[str, str]) -> Reply: ...
 
 
 class Journal(Protocol):
-    """The part of `Session` that a review needs: it records the progress."""
+    """The part of the class Session that a review uses to record progress."""
 
     state: dict[str, Any]  # JSON values; the next attempt starts with these values
 
@@ -347,7 +347,7 @@ class Commits:
         return result.out.decode("ascii").strip()
 
     def commit(self, task: str, cycle: int, title: str, suffix: str = "") -> str:
-        """Commit all changes except ignored files, if there are any; return HEAD."""
+        """Commit all changes, if there are any, except in ignored files; return HEAD."""
         label = f"the work of cycle {cycle}"
         result = self._git("add", "--all")
         if result.code != 0:
@@ -363,7 +363,7 @@ class Commits:
         return self.head()
 
     def relation(self, recorded: str) -> str:
-        """Return how `recorded` relates to HEAD; UNKNOWN if this commit does not exist."""
+        """Return SAME, ANCESTOR (of HEAD) or DIVERGED; UNKNOWN if the commit is missing."""
         head = self.head()
         if recorded == head:
             return SAME
@@ -402,9 +402,10 @@ _CYCLE, _FIX = "cycle", "lint fix"
 
 
 class Review:
-    """Reviews one task until approval, from the start or from recorded progress.
+    """Lets a coder and a reviewer work on a task until the reviewer approves.
 
-    `file` creates issues for findings; `refactor` returns the new text of a changed task, or None.
+    `shell` runs a command, `tell` shows a line, `file` creates issues for findings in a tracker,
+    and `refactor` returns the new text of a changed task, or None.
     """
 
     def __init__(
@@ -428,7 +429,7 @@ class Review:
         self._state = CycleState()
 
     def go(self) -> Verdict:
-        """Run cycles until the work is approved; on failure, record error and progress."""
+        """Run cycles until the work is approved; record progress and any error."""
         self._load_state()  # an error here changes nothing in the state
         try:
             while self._state.phase != review.APPROVED:
@@ -477,7 +478,7 @@ class Review:
         )
 
     def _require_base(self, state: CycleState) -> str:
-        """Return a message if HEAD is ahead, else ""; raise `Diverged` if HEAD diverged."""
+        """Return a message if HEAD has new commits; raise `Diverged` if it lacks old ones."""
         base, relation = state.git_sha, self._commits.relation(state.git_sha)
         if relation == SAME:
             return ""

@@ -29,7 +29,7 @@ AskBeads = Callable[[str], tuple[CommandResult, bytes]]
 
 
 class TrackerFailed(Exception):
-    """An error of the issue tracker; `hangs` if it timed out: make no further call."""
+    """The issue tracker failed; after a timeout (`hangs`), it is not called again."""
 
     def __init__(self, problem: str, *, hangs: bool = False) -> None:
         super().__init__(problem)
@@ -37,13 +37,13 @@ class TrackerFailed(Exception):
 
 
 class Beads:
-    """Issues in beads with a parent and a label. Methods raise `TrackerFailed`."""
+    """The issues in beads that have a parent and a label. Methods raise TrackerFailed."""
 
     def __init__(self, parent: str, label: str, call: AskBeads) -> None:
         self._parent, self._label, self._call = parent, label, call
 
     def existing(self) -> Mapping[str, str]:
-        """Map the text before the colon in each title, a finding's id, to the issue's id."""
+        """Return the ids of issues, by the id of the finding with which the title begins."""
         answer = self._ask(f"list --label {shlex.quote(self._label)}")
         issues: list[Any] = answer if isinstance(answer, list) else []
         existing = {}
@@ -54,7 +54,7 @@ class Beads:
         return existing
 
     def create(self, finding: str, title: str, description: str) -> str:
-        """Create an issue for the id `finding`, which begins the title; return its id."""
+        """Create an issue for the finding with the id `finding`; return the issue's id."""
         line = " ".join(title.replace("\0", " ").split())
         short = line if len(line) <= _MAX_TITLE else f"{line[: _MAX_TITLE - 1]}…"
         arguments = [f"{finding}: {short}", "--parent", self._parent, "--type", "task"]
@@ -168,7 +168,7 @@ def _read_changed_task(directory: str) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class Filing:
-    """Creates an issue for each finding, as quasar does; only reports errors."""
+    """Creates an issue for each finding, as quasar does, and only shows errors."""
 
     beads: Beads
     tell: ShowLine
@@ -213,7 +213,7 @@ class Filing:
 
 @dataclass(frozen=True, slots=True)
 class _Agent:
-    """The coder or the reviewer; `timeout` is in seconds."""
+    """Calls the client of the coder or reviewer; `timeout` is in seconds."""
 
     context: Context
     client: Client
@@ -242,8 +242,7 @@ class _Agent:
         report, problem = answer.report, answer.problem
         return Reply(not problem, problem, report.text, report.cost_usd, report.session)
 
-    def _remaining_budget(self) -> float | None:
-        """Return the rest of the budget in US dollars; None without a budget."""
+    def _remaining_budget(self) -> float | None:  # in US dollars
         state = self.context.run.state.get("review")
         table = state if isinstance(state, dict) else {}
         budget, spent = table.get("max_budget_usd"), table.get("total_cost_usd")

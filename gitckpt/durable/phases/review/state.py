@@ -62,7 +62,7 @@ class ReviewFinding:
 
     @property
     def id(self) -> str:
-        """Id of the finding, which is the same in later cycles."""
+        """Return the id of the finding, which stays the same in later cycles."""
         return finding_id(self.severity, self.description)
 
 
@@ -77,7 +77,7 @@ class Verification:  # the reviewer's statement on an earlier finding
 
 
 def finding_id(severity: str, description: str) -> str:
-    """Return the id of a finding: `f-` and 12 hex digits of a hash of its text."""
+    """Return the id of a finding: "f-" and 12 hex digits of a hash of its text."""
     text = f"{severity}:{trim(description)}"
     return f"f-{hashlib.sha256(text.encode('utf-8', 'replace')).hexdigest()[:12]}"
 
@@ -89,7 +89,7 @@ def update_statuses(findings: Iterable[ReviewFinding], checks: Sequence[Verifica
 
 
 def unresolved(findings: Iterable[ReviewFinding]) -> Findings:
-    """Return the findings that are not fixed, each once in its latest version."""
+    """Return the findings that are not fixed, each only in its latest version."""
     last = {finding.id: finding for finding in findings}
     return tuple(finding for finding in last.values() if finding.status != FIXED)
 
@@ -110,14 +110,14 @@ class ReviewReport:
 
 
 def parse_findings(answer: str) -> Findings:
-    """Return the findings with a description; the default severity is MAJOR."""
+    """Return the findings in a reviewer's answer, except blocks without description."""
     blocks = _blocks(answer, _ISSUE, lambda line: line in ("", _ISSUE))
     parsed = [_parse_finding(block) for block in blocks]
     return tuple(finding for finding in parsed if finding.description)
 
 
 def parse_verifications(answer: str) -> tuple[Verification, ...]:
-    """Return the verifications of an answer; an unknown status means "still present"."""
+    """Return what a reviewer says of old findings; an unclear status is STILL_PRESENT."""
     heads = ("", _VERIFICATION, _ISSUE, _REPORT)
     parsed = []
     for block in _blocks(
@@ -131,7 +131,6 @@ def parse_verifications(answer: str) -> tuple[Verification, ...]:
 
 
 def parse_report(answer: str) -> ReviewReport | None:
-    """Return the first report in an answer that is not empty, or None."""
     for block in _blocks(answer, _REPORT, lambda line: line != "" and not line.startswith(_FIELDS)):
         if any(block):
             satisfaction, risk, needs_review, summary = (_field(block, field) for field in _FIELDS)
@@ -244,7 +243,7 @@ class CycleState:
 
     @property
     def budget_share(self) -> float:
-        """US dollars for the next answer: two answers per remaining cycle share the rest."""
+        """Return the US dollars that the next answer may cost: an even share of the rest."""
         cycles = max(self.max_cycles - self.cycle + 1, 1)
         return max(self.max_budget_usd - self.total_cost_usd, 0) / (2 * cycles)
 
@@ -255,7 +254,7 @@ class CycleState:
         return {**table, MORE: self.extra_table()}
 
     def quasar_table(self) -> dict[str, Any]:
-        """Return the 19 keys of a quasar checkpoint in order; `created_at` is text."""
+        """Return the table of a quasar checkpoint: its 19 keys, in the order of quasar."""
         return {"version": VERSION, **_select(self, _HEAD), "phase": PHASES.index(self.phase)}
 
     def extra_table(self) -> dict[str, Any]:
@@ -276,14 +275,12 @@ class CycleState:
         source: str = f"state.{KEY}",
         numbers: tuple[str, ...] = PHASES,
     ) -> CycleState:
-        """Parse a table; `numbers` lists the phases by number, for tables of quasar."""
+        """Parse a table of gitckpt or quasar; `numbers` lists the phases by their number."""
         head, extra = _Table(table, source), _Table(table.get(MORE, {}), f"{source}.{MORE}")
         version = head.count("version", required=True)
         if version > VERSION:
-            problem, hint = (
-                f"{version} is not supported",
-                "read this state with the program that wrote it",
-            )
+            problem = f"{version} is not supported"
+            hint = "read this state with the program that wrote it"
             raise NewerCheckpoint(head.source, "version", problem, hint=hint)
         if version < VERSION:
             raise head.invalid("version", f"{version} is not supported")
@@ -300,10 +297,8 @@ class CycleState:
         cycle = values["cycle"]
         if cycle < 1 and not {phase, failed_in} & {IDLE, BEAD_CREATED}:
             raise head.invalid("cycle", f"is {cycle}, but cycles count from 1")
-        beads, all_findings = (
-            extra.table("beads").all_texts(),
-            _read_findings(head, extra, "all_findings"),
-        )
+        beads = extra.table("beads").all_texts()
+        all_findings = _read_findings(head, extra, "all_findings")
         if "beads" not in extra.values and values["child_bead_ids"]:
             beads = {finding.id: "" for finding in all_findings}
         if MORE not in table:
@@ -331,7 +326,7 @@ class CycleState:
 
 
 class _Table(TableReader):
-    """A table in quasar's style: a missing value is zero, empty or false."""
+    """A reader of quasar's tables, where a missing value means zero, empty or false."""
 
     kinds: Mapping[type, str] = {**TableReader.kinds, int: "a whole number"}
 
@@ -432,5 +427,5 @@ def _read_findings(head: _Table, extra: _Table, name: str) -> Findings:
 
 
 def phase_to_resume(state: CycleState) -> str:
-    """Return the phase to resume in; after an error, the failed phase or coding."""
+    """Return the phase in which a review resumes: after an error, the failed phase."""
     return state.phase if state.phase != ERROR else state.failed_in or CODING
