@@ -39,12 +39,12 @@ class CatFile:
         return answer[:3] if answer else None
 
     def existing(self, oids: Sequence[str]) -> list[str]:
-        """Return the oids (full, not abbreviated) whose objects exist, even if unreadable."""
+        """Return the full oids whose objects exist in the repository, even if damaged."""
         answers = self._ask("info", oids, ("from promisor remote",))
         return [answer[0] for answer in answers if answer]
 
     def contents(self, names: Sequence[str], max_size: int | None = None) -> ObjectContents:
-        """Yield oid, kind, content per name; None if missing, kind OVERSIZED if too large."""
+        """Yield oid, kind and content; None if unreadable, kind OVERSIZED if too large."""
         if len(names) < _MANY:
             yield from self._read_each(names, max_size)
             return

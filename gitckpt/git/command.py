@@ -1,4 +1,4 @@
-"""Call git in one repository, keep long-lived processes, check the version of git."""
+"""Run git commands in one repository, reuse idle processes, check git's version."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ _versions: dict[tuple[str, str], tuple[int, ...]] = {}
 
 
 class Git:
-    """git bound to one repository, whatever the caller's environment says."""
+    """Run git in one repository, whatever variables such as GIT_DIR say."""
 
     def __init__(self, git_dir: str, worktree: str | None) -> None:
         self._prefix = [
@@ -86,7 +86,7 @@ class Git:
         locks: bool = False,
         deadline: float | None = None,
     ) -> Completed:
-        """Run one git command; `deadline` is on the clock of `time.monotonic`."""
+        """Run a git command; raise `GitError` unless its exit code is in `ok`."""
         child = self._child(args, env, locks=locks, own_group=deadline is not None)
         return self.finish(child, args, data=data, ok=ok, deadline=deadline)
 
@@ -179,7 +179,7 @@ def _executable() -> tuple[str, str]:
 
 
 class Standby:
-    """Reuse a long-lived process; no two threads or forks use it at the same time."""
+    """Keep one idle process for reuse; give each process to one thread at a time."""
 
     def __init__(self, start: Callable[[], Child]) -> None:
         self._start = start

@@ -1,4 +1,4 @@
-"""Read git's configuration in one call, cached until a file changes, and write it."""
+"""Read and write git's configuration; cache it until one of its files changes."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _FALSE = ("", "false", "no", "off", "0")
 
 
 def read(repository: Repository, pattern: str) -> dict[str, list[str]]:
-    """Return settings whose names match; skip `ckpt.*` settings in tracked files."""
+    """Return values by name of setting, except `ckpt.*` settings in tracked files."""
     import re
 
     settings: dict[str, list[str]] = {}
@@ -35,14 +35,14 @@ def read(repository: Repository, pattern: str) -> dict[str, list[str]]:
 
 
 def files_of_settings(repository: Repository, pattern: str) -> dict[str, str]:
-    """Return the file that sets each matching name; "" for variables and options."""
+    """Return the file that sets each setting; "" for settings outside of files."""
     import re
 
     return {name: file for file, name, _ in _entries(repository) if re.search(pattern, name)}
 
 
 def settings_in_tracked_files(repository: Repository) -> dict[str, list[str]]:
-    """Return the `ckpt.*` settings in tracked configuration files, by file."""
+    """Return the names of `ckpt.*` settings in tracked files, by path of the file."""
     files = _find_tracked(repository, _entries(repository))
     return {os.path.normpath(file): names for file, names in files.items()}
 

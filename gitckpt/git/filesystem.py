@@ -9,7 +9,7 @@ from gitckpt.model.values import dataclass
 
 
 def copy_in_kernel(source: int, target: int, size: int) -> bool:
-    """Copy a file in the kernel, which may share blocks; on failure, return False."""
+    """Copy a file with copy_file_range(2); return False if that fails."""
     if not hasattr(os, "copy_file_range"):
         return False
     offset = 0
@@ -26,7 +26,7 @@ def copy_in_kernel(source: int, target: int, size: int) -> bool:
 
 
 def names_in(directory: str) -> list[str]:
-    """Return the sorted names in a directory; none if the directory is missing."""
+    """Return the sorted names in a directory; no names if it is missing."""
     try:
         return sorted(os.listdir(directory))
     except (FileNotFoundError, NotADirectoryError):  # also if it is just being created
@@ -44,7 +44,7 @@ _PROC = "/proc/self/stat"
 
 @dataclass(slots=True)
 class Host:
-    """The machine and process namespace of a process; "" where unknown."""
+    """The machine and the PID namespace of a process; "" for what is unknown."""
 
     name: str
     boot: str  # changes with every boot
@@ -62,7 +62,7 @@ def this_host() -> Host:
 
 
 def process_start(pid: int) -> str:
-    """Return when a process started, as text to compare; "" if it is gone or a zombie."""
+    """Return the start time of a process as text; "" if the process has ended."""
     if os.path.exists(_PROC):
         fields = _stat(pid)
         return fields[19] if len(fields) > 19 and fields[0] not in "ZX" else ""

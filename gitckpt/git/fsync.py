@@ -1,4 +1,4 @@
-"""Flush files and directories to the disk: git flushes no directory."""
+"""Flush files and directories to the disk, as git flushes no directory."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _IGNORED = (ENOENT, ENOTDIR, EINVAL, ENOTSUP, EBADF, ENOSYS)
 
 
 def flush(paths: Iterable[str]) -> None:
-    """Wait until files and directory entries are on the disk; skip missing paths."""
+    """Flush files and directories with fsync(2); skip paths that do not exist."""
     pending = list(dict.fromkeys(paths))
     last_paths = pending[-1:]
     failures: list[OSError] = []
@@ -46,7 +46,7 @@ def object_path(common_dir: str, oid: str) -> str:
 
 
 def object_paths(common_dir: str, oids: Iterable[str]) -> list[str]:
-    """Return what to flush for objects: their loose files and all parent directories."""
+    """Return the paths of loose objects and their directories, for `flush`."""
     files = [object_path(common_dir, oid) for oid in oids]
     if not files:
         return []

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 
 def promisor(repository: Repository) -> str | None:
-    """Return the promisor remote of a partial clone; None for a full clone."""
+    """Return the name of the promisor remote; None unless this is a partial clone."""
     for name, values in config.read(repository, r"^remote\..*\.promisor$").items():
         if config.is_on(values[-1]):
             return name.removeprefix("remote.").removesuffix(".promisor")
@@ -43,14 +43,14 @@ def promisor(repository: Repository) -> str | None:
 
 
 def fetch_variables(repository: Repository) -> Mapping[str, str]:
-    """Return variables that let git fetch in a partial clone while it writes files."""
+    """Return variables that let git fetch missing objects, if this is a partial clone."""
     return MAY_FETCH if promisor(repository) is not None else {}
 
 
 def list_missing(
     repository: Repository, tree: str, base: str | None, *, blobs: bool = True
 ) -> list[str]:
-    """Return the missing objects below a tree, except those below `base`; fetch none."""
+    """Return the missing objects that `tree` reaches and `base` does not; fetch none."""
     command = ["rev-list", "--objects", "--no-object-names", "--missing=print"]
     command += [] if blobs else ["--filter=blob:none"]
     result = repository.git.run(*command, tree, *(["--not", base] if base else []), ok=(0, 128))
@@ -62,7 +62,7 @@ def list_missing(
 def fetch_missing(
     repository: Repository, tree: str, base: str | None, *, blobs: bool = True
 ) -> None:
-    """Fetch the objects that a partial clone lacks below a tree, level by level."""
+    """Fetch the objects that `list_missing` returns, if this is a partial clone."""
     remote = promisor(repository)
     if remote is None:
         return
@@ -82,7 +82,7 @@ def fetch_missing(
 
 
 def fetch_trees_of(repository: Repository, snapshot: str | None, commit: str) -> None:
-    """Fetch trees and lists of a snapshot, or else trees of a commit, but no files."""
+    """Fetch the trees of a snapshot, or of a commit if there is no snapshot."""
     if promisor(repository) is None:
         return
     if snapshot is not None:
@@ -111,12 +111,12 @@ def newest(git: Git, commits: Collection[str]) -> set[str]:
 
 
 def between(git: Git, above: Iterable[str], below: Iterable[str]) -> set[str]:
-    """Return `above` and all ancestors, except `below` and the ancestors of `below`."""
+    """Return `above` and its ancestors, without `below` and its ancestors."""
     return _walk(git, chain(above, (f"^{commit}" for commit in below)))
 
 
 def outside(git: Git, commits: Iterable[str], tips: Iterable[str]) -> set[str]:
-    """Return the existing commits that no tip reaches; a tip reaches itself."""
+    """Return the commits that exist and that no tip reaches; a tip reaches itself."""
     if next(iter(commits), None) is None:
         return set()
     oids = _walk(git, chain(commits, (f"^{tip}" for tip in tips)))
@@ -124,7 +124,7 @@ def outside(git: Git, commits: Iterable[str], tips: Iterable[str]) -> set[str]:
 
 
 def unreached(git: Git, commits: Iterable[str], tips: Collection[str]) -> set[str]:
-    """Return the same commits as `outside`, even where commit dates are wrong."""
+    """Return the same commits as `outside`, even if commit dates are wrong."""
     # Few wrong dates make git stop a walk with exclusions early: six commits of 1970 are enough.
     candidates = outside(git, commits, tips)
     return candidates - _walk(git, tips) if candidates and tips else candidates
@@ -162,7 +162,7 @@ SHOWN = 3  # missing objects named for each root
 
 @dataclass(frozen=True, slots=True)
 class LackingObjects:
-    """Missing and damaged objects: some examples for each root that reaches any."""
+    """The missing objects that `find_lacking` found: some oids for each root."""
 
     samples: Mapping[str, list[str]] = field(default_factory=dict)
     complaint: str = ""  # of git, where something is missing that cannot be identified
@@ -176,7 +176,7 @@ def find_lacking(
     *,
     with_history: bool = True,
 ) -> LackingObjects:
-    """Return the missing or damaged objects that `roots` reach; read no blobs."""
+    """Return the missing and `damaged` objects that `roots` reach; read no blobs."""
     if next(iter(roots), None) is None:
         return LackingObjects()
     # Without the commit-graph: git trusts it for commits that are missing.
@@ -284,7 +284,7 @@ def _references(
 
 
 def list_objects(repository: Repository) -> list[str]:
-    """Return the oids of all objects in the repository, even damaged ones."""
+    # Even damaged objects.
     words = ("cat-file", "--batch-all-objects", "--unordered", "--buffer")
     return repository.git.run(*words, "--batch-check=%(objectname)").text.split()
 
@@ -315,7 +315,7 @@ def list_pack(repository: Repository, index: str, deadline: float | None = None)
 def find_other_kinds(
     repository: Repository, oids: Iterable[str], kind: str
 ) -> dict[str, str | None]:
-    """Return kinds, by oid, of objects that are not of `kind`; None for a missing one."""
+    """Return the kind of each object that is not of `kind`; None if it is missing."""
     kinds: dict[str, str | None] = {}
     ending = f" {kind}".encode("ascii")
 
@@ -342,7 +342,7 @@ Counted = Callable[[int, int], None]  # receives the number of objects read, and
 def find_unreadable(
     repository: Repository, oids: Sequence[str], progress: Counted | None = None
 ) -> set[str]:
-    """Return damaged and missing objects; in a partial clone, only the damaged ones."""
+    """Return the oids of unreadable objects, except missing ones in a partial clone."""
     lost = set()
     contents = repository.cat_file.contents(oids, _LARGE)
     for count, (oid, entry) in enumerate(zip(oids, contents, strict=True), 1):
@@ -379,7 +379,7 @@ def find_empty_files(repository: Repository) -> dict[str, str]:
 
 
 def move_aside(repository: Repository, oid: str) -> bool:
-    """Move a loose object's file to `ckpt/damaged/`, so that git writes it again."""
+    """Move a loose object to `ckpt/damaged/`, so that git can write the object again."""
     path = object_path(repository.common_dir, oid)
     target = os.path.join(repository.make_private_dir(), "damaged", oid)
     try:

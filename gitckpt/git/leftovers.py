@@ -41,7 +41,7 @@ _OWN_WRITER = frozenset((b"core.logAllRefUpdates=false", b"update-ref", b"--stdi
 
 @dataclass(slots=True)
 class FileMark:
-    """Stat data of a file, by which a later replacement or change is noticed."""
+    """The stat data of a file, which shows later whether the file was changed."""
 
     inode: int
     changed: float
@@ -50,7 +50,7 @@ class FileMark:
 
 
 def mark(path: str) -> FileMark | None:
-    """Return the mark of a file, or of a directory with the time of its newest file."""
+    """Return the mark of a file; that of a directory has the time of its newest file."""
     try:
         status = os.lstat(path)
         changed = max(os.lstat(inner).st_mtime for inner in (path, *_below(path)))
@@ -79,7 +79,7 @@ def lock_files(repository: Repository) -> list[str]:
 
 
 def find_stale_locks(repository: Repository, paths: Iterable[str]) -> dict[str, FileMark]:
-    """Return the locks that no running git can hold; without /proc, return none."""
+    """Return the lock files that no running git can hold; without /proc, return none."""
     old = find_older(QUIET, paths)
     if not old or not os.path.exists("/proc/self/stat"):
         return {}
@@ -103,7 +103,7 @@ def find_older(seconds: float, paths: Iterable[str]) -> dict[str, FileMark]:
 
 
 def discard(path: str, old_mark: FileMark) -> bool:
-    """Delete a stale file or directory unless it changed; return whether it is gone."""
+    """Delete a file or directory unless it changed since `old_mark`; return success."""
     if mark(path) != old_mark:
         return False
     try:

@@ -1,4 +1,4 @@
-"""Lock files (flock) between processes; a lock ends when the process ends."""
+"""Hold exclusive locks on files (flock(2)), at most until the process ends."""
 
 from __future__ import annotations
 
@@ -15,9 +15,10 @@ _threads: dict[str, int] = {}
 
 
 class Lock:
-    """A lock on a file (flock); with `is_inherited`, child processes hold it, too.
+    """An exclusive lock (flock(2)) on the file `path`.
 
-    `is_taken`: the last `acquire` timed out, as another process or thread held the lock.
+    If `is_inherited`, child processes keep the lock. `is_taken`: the last `acquire` timed out
+    after `timeout` seconds because another process or thread held the lock.
     """
 
     def __init__(self, path: str, timeout: float, *, is_inherited: bool = False) -> None:
@@ -28,7 +29,7 @@ class Lock:
         self.is_taken = False
 
     def acquire(self) -> bool:
-        """Wait for the lock; return False after the timeout, or if flock does not work."""
+        """Wait for the lock and return True; return False if it cannot be had in time."""
         deadline = time.monotonic() + self._timeout
         while True:
             try:
@@ -59,7 +60,7 @@ class Lock:
                     os.close(fd)
 
     def release(self, *, delete: bool = False) -> None:
-        """Release the lock if held; with `delete`, delete the lock file, too."""
+        """Release the lock if it is held; `delete` also deletes the lock file."""
         if self._fd >= 0:
             if delete and os.fstat(self._fd).st_nlink:
                 try:
@@ -87,7 +88,7 @@ class Lock:
 
 
 def is_locked(path: str) -> bool | None:
-    """Return whether any process holds the lock on a file; None if flock fails."""
+    """Return whether a process holds the lock on a file; None if that is unknown."""
     try:
         fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except FileNotFoundError:

@@ -1,7 +1,7 @@
 """Read git notes, and edit them by writing note trees without git.
 
 `git notes add` and libgit2 lose notes when two processes write at once. This module updates
-the ref only from its old value. A new commit has no parent: `git log --all` would show parents.
+the ref only from its old value. A new notes commit has no parent, as git log would show it.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class Notes:
         return {commit: lines for commit, lines in texts if lines is not None}
 
     def read_all(self) -> Iterator[tuple[str, list[str] | None]]:
-        """Yield each annotated commit with its note lines, None for an unreadable note."""
+        """Yield each annotated commit with the lines of its note, or None if unreadable."""
         commit_blobs: dict[str, list[str]] = {}
         for commit, blob in self._blobs(self._read(self._find_root(self.tip()), None), ""):
             commit_blobs.setdefault(commit, []).append(blob)
@@ -77,9 +77,10 @@ class Notes:
     def edit(
         self, tip: str, commits: Sequence[str], change: Edit, instant: int
     ) -> tuple[str, list[Item]]:
-        """Edit notes; return the new notes commit (or `tip`) and the objects to write.
+        """Edit the notes of `commits`; return a new notes commit and the objects to write.
 
-        `change` gets a commit and its note lines, and returns new ones. `instant`: microseconds.
+        If nothing changes, the returned oid is that of the old notes commit, `tip`. `change` gets a
+        commit and its note lines, and returns new lines. `instant`, in microseconds, is the date.
         """
         self._items = []
         annotated = sorted(set(commits))

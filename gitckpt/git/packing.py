@@ -1,7 +1,7 @@
-"""Pack loose objects, and the loose refs of gitckpt but never those of the user.
+"""Pack loose objects, and gitckpt's loose refs without those of the user.
 
-`git pack-refs --include` selects namespaces since git 2.42. Older versions pack all or nothing:
-they get a scratch repository whose refs are links to gitckpt's real directories.
+`git pack-refs --include` selects namespaces since git 2.42. Older versions pack all refs, so they
+get a scratch repository that links to the directories of gitckpt's refs.
 """
 
 from __future__ import annotations
@@ -22,7 +22,6 @@ _PACK = (*DURABLE, "-c", "core.packedRefsTimeout=100", *NO_HOOKS, "pack-refs")
 
 
 def count_loose(repository: Repository) -> int:
-    """Return how many checkpoints have a loose ref; 0 with reftables."""
     try:
         with os.scandir(os.path.join(repository.common_dir, "refs", "checkpoints")) as entries:
             return sum(
@@ -56,7 +55,7 @@ def pack_objects(repository: Repository) -> None:
 
 
 def pack(repository: Repository, namespaces: Sequence[str], version: tuple[int, ...]) -> bool:
-    """Pack and flush loose refs; return False if there are no refs or a lock is held."""
+    """Pack and flush loose refs; return False if there are none, or one is locked."""
     common = repository.common_dir
     present = [name for name in namespaces if os.path.isdir(os.path.join(common, name))]
     if repository.has_reftable or not present:

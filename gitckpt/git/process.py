@@ -53,8 +53,6 @@ def describe_exit(code: int) -> str:
 
 
 class GitError(CkptError):
-    """A git command failed; exit `code` -9 means that signal 9 killed git."""
-
     def __init__(
         self, command: Sequence[str], code: int, stderr: str, *, hint: str | None = None
     ) -> None:
@@ -76,12 +74,12 @@ class GitError(CkptError):
 
 
 class DeadlinePassed(GitError):
-    """A git command exceeded its deadline; git was killed with its process group."""
+    """A git command missed its deadline and was killed with its process group."""
 
 
 @dataclass(slots=True)
 class Completed:
-    """The exit code and output of a process; `code` is -9 if signal 9 killed it."""
+    """The output and exit code of a process; -9 means that signal 9 killed it."""
 
     code: int
     out: bytes
@@ -103,14 +101,14 @@ def git_executable() -> str:
 def environment(
     extra: Mapping[str, str] | None = None, *, keep_local: bool = False
 ) -> dict[str, str]:
-    """Return the environment of a git process; `keep_local` includes LOCAL_VARIABLES."""
+    """Return the environment of a git process; `keep_local` keeps LOCAL_VARIABLES."""
     dropped = () if keep_local else LOCAL_VARIABLES
     variables = {name: value for name, value in os.environ.items() if name not in dropped}
     return {**variables, **_QUIET, **(extra or {})}
 
 
 class Child:
-    """A process with three pipes; with `own_group`, Ctrl-C does not reach the process."""
+    """A process with three pipes; in its `own_group`, Ctrl-C does not reach it."""
 
     def __init__(
         self, argv: Sequence[str], env: Mapping[str, str], *, own_group: bool = False
@@ -135,7 +133,7 @@ class Child:
             view = view[os.write(self.stdin, view) :]
 
     def read_line(self, patience: float | None = None) -> bytes:
-        """Return the next line; b"" at the end. Close stdin after `patience` seconds."""
+        """Return the next line, b"" at the end; close stdin after `patience` seconds."""
         while (end := self._buffer.find(b"\n", self._offset)) < 0:
             if not self._fill_buffer(len(self._buffer) - self._offset + 1, patience):
                 return b""  # also for a line that is cut off
@@ -164,7 +162,7 @@ class Child:
         return have >= size
 
     def receive(self, size: int, patience: float | None = None) -> bytes:
-        """Return at most `size` bytes of output; do not mix with `read`, which buffers."""
+        """Return available output, at most `size` bytes; ignore what `read` has buffered."""
         # Reads standard error, too: with that pipe full, the process would block.
         while True:
             ready = self._poll.poll(None if patience is None or self.stdin < 0 else patience * 1000)
@@ -192,9 +190,10 @@ class Child:
         deadline: float | None = None,
         into: Callable[[bytes], object] | None = None,
     ) -> Completed:
-        """Write `data`, close stdin and return the output; at `deadline`, kill the group.
+        """Write `data`, close stdin, wait for the process, and return its output.
 
-        With `into`, pass each chunk of output to that function instead of returning it.
+        `deadline`, on the clock of `time.monotonic`: kill the process group and raise
+        `DeadlinePassed`. `into` gets each chunk of output, which is then not returned.
         """
         out, err = [self._buffer[self._offset :]], [self._errors]
         parts = iter((data,) if isinstance(data, bytes) else data)
@@ -262,7 +261,7 @@ class Child:
         self.close()
 
     def terminate(self) -> None:
-        """Send SIGTERM; the caller must `close` later, when no thread uses the pipes."""
+        """Send SIGTERM; call `close` later, when no thread uses the pipes."""
         if self.owner == os.getpid() and not self.has_ended:
             try:
                 os.kill(self.pid, _SIGTERM)
@@ -270,7 +269,7 @@ class Child:
                 pass
 
     def close_output(self) -> None:
-        """Send SIGTERM and close the output pipes; the caller must still call `close`."""
+        """Send SIGTERM and close the output pipes; call `close` later."""
         self.terminate()
         self._close_pipes("stdout", "stderr")
 
@@ -293,13 +292,13 @@ def run(
 
 
 def run_attached(argv: Sequence[str], env: Mapping[str, str]) -> int:
-    """Run a program with this process's standard streams; return the exit code."""
+    """Run a program with this process's standard streams and return its exit code."""
     pid = _start(argv, env, setsigdef=[_SIGPIPE])
     return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
 
 
 def detach(argv: Sequence[str], env: Mapping[str, str]) -> None:
-    """Start a program in a new session, with all streams on /dev/null; do not wait."""
+    """Start a program in a new session, without standard streams; do not wait for it."""
     # An open standard error would block readers of the output of `git commit`.
     null = [(os.POSIX_SPAWN_OPEN, fd, os.devnull, os.O_RDWR, 0) for fd in (0, 1, 2)]
     _start(argv, env, file_actions=null, setsid=True)

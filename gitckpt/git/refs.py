@@ -28,11 +28,11 @@ _CHECKPOINTS = "refs/checkpoints"
 
 
 class RefMoved(BusyError):
-    """A ref did not have the expected value; nothing was changed."""
+    """A ref did not have the expected value, so no ref was changed."""
 
 
 class LockHeld(BusyError):
-    """A lock file stayed in place until the timeout; nothing was changed."""
+    """Another process kept a lock file until the timeout, so nothing was changed."""
 
     def __init__(self, path: str) -> None:
         from gitckpt.model.arguments import shell_word
@@ -45,7 +45,7 @@ class LockHeld(BusyError):
 
 @dataclass(slots=True)
 class Update:
-    """A change of a ref: an empty `new` deletes it, an empty `old` creates it."""
+    """A change of a ref from oid `old` ("" creates it) to oid `new` ("" deletes it)."""
 
     ref: str
     new: str
@@ -64,7 +64,7 @@ class Update:
 
 
 class Refs:
-    """Read and write refs; `heal` may delete a stale lock file, and then returns True."""
+    """Read and write refs; `heal` deletes a stale lock file and returns whether it did."""
 
     def __init__(self, repository: Repository, heal: Callable[[str], bool] | None = None) -> None:
         self._repository = repository
@@ -76,12 +76,12 @@ class Refs:
     ) -> None:
         """Apply and flush all updates in one transaction, in this order.
 
-        A kill or a full disk may leave only the first ones applied: callers choose a safe order.
-        `meanwhile` flushes the objects that the refs point to, before anything is applied.
+        A kill or a full disk may leave only the first updates applied: callers choose a safe order.
+        `meanwhile` flushes the objects that the refs point to, before any update is applied.
 
         Raises:
-            RefMoved, LockHeld: a ref has another value, or is locked; none was changed.
-            GitError: git changed none; or it failed twice with the first ones applied.
+            RefMoved, LockHeld: a ref has another value, or is locked; no ref was changed.
+            GitError: git changed no ref, or failed twice and applied only the first updates.
             CkptError: the updates were applied, but could not be flushed.
         """
         transaction = list(updates)
@@ -156,7 +156,7 @@ class Refs:
             flushed |= directories
 
     def read(self, ref: str) -> str | None:
-        """Return a ref's oid, even if its object is missing; None if there is no such ref."""
+        """Return the oid of a ref, even if its object is missing; None if there is no ref."""
         loose = read_loose(self._repository, ref)
         if loose is not None:
             return loose
@@ -169,7 +169,7 @@ class Refs:
         return self._repository.git.run(*words, ok=(0, 1, 128)).text or None
 
     def list(self, *patterns: str, fields: str = "%(objectname) %(refname)") -> bytes:
-        """Return a line for each ref that a pattern (directory or glob) matches, by name."""
+        """Return a line of `fields` for each ref that matches a pattern, sorted by name."""
         words = ("for-each-ref", f"--format={fields}", *patterns)
         try:
             return self._repository.git.run(*words, deadline=time.monotonic() + _PATIENCE).out
@@ -178,7 +178,7 @@ class Refs:
             return self._repository.git.run(*words).out  # many refs, or a slow disk
 
     def iterate(self, *patterns: str) -> Iterator[tuple[str, str]]:
-        """Yield full name (surrogates for bytes that are not UTF-8) and oid of each ref."""
+        """Yield the full name and the oid of each ref that matches a pattern."""
         listing = self.list(*(pattern.rstrip("/") for pattern in patterns))
         for line in listing.decode("utf-8", "surrogateescape").split("\n")[:-1]:
             oid, _, ref = line.partition(" ")

@@ -33,7 +33,7 @@ PSEUDO_REFS = (
 
 
 class Repository:
-    """A repository and one worktree (None in a bare one). All paths are absolute."""
+    """A repository and one of its worktrees (None if bare); all paths are absolute."""
 
     def __init__(self, git_dir: str, worktree: str | None, object_format: str = "sha1") -> None:
         self.git_dir = git_dir
@@ -62,7 +62,7 @@ class Repository:
 
     @property
     def private_dir(self) -> str:
-        """The directory of derived data and logs; a user may delete it at any time."""
+        """The directory of gitckpt's derived data and logs, which users may delete."""
         return private_dirs.private(f"{self.common_dir}/ckpt", self.common_dir, make=False)
 
     def make_private_dir(self) -> str:
@@ -76,11 +76,11 @@ class Repository:
             raise RepositoryError(message, hint=hint) from None
 
     def scratch(self, kind: str) -> str:
-        """Return a new path in the private directory, named after `kind` and the process."""
+        """Return an unused path in the private directory, named `<kind>.<pid>.<digits>`."""
         return os.path.join(self.make_private_dir(), f"{kind}.{os.getpid()}.{os.urandom(4).hex()}")
 
     def head_ref(self) -> str:
-        """Return the full name of the ref that HEAD points to; "" when detached."""
+        """Return the full name of the branch that HEAD points to; "" if HEAD is detached."""
         path = os.path.join(self.git_dir, "HEAD")
         try:
             with open(path, encoding="utf-8", errors="replace") as file:
@@ -96,7 +96,7 @@ class Repository:
         return ref if content.startswith("ref:") else ""
 
     def point_head(self, to: str, message: str = "", *, options: Sequence[str] = ()) -> None:
-        """Point HEAD to a branch (full name) or a commit; change no index and no files."""
+        """Set HEAD to a commit or a branch (full name); leave index and files unchanged."""
         reason = ("-m", message) if message else ()
         words = ("symbolic-ref",) if to.startswith("refs/") else ("update-ref", "--no-deref")
         self.git.run(*DURABLE, *options, *words, *reason, "HEAD", to)
@@ -111,13 +111,13 @@ class Repository:
         return entry[0] if entry is not None else ""
 
     def pseudo_ref(self, name: str) -> str | None:
-        """Return the oid of a ref such as ORIG_HEAD; None without the ref or its object."""
+        """Return the oid of a ref such as ORIG_HEAD; None if it or its object is missing."""
         exists = self.has_reftable or os.path.isfile(os.path.join(self.git_dir, name))
         target = self.cat_file.info(name) if exists else None
         return target[0] if target else None
 
     def operation(self) -> str | None:
-        """Return the operation in progress, such as "rebase", or None."""
+        # Such as "rebase".
 
         def exists(name: str) -> bool:
             is_file = os.path.exists(os.path.join(self.git_dir, name))
@@ -153,7 +153,7 @@ class Repository:
         raise NotFoundError(f"no commit is named {rev!r}", hint=hint)
 
     def commit_or_unborn(self, rev: str) -> str:
-        """Return the commit of a rev like `commit`, but "" for HEAD on an unborn branch."""
+        """Return the oid of a commit like `commit`, but "" for HEAD on an unborn branch."""
         try:
             return self.commit(rev)
         except NotFoundError:
@@ -194,7 +194,7 @@ def lost_commit(oid: str) -> RepositoryError:
 def open_repository(
     path: str = ".", *, meanwhile: Callable[[], object] | None = None, by_variables: bool = True
 ) -> Repository:
-    """Return the repository that a directory is in, and check git's version."""
+    """Check git's version, and return the repository as `discover` does."""
     child = ask_version()
     try:
         return discover(path, meanwhile=meanwhile, by_variables=by_variables)
@@ -205,9 +205,10 @@ def open_repository(
 def discover(
     path: str = ".", *, meanwhile: Callable[[], object] | None = None, by_variables: bool = True
 ) -> Repository:
-    """Return the repository that a directory is in; call `meanwhile` while git runs.
+    """Return the repository and worktree that contain the directory `path`.
 
-    `by_variables`: obey variables such as GIT_DIR.
+    `meanwhile` is called while git runs; `by_variables` obeys variables such as GIT_DIR.
+    Raises `RepositoryError` if git finds no repository.
     """
     if not os.path.isdir(path):
         raise RepositoryError(f"no such directory: {path}")

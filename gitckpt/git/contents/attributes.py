@@ -1,4 +1,4 @@
-"""Find out what git converts: line ends, filters, encodings and `$Id$`."""
+"""Find out which files git converts by line ends, filters, encodings and `$Id$`."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ class Treatment:
     gives_crlf: bool = False  # git may write LF as CRLF
 
     def may_change(self, data: bytes) -> bool:
-        """Return whether git may write other bytes on checkout than the content of a blob."""
+        """Return whether git's conversion may change `data`, the bytes of a file."""
         if self.is_rewritten:
             return True
         if not self.is_text or (self.is_guessed and b"\0" in data):
@@ -134,7 +134,7 @@ def read_rules(
     directories: Iterable[bytes],
     unseen: Iterable[bytes],
 ) -> AttributeRules | None:
-    """Return the rules by which git converts files; None if git converts none."""
+    """Return the rules by which git converts files; None if git converts no file."""
     # `directories`, relative to the top, may have attribute files; so may `unseen`, paths in the
     # index without a file.
     top = repository.worktree or ""
@@ -153,7 +153,7 @@ def read_rules(
 
 
 def conversion_settings(repository: Repository, configured: Configured) -> bytes:
-    """Return settings and attributes outside the worktree that convert; b"" for none."""
+    """Describe settings and attributes outside the worktree that convert files."""
     # Without filters: LFS is usually configured for all repositories at once.
     contents = map(_content, _files_outside(repository, configured))
     sources = [content for content in contents if content and _CONVERTING.search(content)]
@@ -167,7 +167,7 @@ def conversion_settings(repository: Repository, configured: Configured) -> bytes
 
 
 def line_end_options(settings: bytes) -> tuple[str, ...]:
-    """Return the git options for the same line ends as under these `settings`."""
+    """Return git options for the line ends that `conversion_settings` described."""
     first = settings.partition(b"\n")[0].decode("ascii", "replace")
     return setting_options(*_LINE_ENDS.get(first, _LINE_ENDS[""]))
 

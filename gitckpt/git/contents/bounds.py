@@ -122,7 +122,7 @@ class Census:
         return f"the tree {oid}: {self._flaws[oid]}" if oid else ""
 
     def is_beyond(self, root: str, limits: Paths) -> bool:
-        """Return whether a tree, repetitions counted, has too many or too deep paths."""
+        """Return whether a tree has more or deeper paths than `limits` allow."""
         paths, depth, _ = self._counted(root)
         return paths > limits.count or depth > limits.depth
 
@@ -179,7 +179,7 @@ _ENDINGS = (".pack", ".rev", ".idx")
 
 
 class Quarantine:
-    """A temporary object directory for git calls that get `options`, `environment`."""
+    """A temporary object directory; `migrate` moves its objects to the repository."""
 
     def __init__(self, repository: Repository) -> None:
         self._repository = repository
@@ -200,7 +200,7 @@ class Quarantine:
         private_dirs.discard(self._path)  # leftovers are swept later
 
     def migrate(self, deadline: float | None = None) -> None:
-        """Move the objects into the repository, as packs flushed to disk."""
+        """Move the objects into the repository, as packs that are flushed to the disk."""
         pack = os.path.join(self._path, "pack")
         oids = [
             fan + name

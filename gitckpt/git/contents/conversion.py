@@ -48,7 +48,7 @@ def has_verdicts(repository: Repository) -> bool:
 
 
 def load_verdicts(repository: Repository) -> tuple[str, dict[bytes, bytes] | None]:
-    """Return the digest of the rules, and verdicts by path; None without the file."""
+    """Return the digest of the rules, and the verdicts by path; None without a cache."""
     try:
         with open(_path(repository), "rb") as file:
             head, *records = file.read().split(b"\0")
@@ -102,7 +102,7 @@ class Converted:
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """The rules on whether a snapshot stores or skips the raw bytes of a file."""
+    """The rules for whether a snapshot stores the raw bytes of a file or skips them."""
 
     max_size: int | None = None  # bytes: larger files are skipped
     is_secret: Callable[[bytes], bool] = lambda _: False  # for paths to which a filter applies
@@ -328,7 +328,7 @@ def written_by_git(
     is_filtered: bool,
     options: Sequence[str] = (),
 ) -> list[bytes | None]:
-    """Return the file content that git writes for each blob; None if it cannot."""
+    """Return the file content that git writes for each blob and path; None on failure."""
     if not blobs:
         return []
     mark = os.urandom(16).hex()  # the sizes that git prints are those of the blobs, unfiltered

@@ -46,7 +46,7 @@ def umask() -> int:
 
 
 def narrow_mode(mode: int, mask: int) -> int | None:
-    """Return permissions if narrower than the umask allows; else, return None."""
+    """Return permissions that are narrower than the umask's default, or else None."""
     if stat.S_ISDIR(mode):
         usual, owner = 0o777 & ~mask, _OWNER_OF_DIRECTORY
     elif stat.S_ISREG(mode):
@@ -150,7 +150,6 @@ def bring_back(top: str, directories: Collection[bytes], modes: Mapping[bytes, i
 
 
 def make_directories(top: str, directories: Collection[bytes]) -> None:
-    """Make missing directories with their parents, without following links."""
     for path in sorted(directories):
         try:
             with open_directory(top, path.split(b"/"), make=True):
@@ -163,7 +162,7 @@ def make_directories(top: str, directories: Collection[bytes]) -> None:
 
 
 def widen(top: str, modes: Mapping[bytes, int]) -> None:
-    """Widen narrowed modes to the given ones, as far as the umask allows."""
+    """Widen the permissions of files to `modes`, as far as the umask allows."""
     mask = umask()
     for path, mode in modes.items():
         if is_plain(path):
@@ -229,7 +228,7 @@ def _change_mode(top: str, path: bytes, mode: int, *, widens: bool) -> None:
 
 
 def restore_raw(repository: Repository, raw: Mapping[bytes, str]) -> None:
-    """Restore the bytes of existing files that differ from their blobs."""
+    """Write blobs to existing files without conversion, unless the bytes are the same."""
     differing = sorted(differing_paths(repository, raw))
     for start in range(0, len(differing), _BATCH):
         paths = differing[start : start + _BATCH]
@@ -242,7 +241,7 @@ def restore_raw(repository: Repository, raw: Mapping[bytes, str]) -> None:
 
 
 def refresh(index: PrivateIndex, paths: Collection[bytes]) -> None:
-    """Update the stat data of entries whose files gitckpt wrote; skip flagged entries."""
+    """Update the stat data of index entries whose files gitckpt wrote."""
     if not paths:
         return
     # The oid of entries added with --intent-to-add.
@@ -256,7 +255,6 @@ def refresh(index: PrivateIndex, paths: Collection[bytes]) -> None:
 
 
 def differing_paths(repository: Repository, raw: Mapping[bytes, str]) -> list[bytes]:
-    """Return the paths of existing files whose bytes differ from their blobs."""
     object_format = repository.object_format
     contents = zip(raw, read_files(repository, raw), strict=True)
     existing = ((path, data) for path, data in contents if data is not None)
@@ -297,7 +295,6 @@ def replace(repository: Repository, path: bytes, data: bytes) -> bool:
 
 @contextlib.contextmanager
 def open_parent(repository: Repository, path: bytes) -> Iterator[tuple[int, bytes]]:
-    """Open the directory of a path, through no link; yield descriptor and file name."""
     *above, name = path.split(b"/")
     if not stays_within(path):
         raise FileNotFoundError(path)

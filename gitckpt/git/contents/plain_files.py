@@ -49,7 +49,7 @@ class TreeWriter:
 
     @property
     def oids(self) -> Collection[str]:
-        """Oids of the objects that `tree` wrote; some may have existed before."""
+        """Oids of the objects that `tree` wrote; some objects may have existed before."""
         return frozenset(self._items)
 
     def tree(
@@ -59,9 +59,10 @@ class TreeWriter:
         paths: Collection[bytes],
         new: Collection[bytes],
     ) -> str | None:
-        """Write a copy of the tree `base` with changed files; None if only git can do so.
+        """Write a copy of the tree `base` with changed files, and return its oid.
 
         `removed` has deleted files, `paths` changed files, `new` files without an index entry.
+        Returns None if only git can write the tree.
         """
         if any(_REFUSABLE.search(path) for path in new) or any(b"\n" in path for path in paths):
             return None

@@ -1,4 +1,4 @@
-"""Interpret what git reports about files that it cannot read or store."""
+"""Add files to an index, and interpret what git reports about unreadable files."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ _READ = (
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """A file that git did not read; its index entry is unchanged."""
+    """A file that git did not read, so that its index entry is unchanged."""
 
     path: bytes
     cause: str
@@ -68,7 +68,7 @@ class Read:
 def add_files(
     index: PrivateIndex, paths: list[bytes], settings: Sequence[str], env: Mapping[str, str] | None
 ) -> Read:
-    """Add files to an index, in smaller parts if they change; remove missing ones."""
+    """Add files to an index, and remove the entries of missing files."""
     result, parts = Read(), [paths]
     disabled: set[str] = set()
     is_refreshed = False
@@ -133,7 +133,7 @@ def _clean(index: PrivateIndex, path: bytes, data: bytes) -> Completed:
 
 
 def filter_works(index: PrivateIndex, path: bytes, oid: str) -> bool:
-    """Return whether a file's clean filter accepts its blob; False for an empty blob."""
+    """Return whether a path's clean filter accepts a blob; False for an empty blob."""
     (blob,) = index.repository.cat_file.contents([oid])
     return blob is not None and bool(blob[2]) and _clean(index, path, blob[2]).code == 0
 
@@ -150,7 +150,7 @@ def is_unstorable(error: GitError) -> bool:
 
 
 def was_pruned(error: GitError) -> bool:
-    """Return whether git failed because `git prune` deleted what it was writing to."""
+    """Return whether git failed because `git prune` deleted the directory it wrote to."""
     is_gone = "No such file or directory" in error.stderr
     return is_gone and any(words in error.stderr for words in _STORING)
 

@@ -102,7 +102,6 @@ def forget(repository: Repository, paths: Collection[bytes]) -> None:
 
 
 def add_unfiltered(index: PrivateIndex, files: FilesByPath) -> None:
-    """Add files to an index with their present bytes, with their filters off."""
     if files:
         options = filters_off({driver for _, driver in files.values()})
         words = ("update-index", "--add", "--replace", "-z", "--stdin")
@@ -110,7 +109,7 @@ def add_unfiltered(index: PrivateIndex, files: FilesByPath) -> None:
 
 
 def complete(repository: Repository, files: FilesByPath) -> FilesByPath:
-    """Write files again, with their filters; return those whose filter still fails."""
+    """Write files again through their filters; return the files that fail again."""
     if not files:
         return {}
     top = _top(repository)
@@ -139,7 +138,6 @@ def complete(repository: Repository, files: FilesByPath) -> FilesByPath:
 
 
 def complete_recorded(repository: Repository) -> list[bytes]:
-    """Complete the recorded files and update the index; return the failed files."""
     files = load_record(repository)
     return complete_and_stage(repository, files) if files else []
 
@@ -156,7 +154,7 @@ def complete_and_stage(repository: Repository, files: FilesByPath) -> list[bytes
 def _write_to_scratch(
     index: PrivateIndex, directory: bytes, paths: list[bytes]
 ) -> tuple[set[bytes], bool]:
-    """Write files with filters; return failed ones, and whether git printed an error."""
+    # Returns the failed files, and whether git printed errors.
     failed: set[bytes] = set()
     in_a_row = 0
     prefix = f"--prefix={os.fsdecode(directory)}/"
@@ -196,7 +194,7 @@ def write(
     """Let git write files, with the bytes of the blob where a required filter fails.
 
     `find_oids` returns the files; `attempt` writes them with the given git options, and `reset`
-    prepares another attempt. Return the files written without filter, and the failed files.
+    prepares another attempt. Returns the files that a filter failed on, and those failing again.
     """
     names: set[str] = set()
     while True:
@@ -279,7 +277,7 @@ def uses_annex(repository: Repository) -> bool:
 
 
 def annexed_files(repository: Repository, files: Mapping[bytes, tuple[str, int]]) -> set[bytes]:
-    """Return the files (path: oid, size) that have the size of their annexed content."""
+    """Return the paths of files that have the size of their git-annex content."""
     blobs = repository.cat_file.contents([oid for oid, _ in files.values()], _LARGEST_POINTER)
     pointers = (blob[2] if blob is not None and blob[1] == "blob" else None for blob in blobs)
     sources = _annex_contents(repository, files, pointers)
@@ -337,7 +335,7 @@ def _annex_content(repository: Repository, key: bytes) -> bytes | None:
 
 
 def _size(path: bytes) -> int:
-    """Return the size of a regular file; -1 if it is missing or not regular."""
+    # -1 if missing or not regular.
     try:
         status = os.lstat(path)
     except OSError:

@@ -10,7 +10,7 @@ _MOUNTINFO = "/proc/self/mountinfo"
 
 
 def below(*directories: str) -> list[str]:
-    """Return the mount points at or below these directories, the latest mount first."""
+    """Return the mount points at or below directories, the latest mount first."""
     mount_points: list[str] = []
     listed = _list_mount_points()
     for directory in directories:
@@ -20,7 +20,7 @@ def below(*directories: str) -> list[str]:
 
 
 def describe(*directories: str) -> str | None:
-    """Say which mount is at or below directories, and how to unmount it, or None."""
+    """Say how to unmount what is mounted at or below directories; None for no mount."""
     mount_points = below(*directories)
     if not mount_points:
         return None
@@ -35,7 +35,7 @@ def removal_command(path: str) -> str:
 
 
 def mount_of(fd: int) -> str:
-    """Return the mount id of an open directory, or its device without /proc."""
+    """Return the mount id of an open directory, or the device id without /proc."""
     try:
         with open(f"/proc/self/fdinfo/{fd}", encoding="ascii") as file:
             for line in file:

@@ -158,7 +158,7 @@ def ignore(directory: str) -> None:
 
 
 def create(path: str, flags: int) -> int:
-    """Open a private file with its directory's mode; do not follow links or block."""
+    """Open a private file; a new one gets the read and write bits of its directory."""
     flags |= os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
     if not flags & os.O_CREAT:
         return os.open(path, flags)
@@ -171,7 +171,7 @@ def create(path: str, flags: int) -> int:
 
 
 def read(path: str, last: int | None = None) -> bytes:
-    """Return a private file's content, or its `last` bytes; b"" if unreadable."""
+    """Return the content of a private file, or its `last` bytes; b"" if unreadable."""
     try:
         with open(path, "rb", buffering=0, opener=create) as file:
             if last is not None:
@@ -211,7 +211,7 @@ def open_without_links(path: str, flags: int) -> int:
 
 
 def remove(path: str) -> None:
-    """Delete a directory and its contents; OSError (EBUSY) if it contains a mount."""
+    """Delete a directory with its contents; raise OSError if it contains a mount."""
     from gitckpt.git.files import mounts  # the hook does not need it
 
     if mounted := mounts.below(path):
@@ -242,7 +242,7 @@ def remove(path: str) -> None:
 
 
 def discard(path: str) -> None:
-    """Delete a directory as far as possible; a later cleanup removes the rest."""
+    """Delete as much of a directory as possible; a later cleanup deletes the rest."""
     try:
         remove(path)
     except OSError:
@@ -302,7 +302,7 @@ def content(path: str, max_size: int) -> bytes:
 
 
 def private(directory: str, common_dir: str, *, make: bool) -> str:
-    """Check the private directory's owner; `make` also creates it and sets the mode."""
+    """Return the private directory after checking its owner; `make` creates it."""
     try:
         status = os.lstat(directory)
     except FileNotFoundError:

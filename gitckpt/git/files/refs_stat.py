@@ -28,7 +28,6 @@ _MAX_SCANNED = 8_000_000  # up to this many bytes, reading `packed-refs` is fast
 
 
 def require_no_pipes(repository: Repository) -> None:
-    """Raise `CkptError` if a ref is a named pipe, for which git waits forever."""
     for directory, _, names in os.walk(os.path.join(repository.common_dir, "refs")):
         for name in names:
             require_no_pipe(repository, os.path.join(directory, name))
@@ -62,7 +61,7 @@ def packed_size(repository: Repository, refs: Iterable[str]) -> int:
 
 
 def may_exist(repository: Repository, ref: str) -> bool:
-    """Return False if files show that a ref is missing; else, only git can tell."""
+    """Return False if the files show that a ref is missing; True if only git can tell."""
     if repository.has_reftable or not ref.startswith("refs/") or ref.startswith(OF_A_WORKTREE):
         return True
     try:
@@ -79,7 +78,7 @@ def may_exist(repository: Repository, ref: str) -> bool:
 
 
 def read_loose(repository: Repository, ref: str) -> str | None:
-    """Return the oid in a ref's file; None if git must be asked, which takes longer."""
+    """Return the oid in the file of a loose ref; None if only git can read the ref."""
     if not ref.startswith("refs/") or ref.startswith(OF_A_WORKTREE) or ".." in ref:
         return None
     path = f"{repository.common_dir}/{ref}"
@@ -113,14 +112,13 @@ _NONE = "none"
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """A fingerprint of a ref directory; None for a part that changed too recently."""
+    """A fingerprint of the refs in a directory; None if a part has just changed."""
 
     packed: str | None  # `packed-refs`, or reftables
     loose: str | None
 
 
 def read_state(repository: Repository, directory: str) -> State:
-    """Return the state of a directory of refs, without its subdirectories."""
     common = repository.common_dir
     if repository.has_reftable:
         try:
@@ -143,7 +141,7 @@ def _stamp(path: str) -> str | None:
 
 
 def stamp(status: os.stat_result, instant: int | None) -> str | None:
-    """Fingerprint a file; None if a change after `instant` (ns) could go unnoticed."""
+    """Return a fingerprint of a file; None if a change after `instant` could keep it."""
     is_fine = status.st_ctime_ns % _FINE and status.st_mtime_ns % _FINE
     settled = _FINELY_SETTLED if is_fine else _SETTLED
     # A file that has just changed may change again within one tick of the file system's clock.

@@ -17,7 +17,7 @@ def tail(path: str, size: int) -> bytes:
 
 
 def content(path: str | bytes, max_size: int | None = None, *, follow: bool = True) -> bytes:
-    """Return a regular file of at most `max_size` bytes; OSError for any other file."""
+    """Return the content of a file; raise OSError if it is not regular or too large."""
     _require_regular(os.stat(path, follow_symlinks=follow), path)
     # It may be a pipe by now.
     flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | (0 if follow else os.O_NOFOLLOW)
@@ -25,7 +25,7 @@ def content(path: str | bytes, max_size: int | None = None, *, follow: bool = Tr
 
 
 def content_below(top: str, path: str, max_size: int | None = None) -> bytes:
-    """Return the content of a file below `top`; links must stay below `top`."""
+    """Return the content of a file; raise OSError if links lead to a file above `top`."""
     root = os.path.realpath(top)
     real = os.path.realpath(os.path.join(top, path))
     if not real.startswith(f"{root}/"):
@@ -76,7 +76,7 @@ def write(path: str, data: bytes, *, scratch: str = "") -> None:
     """Replace and flush a file that other programs read; keep its permissions.
 
     A symbolic link is replaced, not followed. `scratch` is the path prefix of the temporary file,
-    unless on another mount. The next `write` removes the temporary file of a killed process.
+    unless it is on another mount. The next `write` removes the temporary file of a killed process.
     """
     directory, name = os.path.split(os.path.abspath(path))
     default_scratch = os.path.join(directory, f".{os.fsdecode(os.fsencode(name)[:_NAME])}")
@@ -105,7 +105,7 @@ def write(path: str, data: bytes, *, scratch: str = "") -> None:
 def write_private(
     path: str, data: bytes, *, flushed: bool, opener: Opener | None = None, scratch: str = ""
 ) -> None:
-    """Replace a file that only gitckpt reads; `flushed` waits until it is on the disk."""
+    """Replace a file that only gitckpt reads; if `flushed`, flush it to the disk."""
     if scratch:
         _delete_stale(scratch)
     _replace(path, f"{scratch or path}.{_token()}", data, opener, flushed=flushed)

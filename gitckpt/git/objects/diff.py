@@ -1,4 +1,4 @@
-"""List and compare trees, and count at how many paths they differ."""
+"""List the entries of trees, compare trees, and count the differing paths."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ _MAX_PATHSPECS = 100
 def leaves(
     repository: Repository, tree: str, paths: Collection[bytes] = (), *, with_trees: bool = False
 ) -> list[Leaf]:
-    """Return files, links, submodules of a tree: all, or those at or below `paths`.
+    """List the files, links and submodules in a tree, or only at or below `paths`.
 
-    The paths are literal. `with_trees` adds the directories.
+    `paths` are literal, not pathspecs. `with_trees` also lists the directories.
     """
     options = ["-r", *(["-t"] if with_trees else [])]
     if len(paths) <= _MAX_PATHSPECS:
@@ -40,7 +40,7 @@ def leaf(repository: Repository, tree: str, path: bytes) -> Leaf | None:
 
 
 def paths_in_tree(repository: Repository, tree: str, paths: Collection[bytes]) -> set[bytes]:
-    """Return the paths of `leaves` at or below `paths`; an empty set for no paths."""
+    """Return the paths of files, links and submodules in a tree at or below `paths`."""
     return {path for path, _, _ in leaves(repository, tree, paths)} if paths else set()
 
 
@@ -79,7 +79,7 @@ _KINDS |= {b"120000": "link", encoding.GITLINK: "submodule", _TREE: "directory"}
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """A path that differs between two trees; zeros as mode and oid if one lacks it."""
+    """A path that differs between two trees; if it is missing, mode and oid are zeros."""
 
     status: str  # A (added), D (deleted), M (modified) or T (type changed)
     path: bytes
@@ -114,7 +114,7 @@ def differences(
     *,
     with_trees: bool = False,
 ) -> list[Difference]:
-    """Return the differences between two trees: all, or those at literal `paths`."""
+    """Return the differences between two trees, or only at or below literal `paths`."""
     if old == new:
         return []
     pathspecs = [path.decode("utf-8", "surrogateescape") for path in paths]
@@ -214,7 +214,7 @@ def _compare(path: bytes, old: tuple[bytes, bytes], new: tuple[bytes, bytes]) ->
 
 
 def list_new_objects(repository: Repository, base: str, tree: str) -> list[str]:
-    """Return the oids in `tree` that `base` lacks at the same path; no submodules."""
+    """Return the oids in `tree` that `base` lacks at the same path, but no submodules."""
     return [
         difference.new
         for difference in differences(repository, base, tree, with_trees=True)
@@ -235,7 +235,7 @@ def decode_raw(data: bytes, object_format: str) -> dict[bytes, tuple[bytes, byte
 
 
 def find_oddity(entries: Mapping[bytes, tuple[bytes, object]]) -> str:
-    """Describe an entry that git would not write, such as ".."; else, return ""."""
+    """Describe the first entry that git would not write, such as ".."; "" for none."""
     for name, (mode, _) in entries.items():
         if name[:1] == b"." and name.lower() in _BARRED:
             return f"an entry is named {name!r}"
@@ -249,7 +249,7 @@ def _tree_of(entry: tuple[bytes, str] | None) -> str:
 
 
 class Expansion:
-    """A cached count of the paths at which trees differ, to bound what git lists.
+    """Count the paths at which trees differ, up to limits; remember the counts.
 
     Trees that contain each other 256 times can expand a few kilobytes to endless paths.
     """
@@ -268,7 +268,7 @@ class Expansion:
         return self._count(old, new, 0) > self._limits.count
 
     def needs_unreadable_trees(self, old: str, new: str) -> bool:
-        """Return whether a comparison meets unreadable trees; call `is_beyond` before."""
+        """Return whether `is_beyond`, called before, could not read all trees of a pair."""
         return (old, new) in self._pairs_lacking_trees
 
     def _count(self, old: str, new: str, depth: int) -> int:

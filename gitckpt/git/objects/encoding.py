@@ -68,7 +68,7 @@ _SHOWN = 60  # bytes of a name in messages, as names have any length
 
 
 class MalformedTree(ValueError):
-    """A tree object is malformed, as `git hash-object --literally` may write one."""
+    """A tree object breaks the format, as `git hash-object --literally` allows."""
 
     def __init__(self, problem: str) -> None:
         super().__init__(f"a tree is malformed: {problem}")
@@ -86,7 +86,7 @@ def encode_raw(entries: Mapping[bytes, tuple[bytes, bytes]]) -> bytes:
 
 
 def decode_tree(data: bytes, object_format: str) -> Entries:
-    """Return the entries of a tree; callers must reject names such as ".."."""
+    """Return the entries of a tree; the caller must reject names such as ".."."""
     size = oid_size(object_format)
     entries: Entries = {}
     offset = 0
@@ -133,7 +133,7 @@ _MAX_DATE = 10**11  # git refuses only far larger ones
 def encode_merge(
     commits: Sequence[str], date: int, object_format: str
 ) -> tuple[str, list[tuple[str, bytes]]]:
-    """Encode a commit with these parents and an empty tree; return oid and objects.
+    """Return oid and objects of a commit with these parents and an empty tree.
 
     `date`, in seconds since the epoch, is the date of the newest parent.
     """

@@ -1,4 +1,4 @@
-"""Read objects with `git cat-file`, and choose the adapter. Imported by the hook."""
+"""Read objects with `git cat-file`, and choose the adapter. The hook imports this."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Plumbing(ObjectWriter):
 
 
 def open_objects(repository: Repository, adapter: str = "auto") -> Objects:
-    """Return the named adapter; "auto" tries libgit2, and falls back to plumbing."""
+    """Open the named adapter; "auto" uses plumbing where libgit2 cannot be used."""
     if adapter == "plumbing":
         return Plumbing(repository)
     from gitckpt.git.objects import libgit2

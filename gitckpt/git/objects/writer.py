@@ -1,7 +1,7 @@
 """Define the interface for git objects, and write loose objects and packs.
 
 `libgit2` (pygit2) is faster in a long-lived process, but takes 80 ms to import and cannot open all
-repositories. `plumbing` calls git and opens whatever git opens. Imported by the hook.
+repositories. `plumbing` calls git, which opens them all. The hook imports this module.
 """
 
 from __future__ import annotations
@@ -27,19 +27,19 @@ if TYPE_CHECKING:
 
     class Objects(Protocol):
         def head(self) -> tuple[str, str | None]:
-            """Return the commit ("" if unborn) and the branch (None if detached) of HEAD."""
+            """Return the commit of HEAD ("" if unborn) and its branch (None if detached)."""
 
         def read(self, oids: Sequence[str], max_size: int | None = budget.DOCUMENT.size) -> Items:
-            """Yield kind and content per oid; None if missing, kind OVERSIZED if too large."""
+            """Yield kind and content; None if unreadable, kind OVERSIZED if too large."""
 
         def write(self, items: Sequence[Item], *, flushed: bool = True) -> list[str]:
-            """Write objects and return their oids; `flushed`: wait until they are on the disk.
+            """Write objects, blobs before trees before commits, and return their oids.
 
-            Blobs come before their trees, trees before their commits.
+            If `flushed`, wait until the objects are on the disk.
             """
 
         def flush(self, oids: Iterable[str] = (), paths: Iterable[str] = ()) -> None:
-            """Wait until all written objects, and these oids and files, are on the disk."""
+            """Flush all written objects, the objects `oids` and the files `paths` to the disk."""
 
         def close(self) -> None: ...
 
@@ -56,7 +56,7 @@ _SMALL, _WINDOW, _MEMORY = 8 << 10, 13, 6
 
 
 def write(repository: Repository, items: Sequence[Item], oids: Sequence[str]) -> None:
-    """Write each object atomically as a loose object; do not flush."""
+    """Write each object as a loose object, atomically, but do not flush it."""
     top = os.path.join(repository.common_dir, "objects")
     try:
         mode = os.stat(top).st_mode
@@ -150,7 +150,7 @@ def encode_pack(
 
 
 def write_pack(repository: Repository, items: Sequence[Item]) -> None:
-    """Write a pack of all these objects, even existing ones, and flush it to the disk."""
+    """Write and flush a pack with all these objects, even those that exist already."""
     object_format = repository.object_format
     objects = {object_id(kind, data, object_format): (kind, data) for kind, data in items}
     data, positions = encode_pack(list(objects.values()), object_format, level=-1)
@@ -215,8 +215,6 @@ _PACKED_FROM = 5000
 
 
 class ObjectWriter:
-    """Write objects, and remember which of them are not flushed yet."""
-
     def __init__(self, repository: Repository) -> None:
         self._repository = repository
         self._unflushed: dict[str, None] = {}

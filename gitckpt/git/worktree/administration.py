@@ -76,7 +76,7 @@ class IndexGone(BusyError):
 
 
 class IndexWatch:
-    """Detect, around git calls, that another process deleted a private index."""
+    """Detect that another process deletes a private index while git works on it."""
 
     # git takes a missing index for an empty one: a tree of it would lack all files.
 
@@ -93,7 +93,6 @@ class IndexWatch:
             self._check()
 
     def begin(self) -> None:
-        """Start to watch the index file, and the directory that contains the file."""
         self.end()
         try:
             self._fd = os.open(self._directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -234,7 +233,7 @@ def _is_in_motion(repository: Repository) -> bool:
 
 
 def main_worktree(repository: Repository) -> str | None:
-    """Return the top of the main worktree, or None if it is missing or unknown."""
+    """Return the top directory of the main worktree; None if missing or unknown."""
     # Determined once: it does not change while a repository is open.
     if repository.main is None:
         repository.main = (_find_main_worktree(repository),)
@@ -258,7 +257,7 @@ def write_file(repository: Repository, path: str, data: bytes) -> None:
 
 
 def seen_from(repository: Repository, path: str) -> Repository | None:
-    """Open the repository in its linked worktree at `path`; None for another path."""
+    """Open the linked worktree at `path`; None if it does not belong to `repository`."""
     git_dir = git_dir_of(path)
     if git_dir is None or not owns_git_dir(repository, git_dir) or not os.path.isdir(git_dir):
         return None
@@ -266,7 +265,7 @@ def seen_from(repository: Repository, path: str) -> Repository | None:
 
 
 def git_dir_of(path: str) -> str | None:
-    """Return the git directory that `.git` of a worktree names, even if missing."""
+    """Return the git directory that a worktree's `.git` names, even if it is missing."""
     dot_git = os.path.join(path, ".git")
     if os.path.islink(dot_git):  # made by git-annex
         return os.path.normpath(os.path.join(path, os.readlink(dot_git)))
@@ -275,7 +274,6 @@ def git_dir_of(path: str) -> str | None:
 
 
 def flush(repository: Repository, path: str) -> None:
-    """Flush the git directory of a worktree to the disk, which git does not do."""
     git_dir = git_dir_of(path)
     if git_dir is None:
         return
@@ -297,7 +295,7 @@ def owns_git_dir(repository: Repository, git_dir: str) -> bool:
 
 
 def foreign_repository(repository: Repository, path: str) -> str | None:
-    """Return the git directory of the other repository that a worktree belongs to."""
+    """Return the git directory of the other repository that owns a worktree, or None."""
     git_dir = git_dir_of(path)
     if git_dir is None or owns_git_dir(repository, git_dir):
         return None
@@ -338,7 +336,7 @@ def has_no_head(git_dir: str) -> bool:
 
 
 def write_head(repository: Repository, git_dir: str, value: str) -> None:
-    """Write a missing HEAD of a worktree: an oid, or "ref: " and the name of a branch."""
+    """Write the missing HEAD of a worktree; `value` is an oid, or "ref: " and a ref."""
     path = os.path.join(git_dir, "HEAD")
     if repository.has_reftable:  # this file is a stub
         value = "ref: refs/heads/.invalid"
@@ -372,7 +370,7 @@ def git_dirs(repository: Repository) -> list[str]:
 
 
 def find_moved(repository: Repository, git_dir: str, path: str, *parents: str) -> str | None:
-    """Find a moved worktree beside `path`, in `parents`, or near the main worktree."""
+    """Find the worktree of `git_dir` beside `path`, in `parents`, or near the main."""
     top = main_worktree(repository)
     near_main = [top, os.path.dirname(top)] if top is not None else []
     for parent in (os.path.dirname(path), *parents, *near_main):
@@ -390,7 +388,7 @@ def may_have_moved_along(repository: Repository, git_dir: str, path: str) -> boo
 
 
 def find_left_behind(repository: Repository, git_dir: str, path: str) -> str | None:
-    """Find a worktree whose repository was moved; the worktree may have moved along."""
+    """Find a worktree whose repository was moved, alone or together with the worktree."""
     if _lost_git_dir(path, git_dir):
         return path
     for place, old in _possible_moves(repository, git_dir, path):
@@ -406,7 +404,7 @@ def _lost_git_dir(path: str, git_dir: str) -> bool:
 
 
 def _possible_moves(repository: Repository, git_dir: str, path: str) -> list[tuple[str, str]]:
-    """Return where a worktree may be if moved along, each with its old git directory."""
+    # Possible paths after the move, each with the git directory before it.
     top = main_worktree(repository) or repository.common_dir
     parts = path.split(os.sep)
     return [
@@ -420,6 +418,6 @@ def _possible_moves(repository: Repository, git_dir: str, path: str) -> list[tup
 
 
 def read_line(path: str) -> str:
-    """Return the line in a small file of git; "" if missing or damaged by the disk."""
+    """Return the only line of a file; "" if the file is missing or has NUL bytes."""
     data = read_or_empty(path).removesuffix(b"\n")
     return "" if b"\0" in data else os.fsdecode(data)

@@ -1,4 +1,4 @@
-"""Work on a private copy of a worktree's index instead of the user's."""
+"""Work on a private copy of the user's index; save intent-to-add and sparse state."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class PrivateIndex:
     """A private copy of the user's index, deleted at the end of the `with` block.
 
     `deadline` is on the clock of `time.monotonic`. `is_rebuilt`: the user's index was unreadable,
-    so this one has the files of a commit. `opened` is the time of the copy (ns).
+    so this one has the files of a commit. `opened` is the time of the copy in nanoseconds.
     """
 
     def __init__(self, repository: Repository, deadline: float | None = None) -> None:
@@ -117,7 +117,7 @@ class PrivateIndex:
         self.unlock()
 
     def status(self, *options: str) -> Child:
-        """Return the `git status` that `start_status` began; with options, start another."""
+        """Return the `git status` from `start_status`; with options, start another one."""
         if options:
             self._stop_status()
         child, self._status = self._status, None
@@ -132,7 +132,7 @@ class PrivateIndex:
             child.kill_group()
 
     def copy_from(self, path: str) -> None:
-        """Replace this index by a copy of another one, or delete it if that is missing."""
+        """Replace this index by a copy of the one at `path`; delete it if that is missing."""
         self.close()
         if not os.path.exists(path):
             return
@@ -163,7 +163,6 @@ class PrivateIndex:
             self.unlock()
 
     def unlock(self) -> None:
-        """Remove the lock file that a killed git process left beside this index."""
         with contextlib.suppress(FileNotFoundError):
             os.unlink(f"{self.path}.lock")
 
@@ -187,12 +186,11 @@ class PrivateIndex:
             return git.finish(child, child.argv[6:], ok=ok, deadline=self.deadline).out
 
     def require_time(self, command: str) -> None:
-        """Raise `DeadlinePassed` after the deadline; the error names a git `command`."""
+        """Raise `DeadlinePassed` if the deadline has passed; the message names `command`."""
         if self.deadline is not None and time.monotonic() > self.deadline:
             raise DeadlinePassed([command], 0, "timed out")
 
     def write_tree(self) -> str:
-        """Write this index as a tree and return its oid; blobs may be missing."""
         return self.edit("write-tree", "--missing-ok").text
 
     def entries(self, mode: bytes = b"") -> list[IndexEntry]:
@@ -209,13 +207,13 @@ class PrivateIndex:
         self.edit("update-index", "-q", "--refresh", ok=(0, 1))
 
     def refresh_young(self) -> None:
-        """Make git compare files as young as this index now, once, not at each status."""
+        """Compare racy entries now, so that not each `git status` compares them again."""
         self.edit("update-index", "-q", "--refresh", "--force-write-index", ok=(0, 1))
         later = time.time() + _GRAIN / 1e9
         os.utime(self.path, (later, later))
 
     def put(self, lines: Iterable[bytes]) -> None:
-        """Set entries: lines `MODE OID STAGE<tab>PATH`; mode 0 removes one."""
+        """Set index entries from lines `MODE OID STAGE<tab>PATH`; mode 0 removes an entry."""
         data = b"".join(line + b"\0" for line in lines)
         if data:
             result = self.edit("update-index", "-z", "--index-info", data=data)
@@ -223,7 +221,7 @@ class PrivateIndex:
                 raise GitError(["update-index"], result.code, result.complaint)
 
     def is_whole(self) -> bool:
-        """Return whether this index file is complete: git reads even a truncated one."""
+        """Return whether this index has a right checksum: git reads even a truncated one."""
         try:
             with open(self.path, "rb") as file:
                 data = file.read()
@@ -241,7 +239,7 @@ class PrivateIndex:
             self.edit("update-index", option, "-z", "--stdin", data=data)
 
     def rebuild(self, commit: str) -> None:
-        """Replace this index by the files of a commit, or empty it for ""."""
+        """Fill this index with the files of a commit; empty it if `commit` is ""."""
         self.close()
         self.git("read-tree", commit or "--empty")
         self.is_rebuilt = True
@@ -252,7 +250,7 @@ class PrivateIndex:
             raise LockHeld(lock)
 
     def require_latest(self) -> None:
-        """Raise `BusyError` if the user's index has other entries than when it was copied."""
+        """Raise `BusyError` if entries of the user's index changed since it was copied."""
         # Only this index has what was staged since. A refresh of stat data changes no entry.
         target = os.path.join(self.repository.git_dir, "index")
         origin = self._origin
@@ -364,12 +362,12 @@ _ADD = (
 
 
 def intent_oid(object_format: str) -> bytes:
-    """Return the oid in intent-to-add entries, which is that of the empty blob."""
+    # Of the empty blob.
     return object_id("blob", b"", object_format).encode("ascii")
 
 
 def intent_entries(index: PrivateIndex, paths: Collection[bytes]) -> dict[bytes, bytes]:
-    """Return the intent-to-add entries among `paths`, with their modes."""
+    """Return the mode of each intent-to-add entry at one of `paths`."""
     if not paths:
         return {}
     words = [os.fsdecode(path) for path in paths] if len(paths) <= _FEW else []
@@ -390,7 +388,7 @@ def forget_trees(index: PrivateIndex, paths: Collection[bytes]) -> None:
 
 
 def add_intent(index: PrivateIndex, paths: Collection[bytes], modes: Mapping[bytes, bytes]) -> None:
-    """Add intent-to-add entries; `modes` has the modes that are not 100644."""
+    """Add intent-to-add entries at `paths`; `modes` has each mode that is not 100644."""
     if not paths:
         return
     paths = sorted(set(paths))
@@ -459,7 +457,7 @@ def read_sparse(repository: Repository) -> bytes | None:
 
 
 def restore_sparse(repository: Repository, settings: bytes | None) -> None:
-    """Apply what `read_sparse` returned to a worktree that has no files yet."""
+    """Apply `settings`, which `read_sparse` returned, to a worktree without files."""
     if settings is None:
         # git copies them from the worktree where the command ran.
         if read_sparse(repository) is not None:
@@ -488,7 +486,7 @@ def rules_in(repository: Repository, tree: str) -> dict[bytes, str]:
 def ignored_by(
     repository: Repository, rules: Mapping[bytes, str], paths: Sequence[bytes]
 ) -> set[bytes]:
-    """Return the paths that these .gitignore files or rules of the user ignore."""
+    """Return the paths that .gitignore files (oid by path) or the user's rules ignore."""
     if not paths:
         return set()
     scratch = repository.scratch("rules")

@@ -1,4 +1,4 @@
-"""Find and copy submodule repositories: checked out, or in git's `modules`.
+"""Find and copy repositories of submodules: checked out, or in git's `modules`.
 
 Names in `.gitmodules` never become paths: this module walks git's directories, without following
 links.
@@ -43,7 +43,7 @@ _REPOSITORY_DIRS = (b"objects", b"refs")
 
 
 def seen_from(repository: Repository, path: bytes) -> Repository | None:
-    """Return the repository of a submodule that is checked out; else, return None."""
+    """Return the repository of the submodule checked out at `path`; None without one."""
     top = checkout_path(repository, path)
     if top is None:
         return None
@@ -57,21 +57,20 @@ def seen_from(repository: Repository, path: bytes) -> Repository | None:
 
 
 def may_have_submodules(repository: Repository) -> bool:
-    """Return whether a repository may have submodules, without starting a process."""
+    # Starts no process.
     tops = [repository.worktree, os.path.dirname(repository.common_dir)]
     has_modules = any(map(os.path.isdir, _module_dirs(repository)))
     return has_modules or any(os.path.lexists(f"{top}/.gitmodules") for top in tops if top)
 
 
 def head_of(top: bytes) -> str | None:
-    """Return the commit checked out in a directory; None if git finds none."""
     words = ("rev-parse", "--quiet", "--verify", "HEAD^{commit}")
     result = run([git_executable(), "-C", os.fsdecode(top), *words], env=environment(OFFLINE))
     return result.text or None if result.code == 0 else None
 
 
 def git_dirs_inside(repository: Repository) -> list[bytes]:
-    """Return the repository's git directories inside the worktree, except `.git`."""
+    """Return the repository's git directories in the worktree, except `.git`."""
     top = os.path.realpath(repository.worktree or os.curdir)
     git_dirs = {os.path.realpath(repository.git_dir), os.path.realpath(repository.common_dir)}
     module_dirs = {os.path.relpath(git_dir, top) for git_dir in git_dirs}
@@ -80,7 +79,7 @@ def git_dirs_inside(repository: Repository) -> list[bytes]:
 
 
 def bare_repositories(top: bytes, paths: Iterable[bytes]) -> list[bytes]:
-    """Return the directories that contain `paths` and look like bare repositories."""
+    """Return which parent directories of `paths` look like bare repositories."""
     paths = {os.path.dirname(path) for path in paths if os.path.basename(path) == b"HEAD"} - {b""}
     return sorted(path for path in paths if _has_parts(os.path.join(top, path)))
 
@@ -97,7 +96,7 @@ def has_modules(git_dir: str) -> bool:
 def repositories_of_submodules(
     repository: Repository, paths: Collection[bytes] = ()
 ) -> list[Repository]:
-    """Return submodule repositories: in `modules`, and as `.git` of those at `paths`."""
+    """Return the submodule repositories in `modules`, and in `.git` below `paths`."""
     git_dirs = [git_dir for place in _module_dirs(repository) for git_dir in _git_dirs(place)]
     tops = [repository.worktree, *(path for _, path in administration.registered(repository))]
     if repository.is_linked:
@@ -125,7 +124,7 @@ def clone(
     path: bytes,
     refs: Sequence[str],
 ) -> Repository:
-    """Copy a submodule's repository into `modules` of another worktree, `target`.
+    """Copy `store`, a submodule's repository, into `modules` of the worktree `target`.
 
     `refs` are patterns of refs to copy besides branches, tags and remote-tracking branches.
     """
@@ -152,7 +151,7 @@ def clone(
 
 
 def pairs(repository: Repository, git_dir: str) -> Iterator[Pair]:
-    """Yield each submodule: name, repository, and the main worktree's, if any."""
+    """Yield each submodule below `git_dir`: name, repository, and main repository."""
     for name, submodule, main in _pairs(
         git_dir, repository.common_dir, "", repository.object_format
     ):
@@ -163,7 +162,7 @@ def pairs(repository: Repository, git_dir: str) -> Iterator[Pair]:
 
 
 def nested_pairs(submodule: Repository, copy: Repository) -> Iterator[Pair]:
-    """Yield the submodules in a submodule, each with its repository in another `copy`."""
+    """Yield the submodules nested in a submodule, each with its repository in `copy`."""
     return _pairs(submodule.git_dir, copy.git_dir, "", submodule.object_format)
 
 
@@ -187,7 +186,7 @@ def is_copy(repository: Repository, candidate: Repository, commit: str) -> bool:
 
 
 def fetch(to: Repository, source: Repository, refs: Sequence[str]) -> None:
-    """Copy refs from a local repository under the same names; force no existing ref."""
+    """Copy refs between local repositories; overwrite a ref only by a fast-forward."""
     if refs:
         data = "".join(f"{ref}:{ref}\n" for ref in refs).encode()
         words = (*_LOCALLY, *_FLUSHED, *_FETCH, "--stdin", source.git_dir)
@@ -224,7 +223,7 @@ def _escaped(value: bytes) -> bytes:
 def attach(store: Repository, top: str) -> Repository | None:
     """Make an empty directory the worktree of a submodule's repository, without files.
 
-    Return None if the directory is not empty, or the repository has another worktree.
+    Returns None if the directory is not empty, or the repository has another worktree.
     """
     recorded = _recorded_worktree(store) or top
     has_moved = os.path.realpath(recorded) != os.path.realpath(top)
@@ -249,7 +248,7 @@ def _recorded_worktree(store: Repository) -> str | None:
 
 
 def is_lost(store: Repository) -> bool:
-    """Return whether `core.worktree` of a submodule names a directory without `.git`."""
+    """Return whether a submodule's `core.worktree` names a directory without `.git`."""
     recorded = _recorded_worktree(store)
     return recorded is not None and not os.path.lexists(os.path.join(recorded, ".git"))
 
@@ -267,7 +266,7 @@ def _write_dot_git(store: Repository, top: str) -> None:
 
 
 def checked_out_at(repository: Repository, store: Repository) -> bytes | None:
-    """Return the path at which a worktree checks out the repository `store`, or None."""
+    """Return the path where the worktree checks out the submodule `store`, or None."""
     recorded = _recorded_worktree(store)
     if recorded is None or repository.worktree is None:
         return None
@@ -314,7 +313,7 @@ def checkout_path(repository: Repository, path: bytes) -> str | None:
 
 
 def find_with_ref(repository: Repository, path: bytes, ref: str) -> Repository | None:
-    """Return the first repository of a submodule that has a ref; None without one."""
+    """Return a repository of the submodule at `path` that has `ref`; None without one."""
     return _first_with(
         [seen_from(repository, path), *repositories_of_submodules(repository, [path])], ref
     )
@@ -329,7 +328,7 @@ def _first_with(candidates: Iterable[Repository | None], ref: str) -> Repository
 
 
 def find_nested(repository: Repository, ref: str) -> Repository | None:
-    """Find, in other worktrees, a repository of the nested submodule that has `ref`."""
+    """Find a repository with `ref`, nested in the same submodule of another worktree."""
     # git clones a submodule again for each linked worktree, without the submodules nested in it.
     parts, object_format = repository.common_dir.split(os.sep), repository.object_format
     for start in (number for number, part in enumerate(parts) if part == "modules"):
@@ -360,7 +359,7 @@ def has_ref(repository: Repository, ref: str) -> bool:
 
 
 def is_plain(path: bytes) -> bool:
-    """Return whether git would accept a path as that of a submodule."""
+    """Return whether git accepts this path for a submodule."""
     return (
         not any(part.lower() in _FORBIDDEN_PARTS for part in path.split(b"/")) and b"\0" not in path
     )
@@ -376,7 +375,7 @@ def submodules_of(repository: Repository, tree: str) -> list[tuple[bytes, str]]:
 
 
 def unquote(text: str) -> bytes:
-    """Decode a path in a document, which C-quotes paths that are not UTF-8."""
+    """Decode a path of a checkpoint's document: only non-UTF-8 paths are C-quoted."""
     data = os.fsencode(text)
     if len(data) > 1 and data[:1] == data[-1:] == b'"' and _OCTAL.search(data):
         path = _OCTAL.sub(lambda match: bytes([int(match[1], 8)]), data[1:-1])

@@ -72,7 +72,7 @@ def collect(repository: Repository) -> dict[str, bytes]:
 def write_keep_commit(
     repository: Repository, objects: Objects, files: Mapping[str, bytes], head: str
 ) -> str | None:
-    """Write a commit that keeps an operation's commits alive; None if HEAD does so."""
+    """Write a commit that keeps an operation's commits; None if HEAD reaches them."""
     # Branches and reflogs that lead to these commits may be gone when the operation goes on.
     tips = _tips(repository, _commits_in(repository, files), head)
     if not tips:
@@ -87,7 +87,7 @@ def write_keep_commit(
 
 
 def bring_back(repository: Repository, files: Mapping[str, bytes]) -> None:
-    """Restore an operation in progress; ignore files that `collect` never returns."""
+    """Restore an operation from files that `collect` returned; ignore other files."""
     require_objects(repository, files)
     for name, oid in _refs_in(files).items():
         repository.git.run("update-ref", "--no-deref", name, oid)
@@ -100,7 +100,7 @@ def bring_back(repository: Repository, files: Mapping[str, bytes]) -> None:
 
 
 def rebased_branch(files: Mapping[str, bytes]) -> str | None:
-    """Return the short name of the branch that a rebase moves at its end, if any."""
+    """Return the short name of the branch that a rebase moves at its end, or None."""
     for directory in _REBASES:
         words = files.get(f"{directory}/head-name", b"").split()
         if len(words) == 1 and words[0].startswith(_BRANCH):
@@ -131,7 +131,7 @@ def moves_no_branch(repository: Repository, files: Mapping[str, bytes]) -> bool:
 
 
 def detach(repository: Repository, files: Mapping[str, bytes]) -> dict[str, bytes]:
-    """Return an operation as if begun on a detached HEAD: its end moves no branch."""
+    """Return the files of an operation, edited so that its end moves no branch."""
     # A rebase sets its branch and others (git-rebase(1), `--update-refs`), even if they moved.
     edited = {name: data for name, data in files.items() if name != "rebase-merge/update-refs"}
     for directory in _REBASES:
@@ -164,7 +164,7 @@ def require_objects(repository: Repository, files: Mapping[str, bytes]) -> None:
 
 
 def end_operation(repository: Repository) -> None:
-    """Delete git's state of the operation in progress; change no file and no index."""
+    """Delete the state of the operation in progress; leave files and index unchanged."""
     for directory in DIRECTORIES:
         private_dirs.discard(os.path.join(repository.git_dir, directory))
     for name in FILES:
@@ -256,20 +256,20 @@ def applied_patches(repository: Repository) -> list[tuple[str, str]]:
 
 
 def has_rebase_moved_head(repository: Repository) -> bool:
-    """Return whether an ending rebase moved HEAD; True if git recorded no start."""
+    """Return whether a rebase that is just ending moved HEAD; True if that is unknown."""
     head = repository.cat_file.info("HEAD")
     starts = [_read_end(os.path.join(repository.git_dir, name), _LINES).strip() for name in _STARTS]
     return head is None or head[0].encode("ascii") not in starts
 
 
 def branch_of_apply_rebase(repository: Repository) -> str:
-    """Return the branch of a rebase --apply; "" if the rebase never stopped."""
+    """Return the ref of the branch in `git rebase --apply`; "" if git saved no ref."""
     data = _read_end(os.path.join(repository.git_dir, "rebase-apply/head-name"), _LINES)
     return data.strip().decode("utf-8", "replace")  # decoded as HEAD is
 
 
 def filter_repo_commits(repository: Repository) -> dict[str, str]:
-    """Map commits that `git filter-repo` rewrote to the new ones; "" if dropped."""
+    """Return the new commit of each one that git filter-repo rewrote; "" if dropped."""
     path = os.path.join(repository.common_dir, "filter-repo", "commit-map")
     try:
         pairs = _pairs(regular.content(path, _LARGEST_MAP, follow=False).splitlines())
