@@ -64,7 +64,7 @@ class Update:
 
 
 class Refs:
-    """Read and write refs; `heal` deletes a stale lock file and returns whether it did."""
+    """Read and write refs; `heal` deletes a stale lock file and returns True if so."""
 
     def __init__(self, repository: Repository, heal: Callable[[str], bool] | None = None) -> None:
         self._repository = repository

@@ -150,7 +150,7 @@ def encode_pack(
 
 
 def write_pack(repository: Repository, items: Sequence[Item]) -> None:
-    """Write and flush a pack with all these objects, even those that exist already."""
+    """Write and flush one pack of all these objects, including existing ones."""
     object_format = repository.object_format
     objects = {object_id(kind, data, object_format): (kind, data) for kind, data in items}
     data, positions = encode_pack(list(objects.values()), object_format, level=-1)
