@@ -134,7 +134,7 @@ def test_where_history_was_cut_off_a_gc_right_afterwards_takes_no_linked_commit(
 @pytest.mark.parametrize(
     "error", [RefMoved("refs/keep/ckpt/… has moved"), LockHeld("/packed-refs.lock")]
 )
-def test_maintenance_starts_though_others_are_in_the_way_of_what_keeps_commits_where_history_was_cut_off(  # noqa: E501, RUF100
+def test_maintenance_starts_in_a_shallow_clone_whose_keep_refs_are_blocked(
     ckpt: Ckpt,
     save: Save,
     main_checkout: Checkout,

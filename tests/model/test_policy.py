@@ -68,9 +68,7 @@ def candidate(
     return Candidate(name, NOW - int(days * DAY), trigger, run, rewritten)
 
 
-def test_the_default_policy_is_30_days_or_the_newest_100_and_7_when_rewritten_for_runs_and_for_safety_but_the_newest_20() -> (
-    None
-):
+def test_default_policy_keeps_30_days_or_100_and_shorter_limits_for_runs_and_safety() -> None:
     week = 7 * 86400 * 10**6
     assert Policy() == Policy(
         older_than=30 * 86400 * 10**6,
@@ -381,7 +379,7 @@ def test_there_is_one_decision_with_a_reason_for_each_in_the_order_given(
 
 @quick
 @given(candidates(), policies())
-def test_people_s_checkpoints_never_expire_unless_everything_is_asked_for_and_those_of_runs_not_alone(
+def test_only_hook_and_safety_checkpoints_outside_runs_expire_by_default(
     found: list[Candidate], rules: Policy
 ) -> None:
     decisions = apply(found, replace(rules, everything=False), now=NOW + 10_000 * DAY)

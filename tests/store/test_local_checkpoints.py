@@ -279,7 +279,7 @@ with Checkpoints(discover(path), adapter="plumbing") as store:
     first = store.record("a-started", {"n": 1}, start="r")
     for _ in range(3):
         store.record("a-complete", run=first.run)
-"""  # noqa: E501, RUF100
+"""  # noqa: E501
 
 
 @pytest.mark.long

@@ -41,7 +41,7 @@ while read_all():
     write(b"status=success\n")
     write(*([codecs.encode(content.decode(), "rot13").encode()] if content else []))
     write()
-"""  # noqa: E501, RUF100
+"""  # noqa: E501
 EVERYTHING = """
 import os, sys
 from gitckpt import Store
