@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from gitckpt.git.repository import Repository
 
-MAINTAIN, PACK, KEEP_UP = "maintain", "pack", "keep-up"
+MAINTAIN, PACK, KEEP_UP, AGENT = "maintain", "pack", "keep-up", "agent"
 DAY = 86400
 _PHASE, _WITHOUT_FILES = "commit-complete", "commit-partial"
 _ALONE = "this checkpoint belongs to no run"
@@ -40,9 +40,14 @@ def run(argv: Sequence[str]) -> NoReturn:
 
 def main(argv: Sequence[str]) -> int:
     """Handle a hook event; always return 0, as no failure may fail the git command."""
+    event, argument = [*argv, "", ""][:2]
+    if event == AGENT:
+        from gitckpt.agents import client_hook
+
+        client_hook.run(argument)
+        return 0
     if os.environ.get("GITCKPT_SKIP", "0") not in ("", "0"):
         return 0
-    event, argument = [*argv, "", ""][:2]
     repository = None
     failed = _FAILURES.get(event, "no checkpoint was recorded")
     try:

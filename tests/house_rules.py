@@ -39,6 +39,7 @@ LAYERS = tuple(
     store.retention
     store.audit store.usage
     store.store
+    agents
     durable.command
     durable.agent durable.run
     durable.pipeline

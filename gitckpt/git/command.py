@@ -48,6 +48,10 @@ _FIXED = setting_options(
 # Hooks in the configuration (git 2.54 and later) are disabled by event.
 _CONFIGURED_HOOKS = ("hook.post-index-change.enabled=false", "hook.post-checkout.enabled=false")
 NO_HOOKS = setting_options("core.hooksPath=/dev/null", *_CONFIGURED_HOOKS)
+STATUS = (
+    *("status", "--porcelain=v2", "--branch", "-z", "--untracked-files=all"),
+    *("--no-renames", "--no-ahead-behind", "--ignore-submodules=none"),
+)
 # Variables for the user's own commands: pathspec matching, dates, source of attributes.
 _USER_VARIABLES = (
     *("GIT_LITERAL_PATHSPECS", "GIT_GLOB_PATHSPECS", "GIT_NOGLOB_PATHSPECS", "GIT_ICASE_PATHSPECS"),

@@ -88,11 +88,11 @@ def is_on(value: str) -> bool:
 
 def _entries(repository: Repository) -> ConfigEntries:
     # Ask git again only if a file or a variable has changed.
-    variables = {name: value for name, value in os.environ.items() if name.startswith(_VARIABLES)}
+    current = variables()
     if repository.configuration is not None:
         entries, (old_variables, stamps) = repository.configuration
-        are_files_same = all(_stamp(path) == stamp for path, stamp in stamps.items())
-        if old_variables == variables and are_files_same:
+        are_files_same = all(stamp(path) == old for path, old in stamps.items())
+        if old_variables == current and are_files_same:
             return entries
     start = time.time_ns()
     entries = []
@@ -101,13 +101,18 @@ def _entries(repository: Repository) -> ConfigEntries:
     for origin, entry in zip(fields[::2], fields[1::2], strict=False):
         kind, _, path = origin.partition(":")
         entries.append((path if kind == "file" else "", *_split_entry(entry)))
-    new_stamps = {path: _stamp(path, start) for path in _possible_files(repository, entries)}
-    readable = {path: stamp for path, stamp in new_stamps.items() if stamp is not None}
+    new_stamps = {path: stamp(path, start) for path in _possible_files(repository, entries)}
+    readable = {path: mark for path, mark in new_stamps.items() if mark is not None}
     # A change may stay unnoticed if a file is too young, or included on one branch only.
     is_conditional = any(name.startswith("includeif.onbranch:") for _, name, _ in entries)
     is_cacheable = len(readable) == len(new_stamps) and not is_conditional
-    repository.configuration = (entries, (variables, readable)) if is_cacheable else None
+    repository.configuration = (entries, (current, readable)) if is_cacheable else None
     return entries
+
+
+def variables() -> dict[str, str]:
+    """Return the environment variables that decide which settings git reads."""
+    return {name: value for name, value in os.environ.items() if name.startswith(_VARIABLES)}
 
 
 def _split_entry(entry: str) -> tuple[str, str]:
@@ -115,8 +120,8 @@ def _split_entry(entry: str) -> tuple[str, str]:
     return name, value if newline else "true"
 
 
-def _stamp(path: str, start: int | None = None) -> str | None:
-    # "" for a missing file; None for one that is unreadable, or was too young at `start`.
+def stamp(path: str, start: int | None = None) -> str | None:
+    """Return a stamp of a file: "" if missing, None if unreadable or too young at `start`."""
     try:
         status = os.stat(path)
     except (FileNotFoundError, NotADirectoryError):

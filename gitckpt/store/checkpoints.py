@@ -11,6 +11,7 @@ from types import NoneType
 from gitckpt.git import packing
 from gitckpt.git.command import require_git
 from gitckpt.git.objects.plumbing import open_objects
+from gitckpt.git.process import GitError
 from gitckpt.git.refs import Refs
 from gitckpt.git.repository import Repository
 from gitckpt.model import codec, ids, times
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
     from typing import Any, Self, Unpack
 
     from gitckpt.git.objects.writer import Objects
-    from gitckpt.git.worktree.index import PrivateIndex
+    from gitckpt.git.worktree.index import PrivateIndex, WorktreeStatus
     from gitckpt.store.config.settings import SettingsReader
     from gitckpt.store.leases.leases import Leases
     from gitckpt.store.records.draft import Details, Successor
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
     from gitckpt.store.records.keys import Claim
     from gitckpt.store.records.recorder import Change, Guard, ProgressOf
     from gitckpt.store.records.remover import Remover
+    from gitckpt.store.snapshot.last_capture import Evidence
     from gitckpt.store.snapshot.limits import Limits
 
     # Adds the files that a run keeps outside its worktree to a captured `Worktree`.
@@ -77,6 +79,8 @@ class Checkpoints:
         self._index: Index | None = None
         self._ahead = [] if ahead is None else [ahead]
         self._parts: tuple[tuple[str, str], Collection[str] | None] = ("", ""), None
+        self._evidence: Evidence | None = None  # of the last capture
+        self._status: WorktreeStatus | None = None  # read by `unchanged`, for the next capture
         self._opening = allocate_lock()
         self._listener = listener or error_log.Listener()
         self.clock = clock
@@ -138,7 +142,9 @@ class Checkpoints:
 
         with contextlib.suppress(IndexError):  # the index that git is already refreshing
             return self._ahead.pop()
-        return PrivateIndex(self.repository)
+        index = PrivateIndex(self.repository)
+        index.known_status, self._status = self._status, None
+        return index
 
     def capture(
         self, limits: Limits | None = None, beside: Beside | None = None, *, recursive: bool = True
@@ -150,9 +156,12 @@ class Checkpoints:
         require("limits", limits, (Limits, NoneType), "a Limits")
         commit = draft.head(self.repository, self.objects)[0]
         # An explicit capture has no timeout. A caller that must not wait passes its own limits.
-        limits = limits or replace(self.rules.limits(), timeout=float("inf"))
+        usual = self.rules.limits()
+        limits = limits or replace(usual, timeout=float("inf"))
         captured = snapshot.capture(self.private_index(), self.objects, commit, limits)
         self._parts = (commit, captured.files), captured.parts
+        is_usual = replace(limits, timeout=usual.timeout, max_total_size=None) == usual
+        self._evidence = captured.evidence if is_usual else None
         worktree = captured.worktree
         if captured.submodules and limits.submodules and recursive:
             from gitckpt.store import submodules  # imports `typing`
@@ -239,10 +248,18 @@ class Checkpoints:
         limits: Limits | None = None,
         beside: Beside | None = None,
         without_files: str | None = None,
+        if_changed: bool = False,
         **options: Unpack[Options],
     ) -> Checkpoint:
-        """Capture and record; `without_files` is the label if the capture times out."""
+        """Capture and record; `without_files` is the label if the capture times out.
+
+        With `if_changed`, return the worktree's last captured checkpoint if it has the same files.
+        """
+        is_known = self._status is not None  # the caller has just called `unchanged`
+        if if_changed and not is_known and (same := self.unchanged()) is not None:
+            return same
         from gitckpt.store.snapshot import capture as snapshot
+        from gitckpt.store.snapshot import last_capture
 
         checked = {name: options.get(name) for name in ("start", "key", "change", "progress_of")}
         details: Any = {name: value for name, value in options.items() if name not in _OPTIONS}
@@ -251,6 +268,8 @@ class Checkpoints:
 
         def attempt() -> Checkpoint:
             files = self.capture(limits, beside)
+            if if_changed and (same := self._last_captured()) and self._is_same(same, files):
+                return same
             used = without_files if without_files is not None and files.degraded else label
             return self.record(used, state, worktree=files, **options)
 
@@ -259,7 +278,63 @@ class Checkpoints:
             self.remove([*torn, successor.id] if successor is not None else torn)
 
         common = self.repository, self.objects, attempt, remove, self.announce
-        return snapshot.record_whole(*common, parts=self._captured_parts)
+        checkpoint = snapshot.record_whole(*common, parts=self._captured_parts)
+        last_capture.store(self.repository, self._evidence, checkpoint.id)
+        return checkpoint
+
+    def record_again(
+        self, unchanged: Checkpoint, label: str, state: Mapping[str, Any], **options: Any
+    ) -> Checkpoint:
+        """Record a checkpoint with the files of another one, which `unchanged` returned."""
+        from gitckpt.store.snapshot import last_capture
+
+        last = last_capture.load(self.repository)
+        checkpoint = self.record(label, state, worktree=unchanged.worktree, **options)
+        last_capture.store(self.repository, last[1] if last is not None else None, checkpoint.id)
+        return checkpoint
+
+    def unchanged(self) -> Checkpoint | None:
+        """Return the worktree's last captured checkpoint if git shows no change since."""
+        from gitckpt.git.worktree.index import WorktreeStatus
+        from gitckpt.store.snapshot import last_capture
+
+        last = last_capture.load(self.repository)
+        evidence = last[1] if last is not None else None
+        if evidence is None or not last_capture.may_be_valid(self.repository, evidence):
+            return None
+        try:
+            status = WorktreeStatus.read(self.repository)
+        except GitError:
+            return None  # such as a filter that fails; the capture gives the reason
+        if last_capture.is_valid(self.repository, evidence, status.output):
+            return self._last_captured()
+        self._status = status  # the capture that follows needs not ask git again
+        return None
+
+    def _last_captured(self) -> Checkpoint | None:
+        from gitckpt.store.snapshot import last_capture
+
+        last = last_capture.load(self.repository)
+        try:
+            return self.read_own(last[0]) if last is not None else None
+        except CkptError:  # removed, replaced by a fetch, or damaged
+            return None
+
+    def _is_same(self, checkpoint: Checkpoint, files: Worktree) -> bool:
+        """Return whether a checkpoint has the HEAD and the files that were just captured."""
+        old = checkpoint.worktree
+        head = draft.head(self.repository, self.objects)
+        if old is None or old.degraded or files.degraded:
+            return False
+        if (checkpoint.git_sha, checkpoint.branch) != head or old.tree != files.tree:
+            return False
+        if not old.submodules and not files.submodules:
+            return True
+        from gitckpt.store import submodules
+
+        return len(old.submodules) == len(files.submodules) and not submodules.have_changed(
+            self, old, files
+        )
 
     def _captured_parts(self, commit: str, files: str) -> Collection[str] | None:
         """Return the objects of the last captured tree that its commit lacks, or None."""

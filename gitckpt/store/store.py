@@ -147,13 +147,18 @@ class Store:
         limits: Limits | None = None,
         start: str | None = None,
         key: str | None = None,
+        if_changed: bool = False,
         **details: Unpack[draft.Details],
     ) -> Checkpoint:
-        """Call `capture`, then `record`; BusyError if HEAD keeps moving meanwhile."""
+        """Call `capture`, then `record`; BusyError if HEAD keeps moving meanwhile.
+
+        With `if_changed`, return the checkpoint of this worktree's last capture, and record
+        nothing, if files, index, HEAD and operation in progress are as that checkpoint has them.
+        """
         guard = self._guard(details)
-        return self._checkpoints.save(
-            label, state, limits=limits, start=start, key=key, guard=guard, **details
-        )
+        require("if_changed", if_changed, bool, "True or False")
+        options: Any = {"limits": limits, "start": start, "key": key, "if_changed": if_changed}
+        return self._checkpoints.save(label, state, guard=guard, **options, **details)
 
     def read(self, checkpoint_id: str) -> Checkpoint:
         """Return the checkpoint with a full id, or raise NotFoundError, InvalidCheckpoint."""

@@ -6,7 +6,9 @@ import sys
 
 from gitckpt.cli import options, terminal
 from gitckpt.cli.opening import open_store
+from gitckpt.model import ids, times
 from gitckpt.model.errors import CkptError, UsageError
+from gitckpt.store.store import inside
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
 --error TEXT  An error to record; may be repeated.
 --run RUN  The run that the checkpoint extends.  [default: the run of the worktree]
 --track NAME  The open run about NAME; starts one if necessary.
+--if-changed  Record nothing if files, index and HEAD are as in the newest checkpoint.
 --no-worktree  Record only the commit and the state, not the files.
 """)
 def save(
@@ -35,6 +38,7 @@ def save(
     error: list[str] | None = None,
     run: str | None = None,
     track: str | None = None,
+    if_changed: bool = False,
     no_worktree: bool = False,
 ) -> None:
     """Record a checkpoint of files, state and commit; print its id."""
@@ -48,22 +52,43 @@ def save(
     agent = " ".join(agent.split()) if agent is not None else None
     options.refuse(agent == "", "--agent has no name", "name the agent: git ckpt save --agent NAME")
     options.refuse_both(run, track)
-    with open_store(to_capture=not no_worktree) as store:
+    if if_changed:
+        is_more = state is not None or error or track is not None or no_worktree
+        problem = "--if-changed compares the files: it excludes --state, --error, --track"
+        hint = "leave out --if-changed: git ckpt save"
+        options.refuse(is_more, f"{problem} and --no-worktree", hint)
+    # With `if_changed`, git is asked first whether there is anything to capture.
+    with open_store(to_capture=not no_worktree and not if_changed) as store:
+        unchanged = inside(store).unchanged() if if_changed else None
+        if unchanged is not None:
+            _print_unchanged(unchanged)
+            return
         from gitckpt import hook  # while git scans the files
-        from gitckpt.store.store import inside
 
-        record = store.record if no_worktree else store.save
-        run_options = _run_arguments(store, run, track)
+        record: Any = store.record if no_worktree else store.save
+        new_id = ids.new_id()
+        arguments = {"id": new_id, **_run_arguments(store, run, track)}
+        if if_changed:
+            arguments["if_changed"] = True
         if track is not None and data is not None:
             data = {"track_id": track, **data}
         with terminal.waiting("capturing the files"):
-            checkpoint = record(label, data, message=line, agent=agent, errors=error, **run_options)
+            checkpoint = record(label, data, message=line, agent=agent, errors=error, **arguments)
+        if checkpoint.id != new_id:
+            _print_unchanged(checkpoint)
+            return
         terminal.out(checkpoint.id)
         if data == {}:
             terminal.warn("the state is empty")
         terminal.remark(f"saved {label} with {_describe_contents(checkpoint)}")
         # Last, when the output is complete.
         hook.keep_up(inside(store).repository, lambda: _settle_removals(inside(store)))
+
+
+def _print_unchanged(checkpoint: Checkpoint) -> None:
+    terminal.out(checkpoint.id)
+    age = times.age_text(max(times.now() - checkpoint.time, times.MICRO))
+    terminal.remark(f"nothing has changed since the checkpoint of {age} ago")
 
 
 def _describe_contents(checkpoint: Checkpoint) -> str:

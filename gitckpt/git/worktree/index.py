@@ -9,7 +9,7 @@ import time
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from gitckpt.git import config
-from gitckpt.git.command import NO_HOOKS, nul_ended
+from gitckpt.git.command import NO_HOOKS, STATUS, nul_ended
 from gitckpt.git.files import private_dirs
 from gitckpt.git.files.refs_stat import content_mark
 from gitckpt.git.filesystem import copy_in_kernel
@@ -20,6 +20,7 @@ from gitckpt.git.refs import LockHeld
 from gitckpt.git.repository import Repository
 from gitckpt.git.worktree import administration
 from gitckpt.model.errors import BusyError, WorktreeError
+from gitckpt.model.values import dataclass
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -46,15 +47,25 @@ _PLAIN = (
 _WORKERS = f"checkout.workers={max(8, os.cpu_count() or 1)}"
 PARALLEL = ("-c", _WORKERS, "-c", "checkout.thresholdForParallelism=100")
 
-_STATUS = (
-    *("status", "--porcelain=v2", "--branch", "-z", "--untracked-files=all"),
-    *("--no-renames", "--no-ahead-behind", "--ignore-submodules=none"),
-)
 _ENTRY = re.compile(rb"([A-Za-z]) ([0-7]{6}) ([0-9a-f]+) ([0-3])\t([^\0]+)\0")
 
 # In nanoseconds: the coarsest time stamps of file systems. Another file system may also have
 # another clock.
 _GRAIN = 2_000_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class WorktreeStatus:
+    """What `git status` printed for the user's own index."""
+
+    output: bytes
+    start: int  # the time of the file system before git ran, in nanoseconds
+    mark: object  # changes when the index is written
+
+    @classmethod
+    def read(cls, repository: Repository) -> Self:
+        start, mark = _file_system_time(repository), _index_mark(repository)
+        return cls(repository.git.run("--no-optional-locks", *STATUS).out, start, mark)
 
 
 class PrivateIndex:
@@ -69,6 +80,7 @@ class PrivateIndex:
         self.deadline = deadline
         self.is_rebuilt = False
         self.opened = 0
+        self.known_status: WorktreeStatus | None = None  # the index has not been written since
         self._status: Child | None = None
         self._origin: BinaryIO | None = None
         self.path = repository.scratch("index")
@@ -105,6 +117,11 @@ class PrivateIndex:
         except BaseException:
             self.close()
             raise
+        known = self.known_status
+        if known is not None:
+            is_current = known.mark == _index_mark(self.repository)
+            self.known_status = known if is_current else None
+            self.opened = known.start if is_current else self.opened
 
     def close(self) -> None:
         self._stop_status()
@@ -121,10 +138,10 @@ class PrivateIndex:
         if options:
             self._stop_status()
         child, self._status = self._status, None
-        return child or self.start(*options, *_STATUS)
+        return child or self.start(*options, *STATUS)
 
     def start_status(self) -> None:
-        self._status = self.start(*_STATUS)
+        self._status = self.start(*STATUS)
 
     def _stop_status(self) -> None:
         child, self._status = self._status, None
@@ -303,6 +320,13 @@ def _copy_index(source: BinaryIO, target: str) -> None:
             source.seek(0)
             copy.write(source.read())
     os.utime(target, ns=(status.st_atime_ns, status.st_mtime_ns))
+
+
+def _index_mark(repository: Repository) -> object:
+    try:
+        return content_mark(os.stat(os.path.join(repository.git_dir, "index")))
+    except FileNotFoundError:
+        return None
 
 
 def _has_links(repository: Repository) -> bool:

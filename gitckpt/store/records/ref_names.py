@@ -45,6 +45,7 @@ RUN_COMPLETE = "run-complete"  # last checkpoint of a run; without it, the run i
 SAFETY_COMPLETE = "safety-complete"  # recorded before files are replaced
 
 # Files in a worktree's administrative directory.
+LAST_CAPTURE = "ckpt-last-capture"  # what the newest capture of the worktree saw
 UNDO_FILE = "ckpt-undo"  # the checkpoint that `undo` returns to
 RUN_FILE = "ckpt-run"  # JSON: run and checkpoint that the worktree was created for
 BEHIND_FILE = "ckpt-behind"  # ids of the newest local checkpoint and the adopted fetched one

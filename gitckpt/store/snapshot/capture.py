@@ -22,7 +22,7 @@ from gitckpt.model.errors import BusyError, CkptError, WorktreeError
 from gitckpt.model.values import dataclass, field, replace
 from gitckpt.store.records import ref_names
 from gitckpt.store.records.recorder import FilesPruned
-from gitckpt.store.snapshot import manifest
+from gitckpt.store.snapshot import last_capture, manifest
 from gitckpt.store.snapshot.limits import Limits, size_text
 from gitckpt.store.snapshot.status import Survey, leading_to, survey_worktree
 
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from gitckpt.git.objects.writer import Objects
     from gitckpt.git.repository import Repository
     from gitckpt.model.checkpoint import Checkpoint
+    from gitckpt.store.snapshot.last_capture import Evidence
 
     # From commit and tree of all files, return the objects that only the tree has; None: unknown.
     Parts = Callable[[str, str], Collection[str] | None]
@@ -78,6 +79,8 @@ class Captured:
     unheld: Mapping[bytes, str] = field(default_factory=dict)
     apart: Collection[bytes] = ()  # embedded repositories: nothing in them is captured
     unlisted: Collection[bytes] = ()  # paths for which the private index is out of date
+    # What the capture saw before it read the files; None if that does not show all changes.
+    evidence: Evidence | None = None
     is_as_stored: bool = False  # whether git converts no file (line ends, filters)
 
 
@@ -155,6 +158,11 @@ class _Capture:
     def run(self) -> Captured:
         sparse = self._survey()
         survey, repository = self.survey, self.index.repository
+        hidden = survey.flags.keys() - ({manifest.SKIPPED} if sparse is not None else set())
+        is_certain = not hidden and not self.limits.include and not self.also
+        evidence = None
+        if is_certain:
+            evidence = last_capture.gather(repository, survey.output, self.index.opened)
         under_way = repository.operation()
         base = manifest.base_tree(repository, self.commit)
         stages = self._index_trees() if survey.is_staged else {}
@@ -193,7 +201,7 @@ class _Capture:
         worktree = replace(worktree, omitted=omitted, converted=tuple(sorted(self.converted)))
         captured = Captured(worktree, files, survey.submodules.keys(), inexact.skipped)
         captured = replace(captured, as_is=self.as_is, unheld=self.unheld, apart=survey.apart)
-        captured = replace(captured, is_as_stored=rules is None)
+        captured = replace(captured, is_as_stored=rules is None, evidence=evidence)
         if self.writer is None:
             return captured
         return replace(captured, parts=self.writer.oids, unlisted=[*self.read, *survey.deleted])

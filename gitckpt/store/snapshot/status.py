@@ -120,6 +120,7 @@ _GONE = b"000000"
 class Survey:
     """The state of a worktree. Paths are relative to the top."""
 
+    output: bytes = b""  # of `git status`
     commit: str = ""  # the commit of HEAD; "" on an unborn branch
     is_staged: bool = False  # whether the index differs from the commit
     # Conflict entries by stage, each as `<mode> <oid>\t<path>`.
@@ -147,7 +148,8 @@ def survey_worktree(index: PrivateIndex) -> tuple[Survey, bytes | None]:
 
     Clears assume-unchanged and skip-worktree in the private index; `Survey.flags` has them.
     """
-    children = [index.status()]  # the last one is `git status`
+    known = index.known_status.output if index.known_status is not None else None
+    children = [index.status()] if known is None else []  # the last one is `git status`
     try:
         if not index.is_whole():
             raise GitError(["ls-files"], 128, "index file corrupt")
@@ -156,13 +158,16 @@ def survey_worktree(index: PrivateIndex) -> tuple[Survey, bytes | None]:
         survey = Survey()
         survey.leading = leading_to(_read_flags(index.finish(children[0]), survey))
         if _clear_flags(index, survey, is_sparse=sparse is not None):
+            for child in children[1:]:
+                child.kill_group()
             children.append(index.status())
-            children[1].kill_group()
+            known = None  # the flags hide changes from it
         scan = Scan(index, os.fsencode(index.repository.worktree or ""))
         survey.apart = modules.git_dirs_inside(index.repository)
         # While git status runs.
         scan.scan(path for path in survey.leading if not modules.is_below(path, survey.apart))
-        _read_status(_finish_status(index, children), survey)
+        survey.output = _finish_status(index, children) if known is None else known
+        _read_status(survey.output, survey)
     finally:
         for child in children:
             if not child.has_ended:

@@ -1,0 +1,74 @@
+"""Handle a call of a client's hook: JSON on standard input, JSON on standard output.
+
+The exit status is always 0 and the output always a JSON object: by another status or text, clients
+refuse tools, repeat turns or drop prompts. Errors go to the log of the repository.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+
+from gitckpt.model.errors import CkptError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from gitckpt.agents.events import Event
+    from gitckpt.model.checkpoint import Checkpoint
+
+
+def run(client: str) -> None:
+    """Record the event on standard input; `client` is its sender, "" to derive it."""
+    # A driver records what its own agent does.
+    is_off = os.environ.get("GITCKPT_SKIP", "0") not in ("", "0") or os.environ.get("CKPT_RUN")
+    answer: dict[str, object] = {}
+    try:
+        if not is_off:
+            answer = _answer(client)
+    finally:
+        sys.stdout.write(f"{json.dumps(answer)}\n")
+        sys.stdout.flush()
+
+
+def _answer(client: str) -> dict[str, object]:
+    from gitckpt.agents import events
+
+    payload = events.read(sys.stdin.buffer)
+    event = events.parse(payload, client) if payload is not None else None
+    if event is None or not os.path.isdir(event.directory):
+        return {}
+    from gitckpt.agents import turns
+
+    try:
+        checkpoint = turns.record(event)
+    except CkptError as error:
+        _log(event, f"{type(error).__name__}: {error.message}")
+        return {}
+    except Exception as error:  # noqa: BLE001 - a hook never disturbs an agent
+        from gitckpt.store import error_log
+
+        _log(event, error_log.trace(error))
+        return {}
+    is_guard = checkpoint is not None and event.kind == events.TOOL
+    return _advice(event, checkpoint) if checkpoint is not None and is_guard else {}
+
+
+def _advice(event: Event, checkpoint: Checkpoint) -> dict[str, object]:
+    """Return the answer that tells the agent, and not the user, how to undo its command."""
+    if event.client != "claude":  # no other client is known to take a text before a tool
+        return {}
+    short = checkpoint.id[:8]
+    text = f"gitckpt saved the files as {short}; undo the command with: git ckpt restore {short}"
+    return {"hookSpecificOutput": {"hookEventName": "PreToolUse", "additionalContext": text}}
+
+
+def _log(event: Event, sentence: str) -> None:
+    from gitckpt.git.repository import open_repository
+    from gitckpt.store import error_log
+
+    try:
+        repository = open_repository(event.directory, by_variables=False)
+        error_log.append(repository, f"agent {event.client}: {event.kind}: {sentence}")
+    except (CkptError, OSError):
+        return  # outside of a repository there is nothing to record, and no log

@@ -1,0 +1,136 @@
+"""Record the turns of an agent: a session is a run, a prompt is a phase of it.
+
+The checkpoint before a turn is labelled `turn-N-started`, with the first line of the prompt as its
+message; the one after it `turn-N-complete`, or `turn-N-partial` if the session ended in the middle.
+Guards (`guards`) record `turn-N-progress` in between.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from gitckpt.agents import events, guards, transcript
+from gitckpt.agents.events import Event
+from gitckpt.git.repository import open_repository
+from gitckpt.model.checkpoint import GUARD, TURN, Checkpoint
+from gitckpt.model.errors import NotFoundError, RunExists
+from gitckpt.store import secrets
+from gitckpt.store.checkpoints import Checkpoints
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    State = dict[str, Any]
+
+MAX_MESSAGE = 200  # characters of a message
+
+
+def record(event: Event) -> Checkpoint | None:
+    """Record what an event asks for; return the new checkpoint, or None if there is none.
+
+    Raises RepositoryError if the agent does not work in a repository.
+    """
+    repository = open_repository(event.directory, by_variables=False)
+    if repository.worktree is None:
+        return None
+    with Checkpoints(repository, adapter="plumbing") as store:
+        session = Session(store, event)
+        if event.kind == events.PROMPT:
+            return session.begin_turn()
+        if event.kind == events.TOOL:
+            return session.guard()
+        return session.end_turn(is_interrupted=event.kind == events.END)
+
+
+class Session:
+    """The run of one conversation with a client; an event belongs to it."""
+
+    def __init__(self, store: Checkpoints, event: Event) -> None:
+        self._store, self._event = store, event
+        self._key = f"agent:{event.client}:{event.session}"
+        self.run = store.claim(self._key).run()
+        self._newest: Checkpoint | None = None
+        if self.run is not None:
+            try:
+                self._newest = store.heads.read(self.run)
+            except NotFoundError:  # removed meanwhile
+                self.run = None
+
+    def begin_turn(self) -> Checkpoint:
+        turn = self._turn() + 1
+        prompt = self._event.prompt
+        state = {**self._facts(), "turn": turn, "prompt": secrets.masked(prompt), "guards": 0}
+        return self._save(f"turn-{turn}-started", state, first_line(prompt) or "(no prompt)")
+
+    def end_turn(self, *, is_interrupted: bool) -> Checkpoint | None:
+        newest = self._newest
+        if newest is None:
+            return None  # the session began before its hooks were installed
+        if is_interrupted and newest.status in ("complete", "partial"):
+            return None  # the usual end: Stop came before SessionEnd
+        old = newest.state
+        state = {**old, **self._facts(), **transcript.summary(self._event.transcript, old)}
+        status = "partial" if is_interrupted else "complete"
+        message = first_line(str(old.get("prompt", ""))) or newest.message
+        return self._save(f"turn-{self._turn()}-{status}", state, message)
+
+    def guard(self) -> Checkpoint | None:
+        """Capture every worktree that a shell command may change, if it has changed."""
+        command = self._event.command
+        if command is None or guards.only_reads(command):
+            return None
+        state = {**self._facts(), **(self._newest.state if self._newest else {})}
+        state["guards"] = _count(state.get("guards")) + 1
+        state["command"] = secrets.masked(command[: events.MAX_PROMPT])
+        label = f"turn-{self._turn()}-progress"
+        message = f"before: {first_line(command)}"[:MAX_MESSAGE]
+        guards.keep_commits(self._store, command, message, self._event.client)
+        guards.capture_elsewhere(self._store, command, self._event.directory, message)
+        if self._store.unchanged() is not None:
+            return None
+        checkpoint_id = self._store.new_id()
+        details = {"trigger": GUARD, "id": checkpoint_id, "if_changed": True}
+        saved = self._save(label, state, message, details)
+        return saved if saved.id == checkpoint_id else None
+
+    def _turn(self) -> int:
+        return _count(self._newest.state.get("turn")) if self._newest is not None else 0
+
+    def _facts(self) -> State:
+        event = self._event
+        facts: State = {"session": event.session}
+        if event.model:
+            facts["model"] = event.model
+        if event.transcript:
+            facts["transcript"] = event.transcript
+            facts["transcript_bytes"] = transcript.size(event.transcript)
+        return facts
+
+    def _save(
+        self, label: str, state: State, message: str | None, more: Mapping[str, Any] | None = None
+    ) -> Checkpoint:
+        store, event = self._store, self._event
+        details: Any = {"trigger": TURN, "agent": event.client, "message": message, **(more or {})}
+        unchanged = store.unchanged() if more is None else None
+        limits = store.rules.limits().automatic()
+        while True:
+            place: Any = {"run": self.run}
+            if self.run is None:
+                place = {"start": f"{event.client} {message or ''}", "key": self._key}
+            try:
+                if unchanged is not None:
+                    return store.record_again(unchanged, label, state, **place, **details)
+                return store.save(label, state, limits=limits, **place, **details)
+            except RunExists as error:  # another hook of this session has just started it
+                self.run = error.run
+
+
+def first_line(text: str) -> str:
+    """Return the first line of a text as one line for people, without control characters."""
+    line = next(filter(None, map(str.strip, text.splitlines())), "")
+    return "".join(c if c.isprintable() else " " for c in line)[:MAX_MESSAGE].strip()
+
+
+def _count(value: object) -> int:
+    return value if type(value) is int and value >= 0 else 0
