@@ -28,7 +28,8 @@ _DASHES = "put paths behind two dashes: git ckpt diff ID -- PATH"
 
 
 @options.usage("""
-ID [ID] [-- PATH…]  Two checkpoints; or one, to compare it with this worktree.
+ID [ID] [-- PATH…]  Two checkpoints; or one, to compare it with this worktree; or a turn of an
+  agent, such as SESSION:3.
 --stat  Show only how much changed in each file.
 --state  Show only changes of the state.
 --binary  Print only a patch of the files for git apply, with binary files.
@@ -54,6 +55,8 @@ def diff(
     hint = "use --binary for a patch, or --stat for a summary"
     options.refuse(binary and stat, "--stat and --binary exclude each other", hint)
     with open_store() as store:
+        if len(ids) == 1:
+            ids = _ends_of_turn(store, ids[0]) or ids
         checkpoints = [store.read(_find_checkpoint(store, text)) for text in ids]
         old, new = checkpoints[0], checkpoints[1] if len(ids) > 1 else None
         if not state:
@@ -63,6 +66,19 @@ def diff(
             terminal.out_patch(patch)
         if new is not None and not paths and not stat and not binary:
             _print_states(store, old, new)
+
+
+def _ends_of_turn(store: Store, text: str) -> list[str]:
+    """Return the checkpoints before and after the turn SESSION:NUMBER; [] for another text."""
+    if not text.rpartition(":")[2].isdigit():
+        return []
+    from gitckpt.agents import listing
+
+    turn = listing.find_turn(store, text)
+    if turn is None:
+        return []
+    # Of a turn that is not over: what changed until now.
+    return [turn.before.id] if turn.after is None else [turn.before.id, turn.after.id]
 
 
 def _find_checkpoint(store: Store, text: str) -> str:

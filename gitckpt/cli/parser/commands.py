@@ -23,6 +23,8 @@ COMMANDS: dict[str, Callable[[], Callable[..., int | None]]] = {
     "status": lambda: import_module("gitckpt.cli.commands.runs").status,
     "start": lambda: import_module("gitckpt.cli.commands.runs").start,
     "finish": lambda: import_module("gitckpt.cli.commands.runs").finish,
+    "agent": lambda: import_module("gitckpt.cli.commands.agent").agent,
+    "turns": lambda: import_module("gitckpt.cli.commands.agent").turns,
     "step": lambda: import_module("gitckpt.cli.commands.step").step,
     "cancel": lambda: import_module("gitckpt.cli.commands.runs").cancel,
     "remove": lambda: import_module("gitckpt.cli.commands.remove").remove,
