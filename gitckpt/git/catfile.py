@@ -34,17 +34,20 @@ class CatFile:
         self._standby = Standby(lambda: git.start("cat-file", "--batch-command"))
 
     def info(self, name: str) -> tuple[str, str, int] | None:
-        """Return oid, kind and size of an oid, ref or `<ref>:<path>`; None if missing."""
+        """Return the oid, kind and size of the object that `name` names; None if missing."""
         answer = next(self._ask("info", [name], _MALFORMED))
         return answer[:3] if answer else None
 
     def existing(self, oids: Sequence[str]) -> list[str]:
-        """Return the full oids whose objects exist in the repository, even if damaged."""
+        """Return the full oids of the objects that exist; damaged objects exist, too."""
         answers = self._ask("info", oids, ("from promisor remote",))
         return [answer[0] for answer in answers if answer]
 
     def contents(self, names: Sequence[str], max_size: int | None = None) -> ObjectContents:
-        """Yield oid, kind and content; None if unreadable, kind OVERSIZED if too large."""
+        """Yield the oid, kind and content of each named object.
+
+        An unreadable object yields None. One larger than `max_size` has the kind OVERSIZED.
+        """
         if len(names) < _MANY:
             yield from self._read_each(names, max_size)
             return

@@ -64,16 +64,11 @@ _versions: dict[tuple[str, str], tuple[int, ...]] = {}
 
 
 class Git:
-    """Run git in one repository, whatever variables such as GIT_DIR say."""
+    """Run git in one repository; environment variables such as GIT_DIR are ignored."""
 
     def __init__(self, git_dir: str, worktree: str | None) -> None:
-        self._prefix = [
-            git_executable(),
-            *_FIXED,
-            f"--git-dir={git_dir}",
-            "-C",
-            worktree or git_dir,
-        ]
+        self._prefix = [git_executable(), *_FIXED, f"--git-dir={git_dir}"]
+        self._prefix += ["-C", worktree or git_dir]
         if worktree is not None:
             self._prefix.append(f"--work-tree={worktree}")
 
@@ -148,13 +143,13 @@ class Git:
 
 
 def ask_version() -> Child | None:
-    """Start `git version` for `require_git`; return None if the version is known."""
+    """Start the process `git version`; return None if its answer is already cached."""
     executable = _executable()
     return None if executable in _versions else Child([executable[0], "version"], environment())
 
 
 def require_git(child: Child | None = None) -> tuple[int, ...]:
-    """Return git's version (cached); raise `RepositoryError` if git is too old."""
+    """Read git's version from `child` or a cache; raise `RepositoryError` if too old."""
     executable = _executable()
     if child is None and executable in _versions:
         return _versions[executable]

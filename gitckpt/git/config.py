@@ -22,7 +22,10 @@ _FALSE = ("", "false", "no", "off", "0")
 
 
 def read(repository: Repository, pattern: str) -> dict[str, list[str]]:
-    """Return values by name of setting, except `ckpt.*` settings in tracked files."""
+    """Return the values of the git settings whose names match the regex `pattern`.
+
+    Omits `ckpt.*` settings in configuration files that git tracks: a branch could change them.
+    """
     import re
 
     settings: dict[str, list[str]] = {}
@@ -35,7 +38,7 @@ def read(repository: Repository, pattern: str) -> dict[str, list[str]]:
 
 
 def files_of_settings(repository: Repository, pattern: str) -> dict[str, str]:
-    """Return the file that sets each setting; "" for settings outside of files."""
+    """Return the file that defines each matching setting; "" for other origins."""
     import re
 
     return {name: file for file, name, _ in _entries(repository) if re.search(pattern, name)}

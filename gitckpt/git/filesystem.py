@@ -26,7 +26,7 @@ def copy_in_kernel(source: int, target: int, size: int) -> bool:
 
 
 def names_in(directory: str) -> list[str]:
-    """Return the sorted names in a directory; no names if it is missing."""
+    """Return the sorted names in a directory; an empty list if it is missing."""
     try:
         return sorted(os.listdir(directory))
     except (FileNotFoundError, NotADirectoryError):  # also if it is just being created

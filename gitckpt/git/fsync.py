@@ -46,7 +46,7 @@ def object_path(common_dir: str, oid: str) -> str:
 
 
 def object_paths(common_dir: str, oids: Iterable[str]) -> list[str]:
-    """Return the paths of loose objects and their directories, for `flush`."""
+    """Return the files of loose objects, and their directories, to pass to `flush`."""
     files = [object_path(common_dir, oid) for oid in oids]
     if not files:
         return []

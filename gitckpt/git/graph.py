@@ -43,14 +43,14 @@ def promisor(repository: Repository) -> str | None:
 
 
 def fetch_variables(repository: Repository) -> Mapping[str, str]:
-    """Return variables that let git fetch missing objects, if this is a partial clone."""
+    """Return variables that let git fetch missing objects; empty in a full clone."""
     return MAY_FETCH if promisor(repository) is not None else {}
 
 
 def list_missing(
     repository: Repository, tree: str, base: str | None, *, blobs: bool = True
 ) -> list[str]:
-    """Return the missing objects that `tree` reaches and `base` does not; fetch none."""
+    """Return the oids of missing objects reachable from `tree` but not from `base`."""
     command = ["rev-list", "--objects", "--no-object-names", "--missing=print"]
     command += [] if blobs else ["--filter=blob:none"]
     result = repository.git.run(*command, tree, *(["--not", base] if base else []), ok=(0, 128))
@@ -111,12 +111,12 @@ def newest(git: Git, commits: Collection[str]) -> set[str]:
 
 
 def between(git: Git, above: Iterable[str], below: Iterable[str]) -> set[str]:
-    """Return `above` and its ancestors, without `below` and its ancestors."""
+    """Return the commits that are reachable from `above` but not from `below`."""
     return _walk(git, chain(above, (f"^{commit}" for commit in below)))
 
 
 def outside(git: Git, commits: Iterable[str], tips: Iterable[str]) -> set[str]:
-    """Return the commits that exist and that no tip reaches; a tip reaches itself."""
+    """Return which of `commits` exist and are not reachable from `tips`."""
     if next(iter(commits), None) is None:
         return set()
     oids = _walk(git, chain(commits, (f"^{tip}" for tip in tips)))
@@ -124,14 +124,14 @@ def outside(git: Git, commits: Iterable[str], tips: Iterable[str]) -> set[str]:
 
 
 def unreached(git: Git, commits: Iterable[str], tips: Collection[str]) -> set[str]:
-    """Return the same commits as `outside`, even if commit dates are wrong."""
+    """Return what `outside` should return, even where wrong commit dates mislead git."""
     # Few wrong dates make git stop a walk with exclusions early: six commits of 1970 are enough.
     candidates = outside(git, commits, tips)
     return candidates - _walk(git, tips) if candidates and tips else candidates
 
 
 def above(git: Git, tips: Collection[str], commits: Iterable[str]) -> set[str]:
-    """Return the tips that have an ancestor, but no descendant, in `commits`."""
+    """Return the tips that descend from `commits` and are not reachable from them."""
     if not tips or next(iter(commits), None) is None:
         return set()
     revs = chain(tips, (f"^{commit}" for commit in commits))
@@ -162,7 +162,7 @@ SHOWN = 3  # missing objects named for each root
 
 @dataclass(frozen=True, slots=True)
 class LackingObjects:
-    """The missing objects that `find_lacking` found: some oids for each root."""
+    """For each root, the oids of some missing objects that the root reaches."""
 
     samples: Mapping[str, list[str]] = field(default_factory=dict)
     complaint: str = ""  # of git, where something is missing that cannot be identified
@@ -176,7 +176,7 @@ def find_lacking(
     *,
     with_history: bool = True,
 ) -> LackingObjects:
-    """Return the missing and `damaged` objects that `roots` reach; read no blobs."""
+    """Find missing or `damaged` objects that `roots` reach; do not read any blobs."""
     if next(iter(roots), None) is None:
         return LackingObjects()
     # Without the commit-graph: git trusts it for commits that are missing.
@@ -379,7 +379,7 @@ def find_empty_files(repository: Repository) -> dict[str, str]:
 
 
 def move_aside(repository: Repository, oid: str) -> bool:
-    """Move a loose object to `ckpt/damaged/`, so that git can write the object again."""
+    """Move a loose object to `ckpt/damaged/`; return False if the object is not loose."""
     path = object_path(repository.common_dir, oid)
     target = os.path.join(repository.make_private_dir(), "damaged", oid)
     try:

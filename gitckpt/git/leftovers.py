@@ -50,7 +50,7 @@ class FileMark:
 
 
 def mark(path: str) -> FileMark | None:
-    """Return the mark of a file; that of a directory has the time of its newest file."""
+    """Return the stat data of a path; that of a directory has its newest file's time."""
     try:
         status = os.lstat(path)
         changed = max(os.lstat(inner).st_mtime for inner in (path, *_below(path)))
@@ -79,7 +79,7 @@ def lock_files(repository: Repository) -> list[str]:
 
 
 def find_stale_locks(repository: Repository, paths: Iterable[str]) -> dict[str, FileMark]:
-    """Return the lock files that no running git can hold; without /proc, return none."""
+    """Return which lock files no running git can hold; an empty dict without /proc."""
     old = find_older(QUIET, paths)
     if not old or not os.path.exists("/proc/self/stat"):
         return {}
@@ -103,7 +103,7 @@ def find_older(seconds: float, paths: Iterable[str]) -> dict[str, FileMark]:
 
 
 def discard(path: str, old_mark: FileMark) -> bool:
-    """Delete a file or directory unless it changed since `old_mark`; return success."""
+    """Delete a path unless it changed since `old_mark`; return whether it was deleted."""
     if mark(path) != old_mark:
         return False
     try:

@@ -1,7 +1,7 @@
 """Read git notes, and edit them by writing note trees without git.
 
-`git notes add` and libgit2 lose notes when two processes write at once. This module updates
-the ref only from its old value. A new notes commit has no parent, as git log would show it.
+`git notes add` and libgit2 lose notes when two processes write at once. This module updates the ref
+only from its old value. A new notes commit has no parent: `git log --all` would list it.
 """
 
 from __future__ import annotations
@@ -45,8 +45,6 @@ class _Tree:
 
 
 class Notes:
-    """The git notes in one ref, which is given by its full name."""
-
     def __init__(self, repository: Repository, objects: Objects, ref: str) -> None:
         self._objects = objects
         self._format = repository.object_format
@@ -77,10 +75,11 @@ class Notes:
     def edit(
         self, tip: str, commits: Sequence[str], change: Edit, instant: int
     ) -> tuple[str, list[Item]]:
-        """Edit the notes of `commits`; return a new notes commit and the objects to write.
+        """Edit notes without writing; return a notes commit's oid and the new objects.
 
-        If nothing changes, the returned oid is that of the old notes commit, `tip`. `change` gets a
-        commit and its note lines, and returns new lines. `instant`, in microseconds, is the date.
+        If nothing changes, the oid is `tip`, that of the old notes commit. `change` gets a commit
+        and the lines of its note, and returns the new lines. `instant` is the new date in
+        microseconds.
         """
         self._items = []
         annotated = sorted(set(commits))
@@ -100,12 +99,8 @@ class Notes:
             return tip, self._items
         new_root = new_root or self._add_object("tree", b"")
         author = b"gitckpt <gitckpt> %d +0000" % (instant // 1_000_000)
-        text = b"tree %s\nauthor %s\ncommitter %s\n\n%s" % (
-            new_root.encode(),
-            author,
-            author,
-            _MESSAGE,
-        )
+        fields = (new_root.encode(), author, author, _MESSAGE)
+        text = b"tree %s\nauthor %s\ncommitter %s\n\n%s" % fields
         return self._add_object("commit", text), self._items
 
     def _find_root(self, tip: str) -> str:

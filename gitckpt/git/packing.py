@@ -55,7 +55,7 @@ def pack_objects(repository: Repository) -> None:
 
 
 def pack(repository: Repository, namespaces: Sequence[str], version: tuple[int, ...]) -> bool:
-    """Pack and flush loose refs; return False if no ref is loose or one is locked."""
+    """Pack loose refs in `namespaces`; return False if a lock or reftables prevent it."""
     common = repository.common_dir
     present = [name for name in namespaces if os.path.isdir(os.path.join(common, name))]
     if repository.has_reftable or not present:

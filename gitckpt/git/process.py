@@ -101,14 +101,14 @@ def git_executable() -> str:
 def environment(
     extra: Mapping[str, str] | None = None, *, keep_local: bool = False
 ) -> dict[str, str]:
-    """Return the environment of a git process; `keep_local` keeps LOCAL_VARIABLES."""
+    """Return variables for a git process; omit GIT_DIR and such unless `keep_local`."""
     dropped = () if keep_local else LOCAL_VARIABLES
     variables = {name: value for name, value in os.environ.items() if name not in dropped}
     return {**variables, **_QUIET, **(extra or {})}
 
 
 class Child:
-    """A process with three pipes; in its `own_group`, Ctrl-C does not reach it."""
+    """A process with three pipes; with `own_group`, Ctrl-C does not reach the process."""
 
     def __init__(
         self, argv: Sequence[str], env: Mapping[str, str], *, own_group: bool = False
@@ -133,7 +133,10 @@ class Child:
             view = view[os.write(self.stdin, view) :]
 
     def read_line(self, patience: float | None = None) -> bytes:
-        """Return the next line, b"" at the end; close stdin after `patience` seconds."""
+        """Return the next line of output without its newline; b"" at the end.
+
+        If no output comes for `patience` seconds, the stdin of the process is closed.
+        """
         while (end := self._buffer.find(b"\n", self._offset)) < 0:
             if not self._fill_buffer(len(self._buffer) - self._offset + 1, patience):
                 return b""  # also for a line that is cut off
@@ -162,7 +165,7 @@ class Child:
         return have >= size
 
     def receive(self, size: int, patience: float | None = None) -> bytes:
-        """Return available output, at most `size` bytes; ignore what `read` has buffered."""
+        """Wait for output and return at most `size` bytes; bypass the buffer of `read`."""
         # Reads standard error, too: with that pipe full, the process would block.
         while True:
             ready = self._poll.poll(None if patience is None or self.stdin < 0 else patience * 1000)
@@ -192,8 +195,9 @@ class Child:
     ) -> Completed:
         """Write `data`, close stdin, wait for the process, and return its output.
 
-        `deadline`, on the clock of `time.monotonic`: kill the process group and raise
-        `DeadlinePassed`. `into` gets each chunk of output, which is then not returned.
+        At `deadline`, on the clock of `time.monotonic`, kills the process group and raises
+        `DeadlinePassed`. If `into` is given, it receives the output in chunks, and none is
+        returned.
         """
         out, err = [self._buffer[self._offset :]], [self._errors]
         parts = iter((data,) if isinstance(data, bytes) else data)
@@ -221,7 +225,6 @@ class Child:
                         self._close_input(poll)
                     continue
                 chunk = os.read(fd, _CHUNK)
-
                 if chunk and into is not None and fd == self.stdout:
                     into(chunk)
                 elif chunk:

@@ -1,4 +1,4 @@
-"""Read refs, and write them in git's own transactions with expected values."""
+"""Read refs, and update them in git transactions that check the old values."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class Update:
 
 
 class Refs:
-    """Read and write refs; `heal` deletes a stale lock file and returns True if so."""
+    """Read and write refs; `heal` returns whether it deleted a stale lock file."""
 
     def __init__(self, repository: Repository, heal: Callable[[str], bool] | None = None) -> None:
         self._repository = repository

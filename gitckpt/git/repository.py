@@ -143,9 +143,8 @@ class Repository:
         words = ("rev-parse", "--quiet", "--verify", "--end-of-options", name)
         try:
             result = self.git.run(*words, ok=(0, 1, 128))
-            if result.code == 0 and ids.is_oid(
-                result.text
-            ):  # for `^HEAD` git prints `^` and the oid
+            # For `^HEAD`, git prints `^` and the oid.
+            if result.code == 0 and ids.is_oid(result.text):
                 return result.text
         except ValueError:
             pass  # a NUL or a lone surrogate cannot be an argument

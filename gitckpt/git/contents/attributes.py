@@ -134,9 +134,11 @@ def read_rules(
     directories: Iterable[bytes],
     unseen: Iterable[bytes],
 ) -> AttributeRules | None:
-    """Return the rules by which git converts files; None if git converts no file."""
-    # `directories`, relative to the top, may have attribute files; so may `unseen`, paths in the
-    # index without a file.
+    """Return the rules by which git converts files; None if git converts no file.
+
+    `directories`, relative to the top, may have attribute files. `unseen` are paths in the index
+    that the worktree lacks; attribute files among them apply, too.
+    """
     top = repository.worktree or ""
     inside = [os.path.join(top, os.fsdecode(path), os.fsdecode(FILE)) for path in directories]
     paths = [*_files_outside(repository, configured), *sorted(inside)]
@@ -153,7 +155,7 @@ def read_rules(
 
 
 def conversion_settings(repository: Repository, configured: Configured) -> bytes:
-    """Describe settings and attributes outside the worktree that convert files."""
+    """Return text that identifies git's conversion settings outside the worktree."""
     # Without filters: LFS is usually configured for all repositories at once.
     contents = map(_content, _files_outside(repository, configured))
     sources = [content for content in contents if content and _CONVERTING.search(content)]
@@ -167,7 +169,7 @@ def conversion_settings(repository: Repository, configured: Configured) -> bytes
 
 
 def line_end_options(settings: bytes) -> tuple[str, ...]:
-    """Return git options for the line ends that `conversion_settings` described."""
+    """Return git's `-c` options for the line ends in the text `settings`."""
     first = settings.partition(b"\n")[0].decode("ascii", "replace")
     return setting_options(*_LINE_ENDS.get(first, _LINE_ENDS[""]))
 

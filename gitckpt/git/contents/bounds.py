@@ -1,4 +1,4 @@
-"""Check the trees of a snapshot, which may have been fetched, before use."""
+"""Check that the trees of a snapshot are well-formed and not too large."""
 
 from __future__ import annotations
 
@@ -41,8 +41,8 @@ class UnsoundSnapshot(WorktreeError):
 def require(repository: Repository, snapshot: str | None, commit: str) -> None:
     """Raise `UnsoundSnapshot` if a snapshot is too large or has a malformed tree.
 
-    Trees that HEAD has, too, are not checked. `snapshot` is the oid of its tree; if None, the files
-    are those of `commit` ("" for no commit).
+    Trees that are also in HEAD are not checked. `snapshot` is the oid of the snapshot's tree. If it
+    is None, the tree of `commit` is checked instead; "" means no commit.
     """
     head = repository.cat_file.info("HEAD^{tree}")
     expansion, base = Expansion(repository, budget.SNAPSHOT), head[0] if head is not None else ""
@@ -64,7 +64,7 @@ def require(repository: Repository, snapshot: str | None, commit: str) -> None:
 
 
 def require_shape(parts: Entries, snapshot: str) -> None:
-    """Raise `UnsoundSnapshot` if a directory of a snapshot is a file, or vice versa."""
+    """Raise `UnsoundSnapshot` if an entry of the snapshot's tree has the wrong type."""
     message = f"{snapshot} is not the tree of a snapshot"
     if b"files" not in parts:
         raise UnsoundSnapshot(f"{message}: it has no files/", hint=HINT)
@@ -122,7 +122,6 @@ class Census:
         return f"the tree {oid}: {self._flaws[oid]}" if oid else ""
 
     def is_beyond(self, root: str, limits: Paths) -> bool:
-        """Return whether a tree has more or deeper paths than `limits` allow."""
         paths, depth, _ = self._counted(root)
         return paths > limits.count or depth > limits.depth
 

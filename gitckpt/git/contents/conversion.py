@@ -1,8 +1,9 @@
 """Find files that differ from what git would write for their blobs.
 
-A cached verdict on a file is valid while the stat data, the blob and the conversion rules stay the
-same. Under new rules, git may call a file unchanged that it would now store differently. Once
-verdicts are cached, every file without one is compared with its blob, even if no rule applies.
+A verdict says whether a file differs. A cached one is valid while the stat data, the blob and the
+conversion rules stay the same. Under new rules, git may call a file unchanged that it would now
+store differently. Once verdicts are cached, each file without one is compared, even if no rule
+applies.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ def has_verdicts(repository: Repository) -> bool:
 
 
 def load_verdicts(repository: Repository) -> tuple[str, dict[bytes, bytes] | None]:
-    """Return the digest of the rules, and the verdicts by path; None without a cache."""
+    """Read the cached digest of rules and the verdict on each path; None if no cache."""
     try:
         with open(_path(repository), "rb") as file:
             head, *records = file.read().split(b"\0")
@@ -95,9 +96,8 @@ class Converted:
 
     raw: dict[bytes, str] = field(default_factory=dict)  # path → oid of the blob with the bytes
     skipped: list[bytes] = field(default_factory=list)  # paths: their bytes must not be stored
-    required: set[bytes] = field(
-        default_factory=set
-    )  # paths with a required filter, which is never bypassed
+    # Paths with a required filter, which is never bypassed.
+    required: set[bytes] = field(default_factory=set)
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +118,7 @@ class _Candidate:
 
 
 class ConversionSearch:
-    """Find files whose bytes git would not write on checkout; store them as blobs."""
+    """Find files whose bytes a checkout would not restore; store the bytes as blobs."""
 
     def __init__(
         self,
@@ -328,7 +328,7 @@ def written_by_git(
     is_filtered: bool,
     options: Sequence[str] = (),
 ) -> list[bytes | None]:
-    """Return the file content that git writes for each blob and path; None on failure."""
+    """Return what a checkout would write for each blob and path; None on failure."""
     if not blobs:
         return []
     mark = os.urandom(16).hex()  # the sizes that git prints are those of the blobs, unfiltered

@@ -46,7 +46,7 @@ def umask() -> int:
 
 
 def narrow_mode(mode: int, mask: int) -> int | None:
-    """Return permissions that are narrower than the umask's default, or else None."""
+    """Return the permissions in `mode` if narrower than the umask's default, or None."""
     if stat.S_ISDIR(mode):
         usual, owner = 0o777 & ~mask, _OWNER_OF_DIRECTORY
     elif stat.S_ISREG(mode):
@@ -78,7 +78,7 @@ def narrow_directories(modes: Mapping[bytes, int]) -> dict[bytes, int]:
 def empty_directories(
     repository: Repository, top: bytes, candidates: Collection[bytes], files: str
 ) -> list[bytes]:
-    """Return the empty directories among `candidates` that the tree `files` lacks."""
+    """Return the candidates that are empty directories and not in the tree `files`."""
     directories = {path for path in candidates if path and _is_empty(os.path.join(top, path))}
     if directories:
         tracked = leaves(repository, files, with_trees=True)
@@ -94,7 +94,7 @@ def _is_empty(path: bytes) -> bool:
 
 
 def is_plain(path: bytes) -> bool:
-    """Return whether a path is in the worktree and not in `.git`, in any spelling."""
+    """Return whether a path stays in the worktree and out of `.git`, also as `.GIT`."""
     parts = path.split(b"/")
     spelled = {re.sub(rb"[^!-~]", b"", part).lower().rstrip(b".") for part in parts}
     return stays_within(path) and not {b".git", b"git~1"} & spelled and b"\0" not in path
@@ -116,7 +116,7 @@ def missing_directories(top: str, directories: Collection[bytes]) -> list[bytes]
 
 
 def wider_modes(top: str, modes: Mapping[bytes, int]) -> dict[bytes, int]:
-    """Return the modes, by path, of files that have more permissions than in `modes`."""
+    """Return the current mode of each file that permits more than its mode in `modes`."""
     wider = {}
     for path, mode in modes.items():
         with contextlib.suppress(OSError):
@@ -228,7 +228,7 @@ def _change_mode(top: str, path: bytes, mode: int, *, widens: bool) -> None:
 
 
 def restore_raw(repository: Repository, raw: Mapping[bytes, str]) -> None:
-    """Write blobs to existing files without conversion, unless the bytes are the same."""
+    """Replace each file whose bytes differ from its blob in `raw`; convert nothing."""
     differing = sorted(differing_paths(repository, raw))
     for start in range(0, len(differing), _BATCH):
         paths = differing[start : start + _BATCH]
@@ -241,7 +241,7 @@ def restore_raw(repository: Repository, raw: Mapping[bytes, str]) -> None:
 
 
 def refresh(index: PrivateIndex, paths: Collection[bytes]) -> None:
-    """Update the stat data of index entries whose files gitckpt wrote."""
+    """Update the stat data in the index for `paths`, which gitckpt has just written."""
     if not paths:
         return
     # The oid of entries added with --intent-to-add.
@@ -262,7 +262,7 @@ def differing_paths(repository: Repository, raw: Mapping[bytes, str]) -> list[by
 
 
 def read_files(repository: Repository, paths: Iterable[bytes]) -> Iterator[bytes | None]:
-    """Yield the content of files, without following links; None if one is unreadable."""
+    """Yield each file's content; None if it is unreadable or reached through a link."""
     for path in paths:
         data = None
         with contextlib.suppress(OSError), open_parent(repository, path) as (fd, name):

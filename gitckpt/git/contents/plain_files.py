@@ -35,7 +35,7 @@ _REFUSABLE = re.compile(rb"[^ -~]|(^|/)\.git|[~:\\]", re.IGNORECASE)
 
 
 class _NotPlain(Exception):
-    """A file or tree that only git can write."""
+    """Only git can store this file or tree."""
 
 
 class TreeWriter:
@@ -49,7 +49,6 @@ class TreeWriter:
 
     @property
     def oids(self) -> Collection[str]:
-        """Oids of the objects that `tree` wrote; some objects may have existed before."""
         return frozenset(self._items)
 
     def tree(

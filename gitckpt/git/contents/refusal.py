@@ -68,7 +68,7 @@ class Read:
 def add_files(
     index: PrivateIndex, paths: list[bytes], settings: Sequence[str], env: Mapping[str, str] | None
 ) -> Read:
-    """Add files to an index, and remove the entries of missing files."""
+    """Add files to an index, remove missing ones; return the files that git refuses."""
     result, parts = Read(), [paths]
     disabled: set[str] = set()
     is_refreshed = False
@@ -139,7 +139,7 @@ def filter_works(index: PrivateIndex, path: bytes, oid: str) -> bool:
 
 
 def refused_path(error: GitError, paths: Iterable[bytes]) -> bytes | None:
-    """Return the path of the file at which git failed; None for other failures."""
+    """Return which of `paths` git's error message names; None if it names no path."""
     names = {*_REFUSED.findall(error.stderr), *_MISENCODED.findall(error.stderr)}
     names |= {name.partition(_FILTERED)[0] for name in names if name.endswith("' failed")}
     return next((path for path in paths if path.decode("utf-8", "replace") in names), None)

@@ -1,4 +1,4 @@
-"""Record files left with the bytes of their blobs because a filter failed.
+"""Record files that a failed smudge filter left with the bytes of their blobs.
 
 Without this record, which is in the git directory of the worktree, such a file would look like one
 that the user changed. An entry is valid only while the file has the bytes of the blob.
@@ -56,7 +56,7 @@ def failing_smudge_filters(repository: Repository, error: GitError) -> set[str]:
 def select_filtered(
     repository: Repository, oids: Mapping[bytes, str], names: Collection[str]
 ) -> FilesByPath:
-    """Return the files to which one of the filters `names` applies; `oids` is by path."""
+    """Return the files in `oids` (oid by path) to which a filter in `names` applies."""
     drivers = filter_names(repository.git, oids) if oids and names else {}
     return {path: (oid, drivers[path]) for path, oid in oids.items() if drivers.get(path) in names}
 
@@ -191,10 +191,11 @@ def write(
     attempt: Callable[[list[str]], object],
     reset: Callable[[], object] = lambda: None,
 ) -> tuple[FilesByPath, FilesByPath]:
-    """Let git write files, with the bytes of the blob where a required filter fails.
+    """Let git write files; where a required filter fails, write the bytes of the blob.
 
-    `find_oids` returns the files; `attempt` writes them with the given git options, and `reset`
-    prepares another attempt. Returns the files that a filter failed on, and those failing again.
+    `attempt` lets git write, with the given git options. After a failure, `reset` prepares another
+    attempt. `find_oids` returns the blob of each file. Returns the files for which a filter failed,
+    and those for which it failed a second time.
     """
     names: set[str] = set()
     while True:
@@ -223,7 +224,7 @@ def write(
 
 
 def update_index(index: PrivateIndex, unfiltered: FilesByPath, still_failing: FilesByPath) -> None:
-    """Update the index for files that `write` returned, unless their blobs changed."""
+    """Stage the files that `write` returned, except where an entry has another blob."""
     index_oids = {path: oid for path, _, oid, stage, _ in index.entries() if stage == 0}
     files = {path: entry for path, entry in unfiltered.items() if index_oids.get(path) == entry[0]}
     completed = _omit(files, still_failing)
@@ -277,7 +278,7 @@ def uses_annex(repository: Repository) -> bool:
 
 
 def annexed_files(repository: Repository, files: Mapping[bytes, tuple[str, int]]) -> set[bytes]:
-    """Return the paths of files that have the size of their git-annex content."""
+    """Return the paths of files whose size is that of their git-annex content."""
     blobs = repository.cat_file.contents([oid for oid, _ in files.values()], _LARGEST_POINTER)
     pointers = (blob[2] if blob is not None and blob[1] == "blob" else None for blob in blobs)
     sources = _annex_contents(repository, files, pointers)

@@ -20,7 +20,7 @@ def below(*directories: str) -> list[str]:
 
 
 def describe(*directories: str) -> str | None:
-    """Say how to unmount what is mounted at or below directories; None for no mount."""
+    """Return a hint to unmount the mounts at or below directories; None for no mount."""
     mount_points = below(*directories)
     if not mount_points:
         return None

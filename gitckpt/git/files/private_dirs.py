@@ -112,7 +112,7 @@ def _is_same(opened: os.stat_result, top: str, names: Sequence[str]) -> bool:
 
 
 def split_private(path: str) -> tuple[str, list[str]] | None:
-    """Split a path at gitckpt's private directory; None if the path has none."""
+    """Split a path at gitckpt's private directory `.ckpt`; None if it has none."""
     for name in (PRIVATE, RUNS):
         above, separator, below = path.rpartition(f"{os.sep}{name}{os.sep}")
         if separator:
@@ -302,7 +302,7 @@ def content(path: str, max_size: int) -> bytes:
 
 
 def private(directory: str, common_dir: str, *, make: bool) -> str:
-    """Return the private directory after checking its owner; `make` creates it."""
+    """Return `directory` after checking its owner; create it if `make` is set."""
     try:
         status = os.lstat(directory)
     except FileNotFoundError:

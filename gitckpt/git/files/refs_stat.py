@@ -112,7 +112,7 @@ _NONE = "none"
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """A fingerprint of the refs in a directory; None if a part has just changed."""
+    """A fingerprint of the refs in a directory; a part is None if it has just changed."""
 
     packed: str | None  # `packed-refs`, or reftables
     loose: str | None
@@ -141,7 +141,7 @@ def _stamp(path: str) -> str | None:
 
 
 def stamp(status: os.stat_result, instant: int | None) -> str | None:
-    """Return a fingerprint of a file; None if a change after `instant` could keep it."""
+    """Return a fingerprint of a file; None if a later change might not alter it."""
     is_fine = status.st_ctime_ns % _FINE and status.st_mtime_ns % _FINE
     settled = _FINELY_SETTLED if is_fine else _SETTLED
     # A file that has just changed may change again within one tick of the file system's clock.

@@ -25,7 +25,7 @@ def content(path: str | bytes, max_size: int | None = None, *, follow: bool = Tr
 
 
 def content_below(top: str, path: str, max_size: int | None = None) -> bytes:
-    """Return the content of a file; raise OSError if links lead to a file above `top`."""
+    """Return the content of a file in `top`; raise OSError if a link leads out of it."""
     root = os.path.realpath(top)
     real = os.path.realpath(os.path.join(top, path))
     if not real.startswith(f"{root}/"):

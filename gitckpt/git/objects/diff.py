@@ -63,9 +63,8 @@ def _is_within(path: bytes, selected: set[bytes]) -> bool:
 # An unterminated name consumes the rest (possessive), so that matching stays linear.
 _ENTRY = rb"([0-7]{5,6}) ([^\0/]++)(?:\0([\0-\xff]{%d})|\Z)"
 _SHA1_ENTRY, _SHA256_ENTRY = (re.compile(_ENTRY % size) for size in (20, 32))
-_MAX_COMPARED = (
-    200  # from this many differences on, a git process is cheaper than reading the trees here
-)
+# From this many differences on, a git process is cheaper than reading the trees here.
+_MAX_COMPARED = 200
 _MAX_TREE_SIZE = 1 << 20  # bytes: git compares larger trees
 # Independent of settings: submodules count even where `status` ignores them.
 _RAW = ("--raw", "--no-renames", "--no-abbrev", "--ignore-submodules=none")
@@ -79,7 +78,7 @@ _KINDS |= {b"120000": "link", encoding.GITLINK: "submodule", _TREE: "directory"}
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """A path that differs between two trees; if it is missing, mode and oid are zeros."""
+    """A path that differs between trees; mode and oid are zeros where it is missing."""
 
     status: str  # A (added), D (deleted), M (modified) or T (type changed)
     path: bytes
@@ -114,7 +113,7 @@ def differences(
     *,
     with_trees: bool = False,
 ) -> list[Difference]:
-    """Return the differences between two trees, or only at or below literal `paths`."""
+    """Return the differences between two trees; with `paths`, only at or below these."""
     if old == new:
         return []
     pathspecs = [path.decode("utf-8", "surrogateescape") for path in paths]
@@ -214,7 +213,7 @@ def _compare(path: bytes, old: tuple[bytes, bytes], new: tuple[bytes, bytes]) ->
 
 
 def list_new_objects(repository: Repository, base: str, tree: str) -> list[str]:
-    """Return the oids in `tree` that `base` lacks at the same path, but no submodules."""
+    """Return oids in `tree` that `base` does not have at the same path; no submodules."""
     return [
         difference.new
         for difference in differences(repository, base, tree, with_trees=True)
@@ -268,7 +267,7 @@ class Expansion:
         return self._count(old, new, 0) > self._limits.count
 
     def needs_unreadable_trees(self, old: str, new: str) -> bool:
-        """Return whether `is_beyond`, called before, could not read all trees of a pair."""
+        """Return whether a tree below a pair was unreadable; call `is_beyond` first."""
         return (old, new) in self._pairs_lacking_trees
 
     def _count(self, old: str, new: str, depth: int) -> int:

@@ -23,7 +23,6 @@ _digests: dict[str, Callable[[bytes], Hash]] = {}
 
 
 def object_id(kind: str, data: bytes, object_format: str) -> str:
-    """Return the oid of an object: the hash of `<kind> <size>NUL<content>`."""
     return object_hash(object_format, f"{kind} {len(data)}\0".encode() + data).hexdigest()
 
 
@@ -133,7 +132,7 @@ _MAX_DATE = 10**11  # git refuses only far larger ones
 def encode_merge(
     commits: Sequence[str], date: int, object_format: str
 ) -> tuple[str, list[tuple[str, bytes]]]:
-    """Return oid and objects of a commit with these parents and an empty tree.
+    """Return the oid and the objects of a commit with these parents and an empty tree.
 
     `date`, in seconds since the epoch, is the date of the newest parent.
     """

@@ -30,7 +30,10 @@ if TYPE_CHECKING:
             """Return the commit of HEAD ("" if unborn) and its branch (None if detached)."""
 
         def read(self, oids: Sequence[str], max_size: int | None = budget.DOCUMENT.size) -> Items:
-            """Yield kind and content; None if unreadable, kind OVERSIZED if too large."""
+            """Yield the kind and content of each object.
+
+            An unreadable object yields None. One larger than `max_size` has the kind OVERSIZED.
+            """
 
         def write(self, items: Sequence[Item], *, flushed: bool = True) -> list[str]:
             """Write objects, blobs before trees before commits, and return their oids.
@@ -150,7 +153,7 @@ def encode_pack(
 
 
 def write_pack(repository: Repository, items: Sequence[Item]) -> None:
-    """Write and flush one pack of all these objects, including existing ones."""
+    """Write a pack of all objects, even of existing ones, and flush it to the disk."""
     object_format = repository.object_format
     objects = {object_id(kind, data, object_format): (kind, data) for kind, data in items}
     data, positions = encode_pack(list(objects.values()), object_format, level=-1)

@@ -1,7 +1,7 @@
 """Read and change the administrative directories of linked worktrees.
 
-Changes hold `lock_worktrees`. git takes no lock: a command that reads all worktrees fails while
-another process adds or removes one, one time in ten when eight runs start at once.
+Each change holds the lock `lock_worktrees`. git takes no lock: a command that reads all worktrees
+fails while another process adds or removes one, one time in ten when eight runs start at once.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def is_corrupt(error: GitError) -> bool:
 
 
 def has_hung_up(error: GitError) -> bool:
-    """Return whether git died, naming no file, because a filter process did not start."""
+    """Return whether git died because a filter process did not start."""
     return _HUNG_UP in error.stderr
 
 
@@ -321,7 +321,6 @@ def lacks_commondir(repository: Repository, git_dir: str) -> bool:
 
 
 def lacks_head(git_dir: str) -> bool:
-    """Return whether a worktree's HEAD is missing or invalid, so that git ignores it."""
     if has_no_head(git_dir):
         return True
     path = os.path.join(git_dir, "HEAD")
@@ -370,7 +369,7 @@ def git_dirs(repository: Repository) -> list[str]:
 
 
 def find_moved(repository: Repository, git_dir: str, path: str, *parents: str) -> str | None:
-    """Find the worktree of `git_dir` beside `path`, in `parents`, or near the main."""
+    """Search for the worktree of `git_dir`, moved away from `path`; None if not found."""
     top = main_worktree(repository)
     near_main = [top, os.path.dirname(top)] if top is not None else []
     for parent in (os.path.dirname(path), *parents, *near_main):
@@ -388,7 +387,7 @@ def may_have_moved_along(repository: Repository, git_dir: str, path: str) -> boo
 
 
 def find_left_behind(repository: Repository, git_dir: str, path: str) -> str | None:
-    """Find a worktree whose repository was moved, alone or together with the worktree."""
+    """Return the path of a worktree whose repository was moved, with it or alone."""
     if _lost_git_dir(path, git_dir):
         return path
     for place, old in _possible_moves(repository, git_dir, path):

@@ -60,8 +60,9 @@ _GRAIN = 2_000_000_000
 class PrivateIndex:
     """A private copy of the user's index, deleted at the end of the `with` block.
 
-    `deadline` is on the clock of `time.monotonic`. `is_rebuilt`: the user's index was unreadable,
-    so this one has the files of a commit. `opened` is the time of the copy in nanoseconds.
+    git commands are killed at `deadline`, on the clock of `time.monotonic`. `is_rebuilt` is true if
+    the user's index was unreadable, so that the copy has the files of a commit instead. `opened` is
+    the time of the copy in nanoseconds.
     """
 
     def __init__(self, repository: Repository, deadline: float | None = None) -> None:
@@ -117,7 +118,7 @@ class PrivateIndex:
         self.unlock()
 
     def status(self, *options: str) -> Child:
-        """Return the `git status` from `start_status`; with options, start another one."""
+        """Return the process of `start_status`; with `options`, start a new `git status`."""
         if options:
             self._stop_status()
         child, self._status = self._status, None
@@ -132,7 +133,7 @@ class PrivateIndex:
             child.kill_group()
 
     def copy_from(self, path: str) -> None:
-        """Replace this index by a copy of the one at `path`; delete it if that is missing."""
+        """Replace this index by a copy of `path`; delete this index if `path` is missing."""
         self.close()
         if not os.path.exists(path):
             return
@@ -207,7 +208,7 @@ class PrivateIndex:
         self.edit("update-index", "-q", "--refresh", ok=(0, 1))
 
     def refresh_young(self) -> None:
-        """Compare racy entries now, so that not each `git status` compares them again."""
+        """Compare the files of racy entries now, so that later git commands need not."""
         self.edit("update-index", "-q", "--refresh", "--force-write-index", ok=(0, 1))
         later = time.time() + _GRAIN / 1e9
         os.utime(self.path, (later, later))
@@ -221,7 +222,6 @@ class PrivateIndex:
                 raise GitError(["update-index"], result.code, result.complaint)
 
     def is_whole(self) -> bool:
-        """Return whether this index has a right checksum: git reads even a truncated one."""
         try:
             with open(self.path, "rb") as file:
                 data = file.read()
@@ -327,7 +327,6 @@ def _file_system_time(repository: Repository) -> int:
 
 
 def _is_left_over(lock: str, directory: str) -> bool:
-    """Return whether a process that was killed in `install` left this lock."""
     try:
         lock_status = os.stat(lock)
     except FileNotFoundError:
@@ -381,7 +380,7 @@ def intent_entries(index: PrivateIndex, paths: Collection[bytes]) -> dict[bytes,
 
 
 def forget_trees(index: PrivateIndex, paths: Collection[bytes]) -> None:
-    """Drop the cached trees above intent-to-add paths, so that git builds them again."""
+    """Drop the index's cached trees above `paths`, so that git computes them again."""
     # `git reset --hard` takes such an entry for an empty file of the commit, and keeps it in trees.
     # The option changes nothing else: they are not assumed unchanged.
     index.update("--no-assume-unchanged", paths)
@@ -438,7 +437,7 @@ _ALL = b"/*"
 
 
 def read_sparse(repository: Repository) -> bytes | None:
-    """Return the sparse settings of a worktree; None if its checkout is not sparse."""
+    """Return a worktree's sparse-checkout settings as text; None if it is not sparse."""
     try:
         with open(os.path.join(repository.git_dir, "info", "sparse-checkout"), "rb") as file:
             patterns = file.read().splitlines()
@@ -486,7 +485,7 @@ def rules_in(repository: Repository, tree: str) -> dict[bytes, str]:
 def ignored_by(
     repository: Repository, rules: Mapping[bytes, str], paths: Sequence[bytes]
 ) -> set[bytes]:
-    """Return the paths that .gitignore files (oid by path) or the user's rules ignore."""
+    """Return which of `paths` git ignores under `rules`: .gitignore blobs, by path."""
     if not paths:
         return set()
     scratch = repository.scratch("rules")

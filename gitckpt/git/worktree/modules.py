@@ -1,4 +1,4 @@
-"""Find and copy repositories of submodules: checked out, or in git's `modules`.
+"""Find and copy submodule repositories, in worktrees and in git's `modules`.
 
 Names in `.gitmodules` never become paths: this module walks git's directories, without following
 links.
@@ -96,7 +96,7 @@ def has_modules(git_dir: str) -> bool:
 def repositories_of_submodules(
     repository: Repository, paths: Collection[bytes] = ()
 ) -> list[Repository]:
-    """Return the submodule repositories in `modules`, and in `.git` below `paths`."""
+    """Return submodule repositories: all in `modules`, and each `.git` at `paths`."""
     git_dirs = [git_dir for place in _module_dirs(repository) for git_dir in _git_dirs(place)]
     tops = [repository.worktree, *(path for _, path in administration.registered(repository))]
     if repository.is_linked:
@@ -151,7 +151,10 @@ def clone(
 
 
 def pairs(repository: Repository, git_dir: str) -> Iterator[Pair]:
-    """Yield each submodule below `git_dir`: name, repository, and main repository."""
+    """Yield the name and the repository of each submodule in `git_dir`.
+
+    The third item is the repository of the same submodule in the main worktree, or None.
+    """
     for name, submodule, main in _pairs(
         git_dir, repository.common_dir, "", repository.object_format
     ):
@@ -162,7 +165,7 @@ def pairs(repository: Repository, git_dir: str) -> Iterator[Pair]:
 
 
 def nested_pairs(submodule: Repository, copy: Repository) -> Iterator[Pair]:
-    """Yield the submodules nested in a submodule, each with its repository in `copy`."""
+    """Yield each submodule nested in `submodule`, with its counterpart in `copy`."""
     return _pairs(submodule.git_dir, copy.git_dir, "", submodule.object_format)
 
 
@@ -177,7 +180,7 @@ def _pairs(git_dir: str, other_dir: str, above: str, object_format: str) -> Iter
 
 
 def is_copy(repository: Repository, candidate: Repository, commit: str) -> bool:
-    """Return whether `candidate` is in `modules`, or has the submodule's commit."""
+    """Return whether `candidate` lies in a `modules` directory, or has `commit`."""
     module_dirs = tuple(os.path.realpath(place) + os.sep for place in _module_dirs(repository))
     is_in_modules = os.path.realpath(candidate.common_dir).startswith(module_dirs)
     return is_in_modules or (
@@ -248,7 +251,6 @@ def _recorded_worktree(store: Repository) -> str | None:
 
 
 def is_lost(store: Repository) -> bool:
-    """Return whether a submodule's `core.worktree` names a directory without `.git`."""
     recorded = _recorded_worktree(store)
     return recorded is not None and not os.path.lexists(os.path.join(recorded, ".git"))
 
@@ -328,7 +330,7 @@ def _first_with(candidates: Iterable[Repository | None], ref: str) -> Repository
 
 
 def find_nested(repository: Repository, ref: str) -> Repository | None:
-    """Find a repository with `ref`, nested in the same submodule of another worktree."""
+    """Find a repository that has `ref`, nested in this submodule in another worktree."""
     # git clones a submodule again for each linked worktree, without the submodules nested in it.
     parts, object_format = repository.common_dir.split(os.sep), repository.object_format
     for start in (number for number, part in enumerate(parts) if part == "modules"):
@@ -359,7 +361,6 @@ def has_ref(repository: Repository, ref: str) -> bool:
 
 
 def is_plain(path: bytes) -> bool:
-    """Return whether git accepts this path for a submodule."""
     return (
         not any(part.lower() in _FORBIDDEN_PARTS for part in path.split(b"/")) and b"\0" not in path
     )
@@ -375,7 +376,7 @@ def submodules_of(repository: Repository, tree: str) -> list[tuple[bytes, str]]:
 
 
 def unquote(text: str) -> bytes:
-    """Decode a path of a checkpoint's document: only non-UTF-8 paths are C-quoted."""
+    """Decode a path from a checkpoint's document; only non-UTF-8 paths are C-quoted."""
     data = os.fsencode(text)
     if len(data) > 1 and data[:1] == data[-1:] == b'"' and _OCTAL.search(data):
         path = _OCTAL.sub(lambda match: bytes([int(match[1], 8)]), data[1:-1])

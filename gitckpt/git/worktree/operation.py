@@ -72,7 +72,7 @@ def collect(repository: Repository) -> dict[str, bytes]:
 def write_keep_commit(
     repository: Repository, objects: Objects, files: Mapping[str, bytes], head: str
 ) -> str | None:
-    """Write a commit that keeps an operation's commits; None if HEAD reaches them."""
+    """Write a commit that protects an operation's commits from gc; None if HEAD does."""
     # Branches and reflogs that lead to these commits may be gone when the operation goes on.
     tips = _tips(repository, _commits_in(repository, files), head)
     if not tips:
@@ -109,7 +109,7 @@ def rebased_branch(files: Mapping[str, bytes]) -> str | None:
 
 
 def is_branch_unmoved(repository: Repository, files: Mapping[str, bytes]) -> bool:
-    """Return whether a rebase's branch is where it began; True for other operations."""
+    """Return whether a rebase's branch has not moved; True for other operations."""
     branch = rebased_branch(files)
     if branch is None:
         return True
@@ -269,7 +269,7 @@ def branch_of_apply_rebase(repository: Repository) -> str:
 
 
 def filter_repo_commits(repository: Repository) -> dict[str, str]:
-    """Return the new commit of each one that git filter-repo rewrote; "" if dropped."""
+    """Map each commit that git filter-repo rewrote to its new commit, "" if dropped."""
     path = os.path.join(repository.common_dir, "filter-repo", "commit-map")
     try:
         pairs = _pairs(regular.content(path, _LARGEST_MAP, follow=False).splitlines())
