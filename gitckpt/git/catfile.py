@@ -98,14 +98,14 @@ class CatFile:
         position = 0
         while position < len(requests):
             batch = _next_batch(requests, position)
-            pending = len(batch)
+            unread_count = len(batch)
             child = self._standby.take()
             try:
                 try:
                     child.write(b"".join(batch))
                 except BrokenPipeError:
                     _raise_unless(child)
-                while pending:
+                while unread_count:
                     position += 1
                     if not (line := child.read_line()):
                         _raise_unless(child, expected=complaints)
@@ -125,12 +125,12 @@ class CatFile:
                             yield None
                             break
                         answer = oid, kind, size, data[:-1]
-                    pending -= 1
-                    if not pending:
+                    unread_count -= 1
+                    if not unread_count:
                         self._standby.give_back(child)
                     yield answer
             finally:
-                if pending:
+                if unread_count:
                     child.stop()
 
     def warm_up(self) -> None:

@@ -94,11 +94,11 @@ class Git:
         deadline: float | None = None,
     ) -> Completed:
         """Run a git command and pass its output to `handle`, several lines per call."""
-        remainder = b""
+        partial_line = b""
 
         def split_chunk(chunk: bytes) -> None:
-            nonlocal remainder
-            *lines, remainder = (remainder + chunk).split(b"\n")
+            nonlocal partial_line
+            *lines, partial_line = (partial_line + chunk).split(b"\n")
             handle(lines)
 
         # Otherwise git writes line by line, a million times for a million commits.

@@ -52,18 +52,18 @@ def settings_in_tracked_files(repository: Repository) -> dict[str, list[str]]:
 
 def _find_tracked(repository: Repository, entries: ConfigEntries) -> dict[str, list[str]]:
     names_by_file: dict[str, list[str]] = {}
-    trusted = _standard_files(repository)
+    trusted_files = _standard_files(repository)
     for file, name, _ in entries:
-        if file and name.startswith(_OWN_PREFIX) and file not in trusted:
+        if file and name.startswith(_OWN_PREFIX) and file not in trusted_files:
             names_by_file.setdefault(file, []).append(name)
     return {file: names_by_file[file] for file in names_by_file if _is_tracked(repository, file)}
 
 
 def _is_tracked(repository: Repository, file: str) -> bool:
     worktrees = {repository.worktree: repository.git}
-    main, name = os.path.split(repository.common_dir)
-    if name == ".git" and main not in worktrees:
-        worktrees[main] = Git(repository.common_dir, main)
+    main_worktree, name = os.path.split(repository.common_dir)
+    if name == ".git" and main_worktree not in worktrees:
+        worktrees[main_worktree] = Git(repository.common_dir, main_worktree)
     for top, git in worktrees.items():
         if top is None:
             continue
@@ -97,19 +97,19 @@ def _entries(repository: Repository) -> ConfigEntries:
         are_files_same = all(_stamp(path) == stamp for path, stamp in stamps.items())
         if old_variables == variables and are_files_same:
             return entries
-    start = time.time_ns()
+    start_time = time.time_ns()
     entries = []
     words = ("config", "--null", "--show-origin", "--list")
     fields = repository.git.run(*words).out.decode("utf-8", "surrogateescape").split("\0")
     for origin, entry in zip(fields[::2], fields[1::2], strict=False):
         kind, _, path = origin.partition(":")
         entries.append((path if kind == "file" else "", *_split_entry(entry)))
-    new_stamps = {path: _stamp(path, start) for path in _possible_files(repository, entries)}
-    readable = {path: stamp for path, stamp in new_stamps.items() if stamp is not None}
+    new_stamps = {path: _stamp(path, start_time) for path in _possible_files(repository, entries)}
+    readable_stamps = {path: stamp for path, stamp in new_stamps.items() if stamp is not None}
     # A change may stay unnoticed if a file is too young, or included on one branch only.
     is_conditional = any(name.startswith("includeif.onbranch:") for _, name, _ in entries)
-    is_cacheable = len(readable) == len(new_stamps) and not is_conditional
-    repository.configuration = (entries, (variables, readable)) if is_cacheable else None
+    is_cacheable = len(readable_stamps) == len(new_stamps) and not is_conditional
+    repository.configuration = (entries, (variables, readable_stamps)) if is_cacheable else None
     return entries
 
 

@@ -52,13 +52,13 @@ class Host:
 
 
 def this_host() -> Host:
-    boot = _content("/proc/sys/kernel/random/boot_id")
-    boot = boot or _output("sysctl", "-n", "kern.bootsessionuuid")
+    boot_id = _content("/proc/sys/kernel/random/boot_id")
+    boot_id = boot_id or _output("sysctl", "-n", "kern.bootsessionuuid")
     try:
         namespace = os.readlink("/proc/self/ns/pid")
     except OSError:
         namespace = ""
-    return Host(os.uname().nodename, boot, namespace)
+    return Host(os.uname().nodename, boot_id, namespace)
 
 
 def process_start(pid: int) -> str:
@@ -66,8 +66,8 @@ def process_start(pid: int) -> str:
     if os.path.exists(_PROC):
         fields = _stat(pid)
         return fields[19] if len(fields) > 19 and fields[0] not in "ZX" else ""
-    status, *started = _output("ps", "-o", "stat=,lstart=", "-p", str(pid)).split() or [""]
-    return "" if status.startswith("Z") else " ".join(started)
+    status, *start_fields = _output("ps", "-o", "stat=,lstart=", "-p", str(pid)).split() or [""]
+    return "" if status.startswith("Z") else " ".join(start_fields)
 
 
 def is_stopped(pid: int) -> bool:

@@ -22,12 +22,12 @@ _IGNORED = (ENOENT, ENOTDIR, EINVAL, ENOTSUP, EBADF, ENOSYS)
 
 def flush(paths: Iterable[str]) -> None:
     """Flush files and directories with fsync(2); skip paths that do not exist."""
-    pending = list(dict.fromkeys(paths))
-    last_paths = pending[-1:]
+    unflushed = list(dict.fromkeys(paths))
+    last_paths = unflushed[-1:]
     failures: list[OSError] = []
-    locks = [_start_thread(pending, failures) for _ in range(min(_THREADS, len(pending)) - 1)]
+    locks = [_start_thread(unflushed, failures) for _ in range(min(_THREADS, len(unflushed)) - 1)]
     try:
-        _flush_pending(pending, failures)
+        _flush_pending(unflushed, failures)
     finally:
         for lock in locks:
             lock.acquire()
@@ -55,13 +55,13 @@ def object_paths(common_dir: str, oids: Iterable[str]) -> list[str]:
     return [*files, *dict.fromkeys(map(os.path.dirname, files)), f"{top}/pack", top]
 
 
-def _start_thread(pending: list[str], failures: list[OSError]) -> LockType:
+def _start_thread(pending_paths: list[str], failures: list[OSError]) -> LockType:
     lock = allocate_lock()
     lock.acquire()
 
     def flush_and_release() -> None:
         try:
-            _flush_pending(pending, failures)
+            _flush_pending(pending_paths, failures)
         finally:
             lock.release()
 
@@ -69,11 +69,11 @@ def _start_thread(pending: list[str], failures: list[OSError]) -> LockType:
     return lock
 
 
-def _flush_pending(pending: list[str], failures: list[OSError]) -> None:
+def _flush_pending(pending_paths: list[str], failures: list[OSError]) -> None:
     # Other threads take paths from the same list.
     while True:
         try:
-            path = pending.pop()
+            path = pending_paths.pop()
         except IndexError:
             return
         _flush_path(os.fsync, path, failures)

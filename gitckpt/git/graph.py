@@ -95,9 +95,9 @@ def fetch_trees_of(repository: Repository, snapshot: str | None, commit: str) ->
 
 
 def missing_error(oids: Sequence[str], *, is_promised: bool = True) -> WorktreeError:
-    fetch = "this is a partial clone: run the command again when its remote can be reached"
+    fetch_hint = "this is a partial clone: run the command again when its remote can be reached"
     message = f"{len(oids)} objects that the files need are missing: {first_of(oids)}"
-    return WorktreeError(message, hint=fetch if is_promised else SEE_DAMAGE)
+    return WorktreeError(message, hint=fetch_hint if is_promised else SEE_DAMAGE)
 
 
 # Reachability of commits: one walk for any number of them
@@ -141,11 +141,11 @@ def above(git: Git, tips: Collection[str], commits: Iterable[str]) -> set[str]:
 def _walk(git: Git, revs: Iterable[str], *options: str) -> set[str]:
     oids: set[str] = set()
 
-    def add(lines: list[bytes]) -> None:
+    def add_oids(lines: list[bytes]) -> None:
         oids.update(line.decode("ascii") for line in lines)
 
     words = (*LEAN, "rev-list", "--ignore-missing", *options, "--stdin")
-    git.stream_lines(*words, handle=add, data=encode_lines(revs))
+    git.stream_lines(*words, handle=add_oids, data=encode_lines(revs))
     return oids
 
 
@@ -185,15 +185,15 @@ def find_lacking(
     words += [] if with_history else ["--no-walk=unsorted"]
     is_partial = promisor(repository) is not None
     words.append("--exclude-promisor-objects" if is_partial else "--missing=print")
-    lost = {oid.encode("ascii") for oid in damaged}
-    flagged: list[bytes] = []
+    damaged_oids = {oid.encode("ascii") for oid in damaged}
+    bad_lines: list[bytes] = []
 
-    def flag(lines: list[bytes]) -> None:
+    def keep(lines: list[bytes]) -> None:
         # With `--quiet` git prints missing objects only; otherwise it marks them with `?`.
-        flagged.extend(line for line in lines if line.startswith(b"?") or line in lost)
+        bad_lines.extend(line for line in lines if line.startswith(b"?") or line in damaged_oids)
 
-    result = repository.git.stream_lines(*words, handle=flag, data=encode_lines(roots), ok=(0, 128))
-    if not result.code and not flagged:
+    result = repository.git.stream_lines(*words, handle=keep, data=encode_lines(roots), ok=(0, 128))
+    if not result.code and not bad_lines:
         return LackingObjects()
     walk = _Walk(repository, objects, roots, damaged, with_history=with_history)
     complaint = "" if walk.missing or not result.code else result.complaint
@@ -217,17 +217,17 @@ class _Walk:
         self._promised = _promised(repository, objects)
         self._present = set(list_objects(repository)).difference(damaged)
         # Commits whose parents a shallow clone lacks.
-        shallow = read_or_empty(os.path.join(repository.common_dir, "shallow"))
-        self._cut = set(shallow.decode("ascii").split())
+        shallow_data = read_or_empty(os.path.join(repository.common_dir, "shallow"))
+        self._cut = set(shallow_data.decode("ascii").split())
         self._with_history = with_history
         self._referrers: dict[str, list[str]] = {}
         self.missing: set[str] = set()
-        level = list(self._roots)
-        visited = set(level)
-        while level:
-            children = dict.fromkeys(self._children(level))
-            level = [child for child in children if child not in visited]
-            visited.update(level)
+        level_oids = list(self._roots)
+        visited = set(level_oids)
+        while level_oids:
+            child_oids = dict.fromkeys(self._children(level_oids))
+            level_oids = [child for child in child_oids if child not in visited]
+            visited.update(level_oids)
 
     def samples_by_root(self) -> dict[str, list[str]]:
         # Some of the missing objects for each root that reaches one.
@@ -243,10 +243,10 @@ class _Walk:
                     pending.append(referrer)
         return {root: sorted(samples[root]) for root in self._roots if root in samples}
 
-    def _children(self, level: list[str]) -> Iterator[str]:
-        present = [oid for oid in level if oid in self._present]
-        self.missing.update(set(level).difference(present, self._promised))
-        for oid, item in zip(present, self._objects.read(present, None), strict=True):
+    def _children(self, level_oids: list[str]) -> Iterator[str]:
+        present_oids = [oid for oid in level_oids if oid in self._present]
+        self.missing.update(set(level_oids).difference(present_oids, self._promised))
+        for oid, item in zip(present_oids, self._objects.read(present_oids, None), strict=True):
             if item is None:
                 self.missing.add(oid)
                 continue
@@ -293,16 +293,16 @@ def _promised(repository: Repository, objects: Objects) -> set[str]:
     # The remote of a partial clone promises all that it sent, and all that this refers to.
     if promisor(repository) is None:
         return set()
-    place = os.path.join(repository.common_dir, "objects", "pack")
+    pack_dir = os.path.join(repository.common_dir, "objects", "pack")
     oids: list[str] = []
-    for name in sorted(os.listdir(place)):
+    for name in sorted(os.listdir(pack_dir)):
         if name.endswith(".promisor"):
-            oids += list_pack(repository, f"{place}/{name.removesuffix('.promisor')}.idx")
-    promised, object_format = set(oids), repository.object_format
+            oids += list_pack(repository, f"{pack_dir}/{name.removesuffix('.promisor')}.idx")
+    promised_oids, object_format = set(oids), repository.object_format
     for item in objects.read(oids, None):
         if item is not None and item[0] != "blob":
-            promised.update(oid for oid, _ in _references(item, object_format, is_cut=False))
-    return promised
+            promised_oids.update(oid for oid, _ in _references(item, object_format, is_cut=False))
+    return promised_oids
 
 
 def list_pack(repository: Repository, index: str, deadline: float | None = None) -> list[str]:
@@ -343,38 +343,38 @@ def find_unreadable(
     repository: Repository, oids: Sequence[str], progress: Counted | None = None
 ) -> set[str]:
     """Return the oids of unreadable objects, except missing ones in a partial clone."""
-    lost = set()
+    unreadable_oids = set()
     contents = repository.cat_file.contents(oids, _LARGE)
     for count, (oid, entry) in enumerate(zip(oids, contents, strict=True), 1):
         if entry is not None and entry[1] == OVERSIZED:
-            actual = _hash_streamed(repository, oid)
+            real_oid = _hash_streamed(repository, oid)
         else:
-            actual = object_id(*entry[1:], repository.object_format) if entry is not None else ""
-        if actual != oid:
-            lost.add(oid)
+            real_oid = object_id(*entry[1:], repository.object_format) if entry is not None else ""
+        if real_oid != oid:
+            unreadable_oids.add(oid)
         if progress is not None and (count % _EVERY == 0 or count == len(oids)):
             progress(count, len(oids))
-    if lost and promisor(repository) is not None:
-        lost.intersection_update(list_objects(repository))
-    return lost
+    if unreadable_oids and promisor(repository) is not None:
+        unreadable_oids.intersection_update(list_objects(repository))
+    return unreadable_oids
 
 
 def find_all_unreadable(repository: Repository, progress: Counted | None = None) -> set[str]:
-    lost = find_unreadable(repository, list_objects(repository), progress)
+    bad_oids = find_unreadable(repository, list_objects(repository), progress)
     # An object that a gc deleted meanwhile is not damaged.
-    return find_unreadable(repository, sorted(lost.intersection(list_objects(repository))))
+    return find_unreadable(repository, sorted(bad_oids.intersection(list_objects(repository))))
 
 
 def find_empty_files(repository: Repository) -> dict[str, str]:
     """Return the paths, by oid, of loose objects that a power cut left empty."""
     top = os.path.join(repository.common_dir, "objects")
     paths = {}
-    for place in (name for name in names_in(top) if len(name) == 2):
-        for name in names_in(f"{top}/{place}"):
-            path = f"{top}/{place}/{name}"
+    for prefix in (name for name in names_in(top) if len(name) == 2):
+        for name in names_in(f"{top}/{prefix}"):
+            path = f"{top}/{prefix}/{name}"
             with contextlib.suppress(OSError):  # deleted by a gc
                 if len(name) in _NAME_LENGTHS and os.lstat(path).st_size == 0:
-                    paths[place + name] = path
+                    paths[prefix + name] = path
     return paths
 
 

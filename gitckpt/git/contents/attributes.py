@@ -71,26 +71,26 @@ class Configured:
 
     @classmethod
     def of(cls, settings: Mapping[str, Sequence[str]]) -> Configured:
-        last = {name: values[-1] for name, values in settings.items()}
-        drivers = {name[7:].rpartition(".")[0] for name in last if name.startswith("filter.")}
+        value_of = {name: values[-1] for name, values in settings.items()}
+        drivers = {name[7:].rpartition(".")[0] for name in value_of if name.startswith("filter.")}
         filters = []
         for name in sorted(drivers):
-            commands = [last.get(f"filter.{name}.{command}", "") for command in _COMMANDS]
-            required = config.is_on(last.get(f"filter.{name}.required", ""))
+            commands = [value_of.get(f"filter.{name}.{command}", "") for command in _COMMANDS]
+            required = config.is_on(value_of.get(f"filter.{name}.required", ""))
             if required or any(commands):
                 filters.append((name, required, "\n".join(commands)))
-        autocrlf = last.get("core.autocrlf", "").lower()
-        is_usual = (
-            config.is_on(last.get(f"core.{name}", str(usual))) == usual
-            for name, usual in _AS_IS.items()
+        autocrlf = value_of.get("core.autocrlf", "").lower()
+        are_defaults = (
+            config.is_on(value_of.get(f"core.{name}", str(default))) == default
+            for name, default in _AS_IS.items()
         )
         return cls(
             autocrlf="input" if autocrlf == "input" else "true" if config.is_on(autocrlf) else "",
-            eol=last.get("core.eol", "").lower(),
-            attributes=last.get("core.attributesfile"),
-            tree=last.get("attr.tree", ""),
+            eol=value_of.get("core.eol", "").lower(),
+            attributes=value_of.get("core.attributesfile"),
+            tree=value_of.get("attr.tree", ""),
             filters=tuple(filters),
-            takes_as_is=all(is_usual),
+            takes_as_is=all(are_defaults),
         )
 
 
@@ -140,8 +140,8 @@ def read_rules(
     that the worktree lacks; attribute files among them apply, too.
     """
     top = repository.worktree or ""
-    inside = [os.path.join(top, os.fsdecode(path), os.fsdecode(FILE)) for path in directories]
-    paths = [*_files_outside(repository, configured), *sorted(inside)]
+    inner_paths = [os.path.join(top, os.fsdecode(path), os.fsdecode(FILE)) for path in directories]
+    paths = [*_files_outside(repository, configured), *sorted(inner_paths)]
     sources = [(path, content) for path in paths if (content := _content(path)) is not None]
     is_unseen = any(os.path.basename(path) == FILE for path in unseen)
     if configured.tree and "\n" not in configured.tree:
@@ -163,15 +163,15 @@ def conversion_settings(repository: Repository, configured: Configured) -> bytes
         sources.append(os.fsencode(configured.tree))
     lines = [configured.line_ends] if configured.line_ends else []
     if sources:
-        joined = b"".join(b"%d %s" % (len(source), source) for source in sources)
-        lines.append(_DIGEST + object_hash("sha1", joined).hexdigest())
+        joined_sources = b"".join(b"%d %s" % (len(source), source) for source in sources)
+        lines.append(_DIGEST + object_hash("sha1", joined_sources).hexdigest())
     return "".join(f"{line}\n" for line in lines).encode("ascii")
 
 
 def line_end_options(settings: bytes) -> tuple[str, ...]:
     """Return git's `-c` options for the line ends in the text `settings`."""
-    first = settings.partition(b"\n")[0].decode("ascii", "replace")
-    return setting_options(*_LINE_ENDS.get(first, _LINE_ENDS[""]))
+    first_line = settings.partition(b"\n")[0].decode("ascii", "replace")
+    return setting_options(*_LINE_ENDS.get(first_line, _LINE_ENDS[""]))
 
 
 def have_same_attributes(settings: bytes, other_settings: bytes) -> bool:
@@ -202,7 +202,7 @@ def _treatment(settings: Mapping[str, str], configured: Configured) -> Treatment
     driver = next((entry for entry in configured.filters if entry[0] == settings["filter"]), None)
     text = settings["text"] if settings["text"] != "unspecified" else settings["crlf"]
     eol = settings["eol"] if settings["eol"] in ("lf", "crlf") else ""
-    is_named = text not in ("unset", "unspecified", "auto") or (text == "unspecified" and bool(eol))
+    is_text = text not in ("unset", "unspecified", "auto") or (text == "unspecified" and bool(eol))
     is_guessed = text == "auto" or (text == "unspecified" and not eol and bool(configured.autocrlf))
     is_crlf_default = configured.line_ends != "" or os.linesep == "\r\n"
     has_encoding = settings["working-tree-encoding"] not in ("unset", "unspecified")
@@ -210,7 +210,7 @@ def _treatment(settings: Mapping[str, str], configured: Configured) -> Treatment
         driver=driver[0] if driver is not None else "",
         is_required=driver is not None and driver[1],
         is_rewritten=driver is not None or has_encoding or settings["ident"] == "set",
-        is_text=is_named or is_guessed,
+        is_text=is_text or is_guessed,
         is_guessed=is_guessed,
         gives_crlf=eol == "crlf" or (not eol and is_crlf_default),
     )
@@ -220,11 +220,11 @@ def _files_outside(repository: Repository, configured: Configured) -> list[str]:
     # gitattributes(5)
     user_file = os.path.expanduser(configured.attributes or f"{config.user_dir()}/attributes")
     directories = ("", *os.environ.get("PATH", "").split(os.pathsep))
-    candidates = (os.path.join(place, git_executable()) for place in directories)
-    git = next(filter(os.path.isfile, candidates), "")
+    candidates = (os.path.join(directory, git_executable()) for directory in directories)
+    git_path = next(filter(os.path.isfile, candidates), "")
     paths = [
         "/etc/gitattributes",
-        os.path.join(os.path.dirname(os.path.dirname(git)), "etc", "gitattributes"),
+        os.path.join(os.path.dirname(os.path.dirname(git_path)), "etc", "gitattributes"),
         os.path.join(repository.worktree or "", user_file),
         os.path.join(repository.common_dir, "info", "attributes"),
     ]

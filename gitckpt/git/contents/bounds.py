@@ -107,13 +107,13 @@ class Census:
         self._below: dict[str, tuple[int, tuple[str, ...]]] = {}
         self._known: dict[str, tuple[int, int, str]] = {}
         self._names: dict[str, str] = {}  # one string per oid, however many trees name it
-        level = list(dict.fromkeys(roots))
-        while level:
-            level = readable([oid for oid in dict.fromkeys(level) if oid not in self._below])
-            trees = repository.cat_file.contents(level, _LARGEST)
-            level = [
+        queue = list(dict.fromkeys(roots))
+        while queue:
+            queue = readable([oid for oid in dict.fromkeys(queue) if oid not in self._below])
+            trees = repository.cat_file.contents(queue, _LARGEST)
+            queue = [
                 child
-                for oid, tree in zip(level, trees, strict=True)
+                for oid, tree in zip(queue, trees, strict=True)
                 for child in self._take(oid, tree)
             ]
 
@@ -152,22 +152,22 @@ class Census:
 
     def _counted(self, root: str) -> tuple[int, int, str]:
         # Iterative: a fetched tree may have any depth.
-        waiting = [root]
-        while waiting:
-            oid = waiting[-1]
+        waiting_oids = [root]
+        while waiting_oids:
+            oid = waiting_oids[-1]
             count, children = self._below.get(oid, (0, ()))
             if oid in self._known:
-                waiting.pop()
+                waiting_oids.pop()
                 continue
-            pending = [child for child in children if child not in self._known]
-            if pending:
-                waiting += pending
+            uncounted_oids = [child for child in children if child not in self._known]
+            if uncounted_oids:
+                waiting_oids += uncounted_oids
                 continue
-            waiting.pop()
-            below = [self._known[child] for child in children]
-            flawed = oid if oid in self._flaws else next((bad for *_, bad in below if bad), "")
-            depth = max((depth for _, depth, _ in below), default=-1) + 1
-            self._known[oid] = count + sum(paths for paths, *_ in below), depth, flawed
+            waiting_oids.pop()
+            counts = [self._known[child] for child in children]
+            flawed_oid = oid if oid in self._flaws else next((bad for *_, bad in counts if bad), "")
+            depth = max((depth for _, depth, _ in counts), default=-1) + 1
+            self._known[oid] = count + sum(paths for paths, *_ in counts), depth, flawed_oid
         return self._known[root]
 
 
@@ -200,36 +200,36 @@ class Quarantine:
 
     def migrate(self, deadline: float | None = None) -> None:
         """Move the objects into the repository, as packs that are flushed to the disk."""
-        pack = os.path.join(self._path, "pack")
+        pack_dir = os.path.join(self._path, "pack")
         oids = [
-            fan + name
-            for fan in os.listdir(self._path)
-            if len(fan) == 2
-            for name in os.listdir(os.path.join(self._path, fan))
+            prefix + name
+            for prefix in os.listdir(self._path)
+            if len(prefix) == 2
+            for name in os.listdir(os.path.join(self._path, prefix))
         ]
-        names = os.listdir(pack)
-        indexes = [name for name in names if name.endswith(".idx")]
-        if oids or len(indexes) > 1:
-            for name in indexes:
-                oids += graph.list_pack(self._repository, os.path.join(pack, name), deadline)
+        names = os.listdir(pack_dir)
+        index_names = [name for name in names if name.endswith(".idx")]
+        if oids or len(index_names) > 1:
+            for name in index_names:
+                oids += graph.list_pack(self._repository, os.path.join(pack_dir, name), deadline)
             # No search for deltas: it would dominate the time, and a later repack finds them.
-            base = os.path.join(self._path, "one")
-            words = (*self.options, "pack-objects", "-q", "--window=0", base)
+            pack_prefix = os.path.join(self._path, "one")
+            words = (*self.options, "pack-objects", "-q", "--window=0", pack_prefix)
             data = "".join(f"{oid}\n" for oid in dict.fromkeys(oids)).encode("ascii")
             self._repository.git.run(*words, data=data, env=self.environment, deadline=deadline)
             for name in names:
-                os.unlink(os.path.join(pack, name))
+                os.unlink(os.path.join(pack_dir, name))
             for name in os.listdir(self._path):
                 if name.startswith("one-"):
-                    os.replace(f"{self._path}/{name}", os.path.join(pack, f"pack{name[3:]}"))
-            names = os.listdir(pack)
-        target = os.path.join(self._objects, "pack")
+                    os.replace(f"{self._path}/{name}", os.path.join(pack_dir, f"pack{name[3:]}"))
+            names = os.listdir(pack_dir)
+        target_dir = os.path.join(self._objects, "pack")
         try:
-            os.makedirs(target, exist_ok=True)
-            fsync.flush(os.path.join(pack, name) for name in names)
+            os.makedirs(target_dir, exist_ok=True)
+            fsync.flush(os.path.join(pack_dir, name) for name in names)
             for name in (name for ending in _ENDINGS for name in names if name.endswith(ending)):
-                os.replace(os.path.join(pack, name), os.path.join(target, name))
-            fsync.flush([target])
+                os.replace(os.path.join(pack_dir, name), os.path.join(target_dir, name))
+            fsync.flush([target_dir])
         except OSError as error:
             raise GitError(["update-index"], 1, f"{error.filename}: {error.strerror}") from None
 

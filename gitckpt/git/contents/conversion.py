@@ -52,14 +52,14 @@ def load_verdicts(repository: Repository) -> tuple[str, dict[bytes, bytes] | Non
     """Read the cached digest of rules and the verdict on each path; None if no cache."""
     try:
         with open(_path(repository), "rb") as file:
-            head, *records = file.read().split(b"\0")
+            header, *records = file.read().split(b"\0")
     except OSError:
         return "", None
-    if not head.startswith(_FORM):
+    if not header.startswith(_FORM):
         return "", {}
     fields = (record.partition(b"\t") for record in records)
     verdicts = {path: mark for mark, tab, path in fields if tab and mark.count(b" ") == 3}
-    return head.removeprefix(_FORM).decode("ascii", "replace"), verdicts
+    return header.removeprefix(_FORM).decode("ascii", "replace"), verdicts
 
 
 def save_verdicts(repository: Repository, key: str, verdicts: dict[bytes, bytes]) -> None:
@@ -149,10 +149,10 @@ class ConversionSearch:
         valid_verdicts = (self._old_verdicts or {}) if old_key == key else {}
         count = 0
         files: list[_File] = []
-        fd = os.open(self._top, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        top_fd = os.open(self._top, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
             for path, oid in entries:
-                status = _status(path, fd)
+                status = _status(path, top_fd)
                 if status is None or path in excluded:
                     continue
                 count += 1
@@ -162,9 +162,9 @@ class ConversionSearch:
                 else:
                     files.append((path, oid, status))
             has_changed = bool(files) or len(self._verdicts) != len(valid_verdicts)
-            self._judge(files, fd)
+            self._judge(files, top_fd)
         finally:
-            os.close(fd)
+            os.close(top_fd)
         are_exact = all(mark.endswith(EXACT) for mark in self._verdicts.values())
         if self._rules is None and len(self._verdicts) == count and are_exact:
             forget_verdicts(self._index.repository)
@@ -202,8 +202,8 @@ class ConversionSearch:
             paths = [path for path, _, _ in files]
             treatments = attributes.treatments(self._index, self._rules.configured, paths)
         candidates: list[_Candidate] = []
-        total = 0
-        annexed = self._annexed(files, treatments)
+        total_size = 0
+        annexed_paths = self._annexed(files, treatments)
         for file in files:
             self._index.require_time("check-attr")
             path, oid, status = file
@@ -211,7 +211,7 @@ class ConversionSearch:
             converts = treatment.is_rewritten or treatment.is_text
             if treatment.is_required:
                 self._record_verdict(file, REQUIRED)
-            elif (not converts and self._old_verdicts is None) or path in annexed:
+            elif (not converts and self._old_verdicts is None) or path in annexed_paths:
                 self._record_verdict(file, EXACT)
             elif self._was_secret(file):
                 self._record_verdict(file, INEXACT)
@@ -226,10 +226,10 @@ class ConversionSearch:
                     self._record_verdict(file, EXACT)
                     continue
                 candidates.append(_Candidate(file, data, treatment))
-                total += len(data)
-                if total > _PORTION:
+                total_size += len(data)
+                if total_size > _PORTION:
                     self._compare(candidates, fd)
-                    candidates, total = [], 0
+                    candidates, total_size = [], 0
         self._compare(candidates, fd)
         self._write(0)
 
@@ -273,10 +273,10 @@ class ConversionSearch:
             group = [candidate for candidate in candidates if candidate.treatment.driver == driver]
             blobs = [(oid, path) for path, oid, _ in (candidate.file for candidate in group)]
             contents = written_by_git(self._index, blobs, is_filtered=bool(driver))
-            for candidate, smudged in zip(group, contents, strict=True):
-                if smudged == candidate.data:
+            for candidate, written in zip(group, contents, strict=True):
+                if written == candidate.data:
                     verdict = EXACT
-                elif self._may_be_stored(candidate, smudged) and self._is_of_blob(candidate, fd):
+                elif self._may_be_stored(candidate, written) and self._is_of_blob(candidate, fd):
                     oid = object_id("blob", candidate.data, self._format)
                     self._pending[oid] = candidate.data
                     verdict = oid.encode()
@@ -285,19 +285,19 @@ class ConversionSearch:
                 self._record_verdict(candidate.file, verdict)
         self._write(_PORTION)
 
-    def _may_be_stored(self, candidate: _Candidate, smudged: bytes | None) -> bool:
+    def _may_be_stored(self, candidate: _Candidate, written_content: bytes | None) -> bool:
         # Not if a filter failed, or may hide a secret.
         path = candidate.file[0]
         is_secret = candidate.treatment.driver and self._terms.is_secret(path)
-        return path in self._terms.always or (smudged is not None and not is_secret)
+        return path in self._terms.always or (written_content is not None and not is_secret)
 
     def _is_of_blob(self, candidate: _Candidate, fd: int) -> bool:
         # The file may have changed since its blob was made.
         path, oid, status = candidate.file
         if status.st_ctime_ns < self._index.opened:
-            current = _status(path, fd)
-            is_same = current is not None and current.st_ctime_ns == status.st_ctime_ns
-            return is_same and len(candidate.data) == status.st_size
+            new_status = _status(path, fd)
+            is_unchanged = new_status is not None and new_status.st_ctime_ns == status.st_ctime_ns
+            return is_unchanged and len(candidate.data) == status.st_size
         words = ("hash-object", "--stdin", f"--path={os.fsdecode(path)}")
         options = ("-c", "core.safecrlf=false")
         result = self._index.run(*options, *words, data=candidate.data, ok=(0, 1, 128))
@@ -331,19 +331,19 @@ def written_by_git(
     """Return what a checkout would write for each blob and path; None on failure."""
     if not blobs:
         return []
-    mark = os.urandom(16).hex()  # the sizes that git prints are those of the blobs, unfiltered
+    separator = os.urandom(16).hex()  # the sizes that git prints are those of the blobs, unfiltered
     # git would skip leading blanks.
-    plain = [(oid, path) for oid, path in blobs if not path.startswith((b" ", b"\t"))]
-    data = b"".join(b"%s %s\0" % (oid.encode(), path) for oid, path in plain)
-    words = [*options, "cat-file", "-z", "--filters", f"--batch={mark} %(objectname)"]
+    batched_blobs = [(oid, path) for oid, path in blobs if not path.startswith((b" ", b"\t"))]
+    data = b"".join(b"%s %s\0" % (oid.encode(), path) for oid, path in batched_blobs)
+    words = [*options, "cat-file", "-z", "--filters", f"--batch={separator} %(objectname)"]
     result = index.run(*words, data=data, ok=(0, 128))
-    parts = result.out.split(b"%s " % mark.encode())[1:]
+    parts = result.out.split(b"%s " % separator.encode())[1:]
     # git goes on without a filter that fails: no output is trusted.
     if is_filtered and _FAILED in result.complaint:
         return [None] * len(blobs)
-    is_complete = result.code == 0 and len(parts) == len(plain)
+    is_complete = result.code == 0 and len(parts) == len(batched_blobs)
     contents = [part.partition(b"\n")[2][:-1] for part in parts] if is_complete else []
-    content_by_path = dict(zip((path for _, path in plain), contents, strict=False))
+    content_by_path = dict(zip((path for _, path in batched_blobs), contents, strict=False))
     return [
         content_by_path[path] if path in content_by_path else _write_blob(index, oid, path, options)
         for oid, path in blobs
@@ -366,8 +366,8 @@ def _status(path: bytes, fd: int) -> os.stat_result | None:
 
 def _pieces(path: bytes, fd: int) -> Iterable[bytes]:
     try:
-        opened = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=fd)
-        with open(opened, "rb") as file:
+        file_fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=fd)
+        with open(file_fd, "rb") as file:
             while piece := file.read(1 << 20):
                 yield piece
     except OSError:

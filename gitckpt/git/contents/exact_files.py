@@ -40,21 +40,21 @@ def umask() -> int:
         match = None
     if match is not None:
         return int(match[1], 8)
-    current = os.umask(0o077)
-    os.umask(current)
-    return current
+    current_mask = os.umask(0o077)
+    os.umask(current_mask)
+    return current_mask
 
 
 def narrow_mode(mode: int, mask: int) -> int | None:
     """Return the permissions in `mode` if narrower than the umask's default, or None."""
     if stat.S_ISDIR(mode):
-        usual, owner = 0o777 & ~mask, _OWNER_OF_DIRECTORY
+        default_mode, owner_bits = 0o777 & ~mask, _OWNER_OF_DIRECTORY
     elif stat.S_ISREG(mode):
-        usual, owner = (0o777 if mode & 0o100 else 0o666) & ~mask, _OWNER_OF_FILE
+        default_mode, owner_bits = (0o777 if mode & 0o100 else 0o666) & ~mask, _OWNER_OF_FILE
     else:
         return None
-    narrow = (mode | owner) & usual
-    return narrow if narrow != usual else None
+    narrowed_mode = (mode | owner_bits) & default_mode
+    return narrowed_mode if narrowed_mode != default_mode else None
 
 
 def narrow_files(top: bytes, paths: Collection[bytes]) -> dict[bytes, int]:
@@ -70,8 +70,8 @@ def narrow_files(top: bytes, paths: Collection[bytes]) -> dict[bytes, int]:
 
 def narrow_directories(modes: Mapping[bytes, int]) -> dict[bytes, int]:
     mask = umask() if modes else 0
-    usual = 0o777 & ~mask
-    narrow = {path: narrow_mode(mode, mask) for path, mode in modes.items() if usual & ~mode}
+    default_mode = 0o777 & ~mask
+    narrow = {path: narrow_mode(mode, mask) for path, mode in modes.items() if default_mode & ~mode}
     return {path: mode for path, mode in narrow.items() if mode is not None}
 
 
@@ -96,8 +96,8 @@ def _is_empty(path: bytes) -> bool:
 def is_plain(path: bytes) -> bool:
     """Return whether a path stays in the worktree and out of `.git`, also as `.GIT`."""
     parts = path.split(b"/")
-    spelled = {re.sub(rb"[^!-~]", b"", part).lower().rstrip(b".") for part in parts}
-    return stays_within(path) and not {b".git", b"git~1"} & spelled and b"\0" not in path
+    normalized_parts = {re.sub(rb"[^!-~]", b"", part).lower().rstrip(b".") for part in parts}
+    return stays_within(path) and not {b".git", b"git~1"} & normalized_parts and b"\0" not in path
 
 
 def require_plain(directories: Collection[bytes], modes: Collection[bytes]) -> None:
@@ -117,21 +117,21 @@ def missing_directories(top: str, directories: Collection[bytes]) -> list[bytes]
 
 def wider_modes(top: str, modes: Mapping[bytes, int]) -> dict[bytes, int]:
     """Return the current mode of each file that permits more than its mode in `modes`."""
-    wider = {}
+    wider_by_path = {}
     for path, mode in modes.items():
         with contextlib.suppress(OSError):
-            current = os.lstat(os.path.join(os.fsencode(top), path)).st_mode
-            if not stat.S_ISLNK(current) and current & 0o777 & ~_with_owner_bits(mode, current):
-                wider[path] = current & 0o777
-    return wider
+            mode_now = os.lstat(os.path.join(os.fsencode(top), path)).st_mode
+            if not stat.S_ISLNK(mode_now) and mode_now & 0o777 & ~_with_owner_bits(mode, mode_now):
+                wider_by_path[path] = mode_now & 0o777
+    return wider_by_path
 
 
 def unrestored_paths(
     top: str, directories: Collection[bytes], modes: Mapping[bytes, int]
 ) -> list[bytes]:
     """Return missing directories (ending in a slash) and paths with a too wide mode."""
-    too_wide = [path for path in sorted(wider_modes(top, modes)) if _is_reachable(top, path)]
-    return [path + b"/" for path in missing_directories(top, directories)] + too_wide
+    too_wide_paths = [path for path in sorted(wider_modes(top, modes)) if _is_reachable(top, path)]
+    return [path + b"/" for path in missing_directories(top, directories)] + too_wide_paths
 
 
 def _is_reachable(top: str, path: bytes) -> bool:
@@ -171,8 +171,8 @@ def widen(top: str, modes: Mapping[bytes, int]) -> None:
 
 def remove_empty(top: str, directories: Collection[bytes]) -> None:
     for path in sorted(filter(is_plain, directories), reverse=True):
-        *above, name = path.split(b"/")
-        with contextlib.suppress(OSError), open_directory(top, above) as fd:
+        *parent_parts, name = path.split(b"/")
+        with contextlib.suppress(OSError), open_directory(top, parent_parts) as fd:
             os.rmdir(name, dir_fd=fd)
 
 
@@ -199,9 +199,9 @@ def open_directory(top: str, parts: list[bytes], *, make: bool = False) -> Itera
             if make:
                 with contextlib.suppress(FileExistsError):
                     os.mkdir(part, dir_fd=fd)
-            inner = os.open(part, _DIRECTORY, dir_fd=fd)
+            inner_fd = os.open(part, _DIRECTORY, dir_fd=fd)
             os.close(fd)
-            fd = inner
+            fd = inner_fd
             with contextlib.suppress(FileNotFoundError):
                 os.lstat(b".git", dir_fd=fd)
                 raise NotADirectoryError(0, "a nested repository is there")
@@ -211,13 +211,13 @@ def open_directory(top: str, parts: list[bytes], *, make: bool = False) -> Itera
 
 
 def _change_mode(top: str, path: bytes, mode: int, *, widens: bool) -> None:
-    *above, name = path.split(b"/")
-    with contextlib.suppress(OSError), open_directory(top, above) as parent:
+    *parent_parts, name = path.split(b"/")
+    with contextlib.suppress(OSError), open_directory(top, parent_parts) as parent:
         fd = os.open(name, _FILE, dir_fd=parent)
         try:
             old = os.fstat(fd).st_mode
-            usual = 0o777 if old & 0o100 else 0o666
-            new = 0o777 & (old | (mode & usual) if widens else old & _with_owner_bits(mode, old))
+            allowed = 0o777 if old & 0o100 else 0o666
+            new = 0o777 & (old | (mode & allowed) if widens else old & _with_owner_bits(mode, old))
             if new != old & 0o777 and (stat.S_ISREG(old) or stat.S_ISDIR(old)):
                 os.fchmod(fd, new)
         finally:
@@ -229,9 +229,9 @@ def _change_mode(top: str, path: bytes, mode: int, *, widens: bool) -> None:
 
 def restore_raw(repository: Repository, raw: Mapping[bytes, str]) -> None:
     """Replace each file whose bytes differ from its blob in `raw`; convert nothing."""
-    differing = sorted(differing_paths(repository, raw))
-    for start in range(0, len(differing), _BATCH):
-        paths = differing[start : start + _BATCH]
+    all_differing_paths = sorted(differing_paths(repository, raw))
+    for start in range(0, len(all_differing_paths), _BATCH):
+        paths = all_differing_paths[start : start + _BATCH]
         blobs = repository.cat_file.contents([raw[path] for path in paths])
         for path, blob in zip(paths, blobs, strict=True):
             if blob is None or blob[1] != "blob":
@@ -245,11 +245,11 @@ def refresh(index: PrivateIndex, paths: Collection[bytes]) -> None:
     if not paths:
         return
     # The oid of entries added with --intent-to-add.
-    empty = object_id("blob", b"", index.repository.object_format)
+    empty_oid = object_id("blob", b"", index.repository.object_format)
     index.put(
         b"%s %s 0\t%s" % (mode, oid.encode("ascii"), path)
         for path, mode, oid, stage, tag in index.entries()
-        if path in paths and (tag, stage) == (b"H", 0) and oid != empty
+        if path in paths and (tag, stage) == (b"H", 0) and oid != empty_oid
     )
     index.refresh()
 
@@ -257,8 +257,8 @@ def refresh(index: PrivateIndex, paths: Collection[bytes]) -> None:
 def differing_paths(repository: Repository, raw: Mapping[bytes, str]) -> list[bytes]:
     object_format = repository.object_format
     contents = zip(raw, read_files(repository, raw), strict=True)
-    existing = ((path, data) for path, data in contents if data is not None)
-    return [path for path, data in existing if object_id("blob", data, object_format) != raw[path]]
+    readable = ((path, data) for path, data in contents if data is not None)
+    return [path for path, data in readable if object_id("blob", data, object_format) != raw[path]]
 
 
 def read_files(repository: Repository, paths: Iterable[bytes]) -> Iterator[bytes | None]:
@@ -295,8 +295,8 @@ def replace(repository: Repository, path: bytes, data: bytes) -> bool:
 
 @contextlib.contextmanager
 def open_parent(repository: Repository, path: bytes) -> Iterator[tuple[int, bytes]]:
-    *above, name = path.split(b"/")
+    *parent_parts, name = path.split(b"/")
     if not stays_within(path):
         raise FileNotFoundError(path)
-    with open_directory(repository.worktree or ".", above) as fd:
+    with open_directory(repository.worktree or ".", parent_parts) as fd:
         yield fd, name

@@ -78,7 +78,7 @@ class TreeWriter:
     def _has_damaged_blob(self) -> bool:
         # A damaged blob is for git and `repair`, which report it. Trees are not checked: git reads
         # the new copy instead of a damaged one in a pack.
-        packed = []
+        packed_oids = []
         for oid, (kind, _) in self._items.items():
             if kind != "blob":
                 continue
@@ -86,13 +86,13 @@ class TreeWriter:
                 if not os.stat(object_path(self._repository.common_dir, oid)).st_size:
                     return True
             except FileNotFoundError:
-                packed.append(oid)
-        existing = self._repository.cat_file.existing(packed)
-        return any(item is None for item in self._objects.read(existing, None))
+                packed_oids.append(oid)
+        existing_oids = self._repository.cat_file.existing(packed_oids)
+        return any(item is None for item in self._objects.read(existing_oids, None))
 
     def _read(self, paths: Iterable[bytes]) -> Listed:
         entries = {}
-        budget = _LARGEST_TOGETHER
+        remaining_size = _LARGEST_TOGETHER
         directories = {b""}
         for path in paths:
             self._require_no_link(os.path.dirname(path), directories)
@@ -102,9 +102,9 @@ class TreeWriter:
                 mode, data = encoding.LINK, os.readlink(full_path)
             else:
                 mode = encoding.EXECUTABLE if status.st_mode & stat.S_IXUSR else encoding.FILE
-                data = regular.content(full_path, min(budget, _LARGEST), follow=False)
+                data = regular.content(full_path, min(remaining_size, _LARGEST), follow=False)
                 self.contents[path] = data
-            budget -= len(data)
+            remaining_size -= len(data)
             entries[path] = (mode, self._put("blob", data))
         return entries
 
@@ -122,17 +122,17 @@ class TreeWriter:
             directory, _, name = path.rpartition(b"/")
             names.setdefault(directory, set()).add(name)
         trees: dict[bytes, Listed] = {}
-        level = {b"": base}
-        while level:
-            items = self._objects.read(list(level.values()), _LARGEST)
-            for (directory, oid), item in zip(level.items(), items, strict=True):
+        level_trees = {b"": base}
+        while level_trees:
+            items = self._objects.read(list(level_trees.values()), _LARGEST)
+            for (directory, oid), item in zip(level_trees.items(), items, strict=True):
                 if item is None or item[0] != "tree":
                     raise _NotPlain(oid)
                 trees[directory] = decode_raw(item[1], self._format)
             # Each level of directories is read with one call.
-            level = {
+            level_trees = {
                 path: trees[directory][name][1].hex()
-                for directory in level
+                for directory in level_trees
                 for name in names[directory]
                 if (path := _joined(directory, name)) in names
                 and trees[directory].get(name, (b"",))[0] == encoding.DIRECTORY
@@ -144,13 +144,13 @@ class TreeWriter:
                 path = _joined(directory, name)
                 if entries.get(name, (b"",))[0] == encoding.GITLINK:
                     raise _NotPlain(path)
-                below = build(path) if path in names else None
+                subtree_oid = build(path) if path in names else None
                 entry = changes.get(path)
                 # A file and a directory: the worktree is changing.
-                if below is not None and entry is not None:
+                if subtree_oid is not None and entry is not None:
                     raise _NotPlain(path)
-                if below is not None:
-                    entry = (encoding.DIRECTORY, below)
+                if subtree_oid is not None:
+                    entry = (encoding.DIRECTORY, subtree_oid)
                 if entry is not None:
                     entries[name] = entry
                 elif path in names or path in changes:

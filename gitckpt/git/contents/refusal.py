@@ -75,8 +75,8 @@ def add_files(
     while parts:
         part = parts.pop()
         # With core.safecrlf=true, git would refuse files whose line ends change.
-        off = setting_options(*(f"filter.{name}.process=" for name in sorted(disabled)))
-        words = (*settings, *off, "-c", "core.safecrlf=warn", *_READ)
+        filter_options = setting_options(*(f"filter.{name}.process=" for name in sorted(disabled)))
+        words = (*settings, *filter_options, "-c", "core.safecrlf=warn", *_READ)
         try:
             complaint = index.run(*words, data=nul_ended(part), env=env).complaint
         except GitError as error:
@@ -90,10 +90,10 @@ def add_files(
                 continue
             refused = refused_path(error, part)
             may_retry = refused is None and administration.has_hung_up(error)
-            broken = _broken_process_filters(index, part) - disabled if may_retry else set()
+            broken_filters = _broken_process_filters(index, part) - disabled if may_retry else set()
             may_refresh = refused is None and not is_refreshed
-            if broken:
-                disabled |= broken
+            if broken_filters:
+                disabled |= broken_filters
             elif may_refresh and administration.failing_filters(index.repository, error):
                 index.refresh_young()  # git has run the filter on another file
                 is_refreshed = True

@@ -95,10 +95,10 @@ def save_record(repository: Repository, files: FilesByPath) -> None:
 
 
 def forget(repository: Repository, paths: Collection[bytes]) -> None:
-    recorded = _read_record(repository)
-    remaining = _omit(recorded, paths)
-    if len(remaining) < len(recorded):
-        save_record(repository, remaining)
+    recorded_files = _read_record(repository)
+    remaining_files = _omit(recorded_files, paths)
+    if len(remaining_files) < len(recorded_files):
+        save_record(repository, remaining_files)
 
 
 def add_unfiltered(index: PrivateIndex, files: FilesByPath) -> None:
@@ -113,8 +113,8 @@ def complete(repository: Repository, files: FilesByPath) -> FilesByPath:
     if not files:
         return {}
     top = _top(repository)
-    scratch = os.fsencode(repository.scratch("unfiltered"))
-    still_failing: FilesByPath = {}
+    scratch_dir = os.fsencode(repository.scratch("unfiltered"))
+    failing_files: FilesByPath = {}
     try:
         with PrivateIndex(repository) as index:
             index.git("read-tree", "--empty")
@@ -124,17 +124,17 @@ def complete(repository: Repository, files: FilesByPath) -> FilesByPath:
                 for path, (oid, _) in files.items()
             )
             for driver in sorted({driver for _, driver in files.values()}):
-                group = {path: files[path] for path in sorted(files) if files[path][1] == driver}
-                failed, is_doubtful = _write_to_scratch(index, scratch, list(group))
-                still_failing |= {path: group[path] for path in failed}
-                if is_doubtful:
-                    still_failing |= select_unfiltered(repository, group, scratch)
-        for path in select_unfiltered(repository, _omit(files, still_failing)):
-            move(os.path.join(scratch, path), os.path.join(top, path))
+                selected = {path: files[path] for path in sorted(files) if files[path][1] == driver}
+                failed_paths, has_errors = _write_to_scratch(index, scratch_dir, list(selected))
+                failing_files |= {path: selected[path] for path in failed_paths}
+                if has_errors:
+                    failing_files |= select_unfiltered(repository, selected, scratch_dir)
+        for path in select_unfiltered(repository, _omit(files, failing_files)):
+            move(os.path.join(scratch_dir, path), os.path.join(top, path))
     finally:
-        private_dirs.discard(os.fsdecode(scratch))
-    save_record(repository, _omit(load_record(repository), files) | still_failing)
-    return still_failing
+        private_dirs.discard(os.fsdecode(scratch_dir))
+    save_record(repository, _omit(load_record(repository), files) | failing_files)
+    return failing_files
 
 
 def complete_recorded(repository: Repository) -> list[bytes]:
@@ -155,27 +155,27 @@ def _write_to_scratch(
     index: PrivateIndex, directory: bytes, paths: list[bytes]
 ) -> tuple[set[bytes], bool]:
     # Returns the failed files, and whether git printed errors.
-    failed: set[bytes] = set()
-    in_a_row = 0
+    failed_paths: set[bytes] = set()
+    consecutive_failures = 0
     prefix = f"--prefix={os.fsdecode(directory)}/"
     while paths:
         words = (*_LENIENT, "checkout-index", "--force", prefix, "-z", "--stdin")
         try:
-            return failed, bool(index.run(*words, data=nul_ended(paths)).complaint)
+            return failed_paths, bool(index.run(*words, data=nul_ended(paths)).complaint)
         except GitError as error:
             if has_hung_up(error):
-                return failed.union(paths), False
+                return failed_paths.union(paths), False
             match = _FAILED.search(error.stderr)
             names = [path.decode("utf-8", "replace") for path in paths]
             if match is None or match[1] not in names:
                 raise
             position = names.index(match[1])
-        failed.add(paths[position])
-        in_a_row = 1 if position else in_a_row + 1
+        failed_paths.add(paths[position])
+        consecutive_failures = 1 if position else consecutive_failures + 1
         paths = paths[position + 1 :]
-        if in_a_row == _ENOUGH:
-            return failed.union(paths), False
-    return failed, False
+        if consecutive_failures == _ENOUGH:
+            return failed_paths.union(paths), False
+    return failed_paths, False
 
 
 def move(source: bytes, target: bytes) -> None:
@@ -227,10 +227,10 @@ def update_index(index: PrivateIndex, unfiltered: FilesByPath, still_failing: Fi
     """Stage the files that `write` returned, except where an entry has another blob."""
     index_oids = {path: oid for path, _, oid, stage, _ in index.entries() if stage == 0}
     files = {path: entry for path, entry in unfiltered.items() if index_oids.get(path) == entry[0]}
-    completed = _omit(files, still_failing)
-    if completed:  # a refresh would trust the recorded sizes
-        index.git("update-index", "-z", "--stdin", data=nul_ended(completed))
-    add_unfiltered(index, _omit(files, completed))
+    completed_files = _omit(files, still_failing)
+    if completed_files:  # a refresh would trust the recorded sizes
+        index.git("update-index", "-z", "--stdin", data=nul_ended(completed_files))
+    add_unfiltered(index, _omit(files, completed_files))
 
 
 def failure(paths: Collection[bytes], command: str) -> WorktreeError:
@@ -292,17 +292,17 @@ def populate_annexed(index: PrivateIndex, blobs: Mapping[bytes, str]) -> None:
     small = [path for path in blobs if 0 < _size(os.path.join(top, path)) <= _LARGEST_POINTER]
     sources = _annex_contents(repository, small, exact_files.read_files(repository, small))
     pointers = select_unfiltered(repository, {path: (blobs[path], ANNEX) for path in sources})
-    scratch = repository.scratch("unfiltered")
+    scratch_path = repository.scratch("unfiltered")
     try:
         for path in pointers:
             full_path = os.path.join(top, path)
-            shutil.copyfile(sources[path], scratch)
-            os.chmod(scratch, stat.S_IMODE(os.lstat(full_path).st_mode))
-            move(os.fsencode(scratch), full_path)
+            shutil.copyfile(sources[path], scratch_path)
+            os.chmod(scratch_path, stat.S_IMODE(os.lstat(full_path).st_mode))
+            move(os.fsencode(scratch_path), full_path)
     except OSError as error:
         raise WorktreeError(f"cannot write a file of git-annex: {error}") from None
     finally:
-        private_dirs.discard(scratch)
+        private_dirs.discard(scratch_path)
     exact_files.refresh(index, pointers.keys())
 
 
@@ -323,13 +323,13 @@ def _annex_content(repository: Repository, key: bytes) -> bytes | None:
     # repositories.
     # Computed without git-annex, which writes into the worktree before it answers.
     digest = hashlib.md5(key, usedforsecurity=False).digest()
-    number = int.from_bytes(digest[:4], "little")
-    mixed = [_LETTERS[number >> (6 * index) & 31] for index in range(4)]
+    digest_number = int.from_bytes(digest[:4], "little")
+    mixed = [_LETTERS[digest_number >> (6 * index) & 31] for index in range(4)]
     name = key.replace(b"&", b"&a").replace(b"%", b"&s").replace(b":", b"&c")
     top = os.path.join(os.fsencode(repository.common_dir), b"annex", b"objects")
-    lower = digest.hex()
-    for first, second in ((mixed[1] + mixed[0], mixed[3] + mixed[2]), (lower[:3], lower[3:6])):
-        path = os.path.join(top, first.encode(), second.encode(), name, name)
+    md5_hex = digest.hex()
+    for outer, inner in ((mixed[1] + mixed[0], mixed[3] + mixed[2]), (md5_hex[:3], md5_hex[3:6])):
+        path = os.path.join(top, outer.encode(), inner.encode(), name, name)
         if _size(path) >= 0:
             return path
     return None

@@ -12,10 +12,10 @@ _MOUNTINFO = "/proc/self/mountinfo"
 def below(*directories: str) -> list[str]:
     """Return the mount points at or below directories, the latest mount first."""
     mount_points: list[str] = []
-    listed = _list_mount_points()
+    all_mount_points = _list_mount_points()
     for directory in directories:
         top = os.path.realpath(directory)
-        mount_points += [path for path in listed if f"{path}/".startswith(f"{top}/")]
+        mount_points += [path for path in all_mount_points if f"{path}/".startswith(f"{top}/")]
     return mount_points
 
 
@@ -30,8 +30,8 @@ def describe(*directories: str) -> str | None:
 
 def removal_command(path: str) -> str:
     # Unmount first: git would delete what is mounted in the worktree.
-    unmount = [f"umount {shell_word(mount_point)} && " for mount_point in below(path)]
-    return f"{''.join(unmount)}git worktree remove --force --force {shell_word(path)}"
+    unmount_commands = [f"umount {shell_word(mount_point)} && " for mount_point in below(path)]
+    return f"{''.join(unmount_commands)}git worktree remove --force --force {shell_word(path)}"
 
 
 def mount_of(fd: int) -> str:
@@ -56,7 +56,7 @@ def _list_mount_points() -> list[str]:
     paths = []
     for words in reversed(lines):
         # Octal escapes for space, tab, newline and backslash: `\040`, `\011`, `\012`, `\134`.
-        first, *parts = words[4].split(b"\\")
-        path = first + b"".join(bytes([int(part[:3], 8)]) + part[3:] for part in parts)
+        first_part, *parts = words[4].split(b"\\")
+        path = first_part + b"".join(bytes([int(part[:3], 8)]) + part[3:] for part in parts)
         paths.append(os.fsdecode(path))
     return paths

@@ -119,14 +119,14 @@ class State:
 
 
 def read_state(repository: Repository, directory: str) -> State:
-    common = repository.common_dir
+    common_dir = repository.common_dir
     if repository.has_reftable:
         try:
-            with open(f"{common}/reftable/tables.list", encoding="utf-8") as file:
+            with open(f"{common_dir}/reftable/tables.list", encoding="utf-8") as file:
                 return State(file.read(), _NONE)
         except (OSError, ValueError):
             return State(None, None)
-    return State(*(_stamp(os.path.join(common, name)) for name in ("packed-refs", directory)))
+    return State(*(_stamp(os.path.join(common_dir, name)) for name in ("packed-refs", directory)))
 
 
 def _stamp(path: str) -> str | None:
@@ -142,10 +142,10 @@ def _stamp(path: str) -> str | None:
 
 def stamp(status: os.stat_result, instant: int | None) -> str | None:
     """Return a fingerprint of a file; None if a later change might not alter it."""
-    is_fine = status.st_ctime_ns % _FINE and status.st_mtime_ns % _FINE
-    settled = _FINELY_SETTLED if is_fine else _SETTLED
+    has_fine_times = status.st_ctime_ns % _FINE and status.st_mtime_ns % _FINE
+    min_age = _FINELY_SETTLED if has_fine_times else _SETTLED
     # A file that has just changed may change again within one tick of the file system's clock.
-    if instant is not None and instant - max(status.st_ctime_ns, status.st_mtime_ns) < settled:
+    if instant is not None and instant - max(status.st_ctime_ns, status.st_mtime_ns) < min_age:
         return None
     times = f"{status.st_mtime_ns}.{status.st_ctime_ns}"
     return f"{status.st_dev}.{status.st_ino}.{status.st_size}.{times}"

@@ -27,21 +27,21 @@ def content(path: str | bytes, max_size: int | None = None, *, follow: bool = Tr
 def content_below(top: str, path: str, max_size: int | None = None) -> bytes:
     """Return the content of a file in `top`; raise OSError if a link leads out of it."""
     root = os.path.realpath(top)
-    real = os.path.realpath(os.path.join(top, path))
-    if not real.startswith(f"{root}/"):
+    real_path = os.path.realpath(os.path.join(top, path))
+    if not real_path.startswith(f"{root}/"):
         raise OSError(errno.EACCES, f"outside of {root}", path)
-    *above, name = os.path.relpath(real, root).split(os.sep)
+    *parents, name = os.path.relpath(real_path, root).split(os.sep)
     flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC
-    opened = [os.open(root, flags | os.O_DIRECTORY)]
+    opened_fds = [os.open(root, flags | os.O_DIRECTORY)]
     try:  # each part may have become a link meanwhile
-        for part in above:
-            opened.append(os.open(part, flags | os.O_DIRECTORY, dir_fd=opened[-1]))
-        status = os.stat(name, dir_fd=opened[-1], follow_symlinks=False)
+        for part in parents:
+            opened_fds.append(os.open(part, flags | os.O_DIRECTORY, dir_fd=opened_fds[-1]))
+        status = os.stat(name, dir_fd=opened_fds[-1], follow_symlinks=False)
         _require_regular(status, path)
-        opened.append(os.open(name, flags | os.O_NONBLOCK, dir_fd=opened[-1]))
-        return _read(opened.pop(), path, max_size)
+        opened_fds.append(os.open(name, flags | os.O_NONBLOCK, dir_fd=opened_fds[-1]))
+        return _read(opened_fds.pop(), path, max_size)
     finally:
-        for fd in opened:
+        for fd in opened_fds:
             os.close(fd)
 
 
@@ -93,13 +93,13 @@ def write(path: str, data: bytes, *, scratch: str = "") -> None:
             if error.errno != errno.EXDEV or prefix == default_scratch:
                 raise
     try:
-        above = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        directory_fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     except PermissionError:
         return  # a directory that may be written but not read cannot be flushed
     try:
-        os.fsync(above)
+        os.fsync(directory_fd)
     finally:
-        os.close(above)
+        os.close(directory_fd)
 
 
 def write_private(
@@ -120,12 +120,12 @@ def _opener_like(path: str) -> Opener | None:
     if not stat.S_ISREG(status.st_mode):
         return None
 
-    def opened(scratch: str, flags: int) -> int:
+    def open_scratch(scratch: str, flags: int) -> int:
         fd = os.open(scratch, flags, 0o600)
         os.fchmod(fd, status.st_mode & 0o777)
         return fd
 
-    return opened
+    return open_scratch
 
 
 def _replace(path: str, scratch: str, data: bytes, opener: Opener | None, *, flushed: bool) -> None:

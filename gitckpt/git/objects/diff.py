@@ -30,8 +30,8 @@ def leaves(
     options = ["-r", *(["-t"] if with_trees else [])]
     if len(paths) <= _MAX_PATHSPECS:
         return _list_tree(repository, options, tree, paths)
-    selected, entries = set(paths), _list_tree(repository, options, tree, ())
-    return [entry for entry in entries if _is_within(entry[0], selected)]
+    selected_paths, entries = set(paths), _list_tree(repository, options, tree, ())
+    return [entry for entry in entries if _is_within(entry[0], selected_paths)]
 
 
 def leaf(repository: Repository, tree: str, path: bytes) -> Leaf | None:
@@ -139,56 +139,56 @@ def count_differences(
     """Return at how many paths the trees of each pair differ; "" is the empty tree."""
     if not pairs:
         return {}
-    empty = encoding.empty_tree(repository.object_format)
-    compared = {(old, new): (old or empty, new or empty) for old, new in pairs}
-    totals = dict.fromkeys(compared.values(), 0)
+    empty_oid = encoding.empty_tree(repository.object_format)
+    full_pairs = {(old, new): (old or empty_oid, new or empty_oid) for old, new in pairs}
+    totals = dict.fromkeys(full_pairs.values(), 0)
     data = "".join(f"{old} {new}\n" for old, new in totals).encode("ascii")
-    current = ("", "")
+    current_pair = ("", "")
     # Not `splitlines`: with core.quotePath=false, paths may contain other line ends of Python's.
     out = repository.git.run("diff-tree", "--stdin", "-r", *_RAW, data=data).out
     for line in out.split(b"\n"):
         if line.startswith(b":"):
-            totals[current] += 1
+            totals[current_pair] += 1
         elif line:
             old, _, new = line.decode("ascii").partition(" ")
-            current = (old, new)
-    return {pair: totals[trees] for pair, trees in compared.items()}
+            current_pair = (old, new)
+    return {pair: totals[trees] for pair, trees in full_pairs.items()}
 
 
 def _compare_trees(repository: Repository, old: str, new: str) -> list[Difference] | None:
     # As git does, with directories; None if there are too many, or git has to judge a tree.
-    absent = (b"000000", b"\0" * (len(old) // 2))
+    absent_entry = (b"000000", b"\0" * (len(old) // 2))
     empty = encoding.empty_tree(repository.object_format)
-    changed: list[Difference] = []
-    level = [(b"", old, new)]
-    while level:
+    found_differences: list[Difference] = []
+    level_pairs = [(b"", old, new)]
+    while level_pairs:
         trees = repository.cat_file.contents(
-            [oid for _, *pair in level for oid in pair], _MAX_TREE_SIZE
+            [oid for _, *pair in level_pairs for oid in pair], _MAX_TREE_SIZE
         )
         next_level = []
-        for (above, *_), *items in zip(level, trees, trees, strict=True):
+        for (parent_path, *_), *items in zip(level_pairs, trees, trees, strict=True):
             try:
                 sides = [_entries(repository, item) for item in items]
             except encoding.MalformedTree:
                 return None
             for name in sides[0].keys() | sides[1].keys():
-                old_side, new_side = pair = [side.get(name, absent) for side in sides]
+                old_side, new_side = pair = [side.get(name, absent_entry) for side in sides]
                 if old_side == new_side:
                     continue
                 are_trees = [mode == _TREE for mode, _ in pair]
-                is_exchanged = are_trees[0] != are_trees[1] and absent not in pair
-                steps = [(old_side, absent), (absent, new_side)]
+                is_exchanged = are_trees[0] != are_trees[1] and absent_entry not in pair
+                steps = [(old_side, absent_entry), (absent_entry, new_side)]
                 steps = steps if is_exchanged else [(old_side, new_side)]
-                changed += [_compare(above + name, *step) for step in steps]
+                found_differences += [_compare(parent_path + name, *step) for step in steps]
                 if any(are_trees):
                     old_tree, new_tree = (
                         oid.hex() if mode == _TREE else empty for mode, oid in pair
                     )
-                    next_level.append((above + name + b"/", old_tree, new_tree))
-            if len(changed) > _MAX_COMPARED:
+                    next_level.append((parent_path + name + b"/", old_tree, new_tree))
+            if len(found_differences) > _MAX_COMPARED:
                 return None
-        level = next_level
-    return sorted(changed, key=lambda entry: entry.path + b"/" * entry.is_directory)
+        level_pairs = next_level
+    return sorted(found_differences, key=lambda entry: entry.path + b"/" * entry.is_directory)
 
 
 def _entries(
@@ -229,8 +229,8 @@ def decode_raw(data: bytes, object_format: str) -> dict[bytes, tuple[bytes, byte
     size = sum(len(mode) + len(name) + len(oid) + 2 for mode, name, oid in matches)
     if len(entries) == len(matches) and size == len(data):
         return entries
-    decoded = encoding.decode_tree(data, object_format)
-    return {name: (mode, bytes.fromhex(oid)) for name, (mode, oid) in decoded.items()}
+    entries_by_hex = encoding.decode_tree(data, object_format)
+    return {name: (mode, bytes.fromhex(oid)) for name, (mode, oid) in entries_by_hex.items()}
 
 
 def find_oddity(entries: Mapping[bytes, tuple[bytes, object]]) -> str:
@@ -273,29 +273,29 @@ class Expansion:
     def _count(self, old: str, new: str, depth: int) -> int:
         if old == new:
             return 0
-        counted = self._counted.get((old, new))
-        if counted is not None:
-            return counted
+        known_count = self._counted.get((old, new))
+        if known_count is not None:
+            return known_count
         if depth > self._limits.depth:
             return self._limits.count + 1
         old_entries, new_entries = self.entries(old), self.entries(new)
         if old in self._unreadable or new in self._unreadable:
             self._pairs_lacking_trees.add((old, new))
-        total, flaw = 0, self._flaws.get(new) or find_oddity(new_entries)
+        total_count, flaw = 0, self._flaws.get(new) or find_oddity(new_entries)
         if flaw:
             self.flaw = self.flaw or f"the tree {new}: {flaw}"
-            old_entries, new_entries, total = {}, {}, self._limits.count + 1
+            old_entries, new_entries, total_count = {}, {}, self._limits.count + 1
         for name in old_entries.keys() | new_entries.keys():
             sides = old_entries.get(name), new_entries.get(name)
             if sides[0] != sides[1]:
                 pair = _tree_of(sides[0]), _tree_of(sides[1])
-                total += 1 + self._count(*pair, depth + 1)
+                total_count += 1 + self._count(*pair, depth + 1)
                 if pair in self._pairs_lacking_trees:
                     self._pairs_lacking_trees.add((old, new))
-                if total > self._limits.count:
+                if total_count > self._limits.count:
                     break
-        self._counted[old, new] = total
-        return total
+        self._counted[old, new] = total_count
+        return total_count
 
     def entries(self, tree: str) -> encoding.Entries:
         item = next(self._repository.cat_file.contents([tree])) if tree else None

@@ -36,8 +36,8 @@ def oid_size(object_format: str) -> int:
 
 
 def _digest(object_format: str) -> Callable[[bytes], Hash]:
-    if cached := _digests.get(object_format):
-        return cached
+    if cached_digest := _digests.get(object_format):
+        return cached_digest
     # The C modules behind hashlib: hashlib itself loads OpenSSL, which costs the hook 3 ms.
     try:
         if object_format == "sha1":
@@ -78,10 +78,10 @@ def encode_tree(entries: Entries) -> bytes:
 
 
 def encode_raw(entries: Mapping[bytes, tuple[bytes, bytes]]) -> bytes:
-    ordered = sorted(
+    sorted_entries = sorted(
         entries.items(), key=lambda item: item[0] + b"/" if item[1][0] == DIRECTORY else item[0]
     )
-    return b"".join([b"%s %s\0%s" % (mode, name, oid) for name, (mode, oid) in ordered])
+    return b"".join([b"%s %s\0%s" % (mode, name, oid) for name, (mode, oid) in sorted_entries])
 
 
 def decode_tree(data: bytes, object_format: str) -> Entries:

@@ -102,11 +102,11 @@ class Libgit2(ObjectWriter):
 def _is_complete(file: RawIOBase) -> bool:
     # Keeps no content in memory.
     inflate = zlib.decompressobj()
-    while portion := file.read(_PORTION):
+    while compressed_data := file.read(_PORTION):
         try:
-            while portion and not inflate.eof:
-                inflate.decompress(portion, _PORTION)
-                portion = inflate.unconsumed_tail
+            while compressed_data and not inflate.eof:
+                inflate.decompress(compressed_data, _PORTION)
+                compressed_data = inflate.unconsumed_tail
         except zlib.error:
             return False
         if inflate.eof:
@@ -117,5 +117,5 @@ def _is_complete(file: RawIOBase) -> bool:
 def _is_shared(repo: pygit2.Repository) -> bool:
     # libgit2 creates directories that others of the group cannot write to.
     name = "core.sharedRepository"
-    private = ("", "0", "false", "no", "off", "umask")
-    return name in repo.config and (repo.config[name] or "true").lower() not in private
+    private_values = ("", "0", "false", "no", "off", "umask")
+    return name in repo.config and (repo.config[name] or "true").lower() not in private_values

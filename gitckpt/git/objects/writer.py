@@ -78,18 +78,18 @@ def _write_loose(directory: str, name: str, kind: str, data: bytes, mode: int) -
     except OSError:  # missing, or owned by another user
         pass
     is_small = len(data) <= _SMALL
-    window, memory = (_WINDOW, _MEMORY) if is_small else (zlib.MAX_WBITS, zlib.DEF_MEM_LEVEL)
-    compressor = zlib.compressobj(_LEVEL, wbits=window, memLevel=memory)
+    window_bits, memory = (_WINDOW, _MEMORY) if is_small else (zlib.MAX_WBITS, zlib.DEF_MEM_LEVEL)
+    compressor = zlib.compressobj(_LEVEL, wbits=window_bits, memLevel=memory)
     parts = (b"%s %d\0" % (kind.encode("ascii"), len(data)), data)
     content = b"".join([*map(compressor.compress, parts), compressor.flush()])
-    for tries in range(1, _TRIES + 1):
+    for try_number in range(1, _TRIES + 1):
         # git deletes a leftover.
         scratch = os.path.join(directory, f"tmp_obj_{os.urandom(8).hex()}")
         try:
             _write_file(scratch, content, mode)
             os.replace(scratch, path)
         except FileNotFoundError:  # a prune deletes empty directories and scratch files
-            if tries == _TRIES:
+            if try_number == _TRIES:
                 raise
             _make_directory(directory, mode)
         except OSError:
@@ -191,22 +191,22 @@ def _write_durably(path: str, data: bytes) -> None:
 
 
 def _encode_index(positions: dict[str, tuple[int, int]], pack: bytes, object_format: str) -> bytes:
-    ordered = sorted(positions)
+    sorted_oids = sorted(positions)
     counts = [0] * 256
-    for oid in ordered:
+    for oid in sorted_oids:
         counts[int(oid[:2], 16)] += 1
     parts = [b"\377tOc", (2).to_bytes(4, "big")]
     parts += [total.to_bytes(4, "big") for total in accumulate(counts)]
-    parts += [bytes.fromhex(oid) for oid in ordered]
-    parts += [positions[oid][1].to_bytes(4, "big") for oid in ordered]
-    far: list[int] = []
-    for oid in ordered:
+    parts += [bytes.fromhex(oid) for oid in sorted_oids]
+    parts += [positions[oid][1].to_bytes(4, "big") for oid in sorted_oids]
+    large_offsets: list[int] = []
+    for oid in sorted_oids:
         offset = positions[oid][0]
         if offset >= _MAX_OFFSET:
-            far.append(offset)
-            offset = 1 << 31 | (len(far) - 1)
+            large_offsets.append(offset)
+            offset = 1 << 31 | (len(large_offsets) - 1)
         parts.append(offset.to_bytes(4, "big"))
-    parts += [offset.to_bytes(8, "big") for offset in far]
+    parts += [offset.to_bytes(8, "big") for offset in large_offsets]
     content = b"".join(parts) + pack[-len(object_hash(object_format, b"").digest()) :]
     return content + object_hash(object_format, content).digest()
 

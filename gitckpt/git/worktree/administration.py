@@ -174,15 +174,15 @@ def repair(repository: Repository, path: str) -> None:
     with lock_worktrees(repository):
         old_git_dir = git_dir_of(path)
         git_dir = os.path.join(worktrees_dir(repository), os.path.basename(old_git_dir or ""))
-        is_lost = lacks_commondir(repository, git_dir)
-        if _is_linked(repository, path) and not is_lost:
+        lacks_commondir_file = lacks_commondir(repository, git_dir)
+        if _is_linked(repository, path) and not lacks_commondir_file:
             return
         words = ["worktree", "repair", path]
         if old_git_dir is None or not os.path.isdir(git_dir):
             raise GitError(words, 1, f"{path}: git has no worktree of that name")
         dot_git = os.path.join(os.path.realpath(path), ".git")
         try:
-            if is_lost:
+            if lacks_commondir_file:
                 regular.write(os.path.join(git_dir, COMMONDIR), b"../..\n")
             if not owns_git_dir(repository, old_git_dir):
                 _point_dot_git_to(dot_git, os.path.realpath(git_dir))
@@ -316,8 +316,8 @@ def lock_reason(git_dir: str) -> str | None:
 def lacks_commondir(repository: Repository, git_dir: str) -> bool:
     # git writes it before HEAD, and refuses to do anything without it.
     common_dir = read_line(os.path.join(git_dir, COMMONDIR))
-    is_right = common_dir and _is_same(os.path.join(git_dir, common_dir), repository.common_dir)
-    return not is_right and os.path.lexists(os.path.join(git_dir, "HEAD"))
+    is_correct = common_dir and _is_same(os.path.join(git_dir, common_dir), repository.common_dir)
+    return not is_correct and os.path.lexists(os.path.join(git_dir, "HEAD"))
 
 
 def lacks_head(git_dir: str) -> bool:
@@ -371,8 +371,8 @@ def git_dirs(repository: Repository) -> list[str]:
 def find_moved(repository: Repository, git_dir: str, path: str, *parents: str) -> str | None:
     """Search for the worktree of `git_dir`, moved away from `path`; None if not found."""
     top = main_worktree(repository)
-    near_main = [top, os.path.dirname(top)] if top is not None else []
-    for parent in (os.path.dirname(path), *parents, *near_main):
+    directories_near_main = [top, os.path.dirname(top)] if top is not None else []
+    for parent in (os.path.dirname(path), *parents, *directories_near_main):
         for candidate in (os.path.join(parent, name) for name in names_in(parent)):
             if _is_same(git_dir_of(candidate) or "/", git_dir):
                 return candidate
@@ -390,9 +390,9 @@ def find_left_behind(repository: Repository, git_dir: str, path: str) -> str | N
     """Return the path of a worktree whose repository was moved, with it or alone."""
     if _lost_git_dir(path, git_dir):
         return path
-    for place, old in _possible_moves(repository, git_dir, path):
-        if git_dir_of(place) == old and not os.path.isdir(old):
-            return place
+    for candidate, old_git_dir in _possible_moves(repository, git_dir, path):
+        if git_dir_of(candidate) == old_git_dir and not os.path.isdir(old_git_dir):
+            return candidate
     return None
 
 
@@ -408,10 +408,10 @@ def _possible_moves(repository: Repository, git_dir: str, path: str) -> list[tup
     parts = path.split(os.sep)
     return [
         (
-            os.path.join(base, *parts[depth:]),
-            os.path.normpath(f"{os.sep.join(parts[:depth])}/{os.path.relpath(git_dir, base)}"),
+            os.path.join(new_base, *parts[depth:]),
+            os.path.normpath(f"{os.sep.join(parts[:depth])}/{os.path.relpath(git_dir, new_base)}"),
         )
-        for base in (top, os.path.dirname(top))
+        for new_base in (top, os.path.dirname(top))
         for depth in range(1, len(parts))
     ]
 

@@ -173,10 +173,10 @@ class PrivateIndex:
         try:
             return self.run(*args, data=data, ok=ok)
         except GitError as error:
-            failing = administration.failing_filters(self.repository, error)
-            if not failing:
+            failing_names = administration.failing_filters(self.repository, error)
+            if not failing_names:
                 raise
-        return self.run(*administration.filters_off(failing), *args, data=data, ok=ok)
+        return self.run(*administration.filters_off(failing_names), *args, data=data, ok=ok)
 
     def start(self, *args: str) -> Child:
         return self.repository.git.start(*self._options, *args, env={"GIT_INDEX_FILE": self.path})
@@ -210,8 +210,8 @@ class PrivateIndex:
     def refresh_young(self) -> None:
         """Compare the files of racy entries now, so that later git commands need not."""
         self.edit("update-index", "-q", "--refresh", "--force-write-index", ok=(0, 1))
-        later = time.time() + _GRAIN / 1e9
-        os.utime(self.path, (later, later))
+        future_time = time.time() + _GRAIN / 1e9
+        os.utime(self.path, (future_time, future_time))
 
     def put(self, lines: Iterable[bytes]) -> None:
         """Set index entries from lines `MODE OID STAGE<tab>PATH`; mode 0 removes an entry."""
@@ -231,8 +231,8 @@ class PrivateIndex:
         object_format = self.repository.object_format
         size = oid_size(object_format)
         content, checksum = data[:-size], data[-size:]
-        is_skipped = not checksum.strip(b"\0")
-        return is_skipped or object_hash(object_format, content).digest() == checksum
+        has_no_checksum = not checksum.strip(b"\0")
+        return has_no_checksum or object_hash(object_format, content).digest() == checksum
 
     def update(self, option: str, paths: Iterable[bytes]) -> None:
         if data := nul_ended(paths):
@@ -256,19 +256,19 @@ class PrivateIndex:
         origin = self._origin
         old = os.fstat(origin.fileno()) if origin is not None else None
         try:
-            new = os.stat(target)
+            new_status = os.stat(target)
         except FileNotFoundError:
             return
-        if self.is_rebuilt or (old is not None and content_mark(new) == content_mark(old)):
+        if self.is_rebuilt or (old is not None and content_mark(new_status) == content_mark(old)):
             return
         words = ("ls-files", "--stage", "-v", "-z")
-        with PrivateIndex(self.repository) as later:
-            listed = later.git(*words)
-        with contextlib.closing(PrivateIndex(self.repository)) as earlier:
+        with PrivateIndex(self.repository) as later_index:
+            later_listing = later_index.git(*words)
+        with contextlib.closing(PrivateIndex(self.repository)) as earlier_index:
             if origin is not None:
-                _copy_index(origin, earlier.path)
-            is_same = listed == earlier.git(*words)
-        if not is_same or (old is not None and os.path.samestat(new, old)):
+                _copy_index(origin, earlier_index.path)
+            is_same = later_listing == earlier_index.git(*words)
+        if not is_same or (old is not None and os.path.samestat(new_status, old)):
             hint = "look at git status, then run the command again"
             raise BusyError(f"another process has changed {target} meanwhile", hint=hint)
 
@@ -322,8 +322,8 @@ def _file_system_time(repository: Repository) -> int:
     directory = repository.make_private_dir()
     os.utime(directory)
     status = os.stat(directory)
-    is_same = repository.worktree is None or os.stat(repository.worktree).st_dev == status.st_dev
-    return status.st_ctime_ns - (0 if is_same else _GRAIN)
+    is_same_fs = repository.worktree is None or os.stat(repository.worktree).st_dev == status.st_dev
+    return status.st_ctime_ns - (0 if is_same_fs else _GRAIN)
 
 
 def _is_left_over(lock: str, directory: str) -> bool:
@@ -401,8 +401,8 @@ def add_intent(index: PrivateIndex, paths: Collection[bytes], modes: Mapping[byt
     try:
         try:
             for path in paths:
-                full = os.path.join(os.fsencode(scratch), path)
-                _make_placeholder(full, modes.get(path), index.repository.object_format)
+                full_path = os.path.join(os.fsencode(scratch), path)
+                _make_placeholder(full_path, modes.get(path), index.repository.object_format)
         except OSError as error:
             raise GitError(["add"], 1, f"{os.fsdecode(error.filename)}: {error.strerror}") from None
         words = (f"--work-tree={scratch}", "-C", scratch, "--literal-pathspecs", *_ADD)
@@ -421,8 +421,8 @@ def _make_placeholder(path: bytes, mode: bytes | None, object_format: str) -> No
             os.makedirs(os.path.join(path, b".git", name))
         settings = "[core]\n\trepositoryformatversion = 1\n"
         settings += f"[extensions]\n\tobjectFormat = {object_format}\n"
-        head = intent_oid(object_format) + b"\n"  # any oid will do
-        for name, content in ((b"config", settings.encode("ascii")), (b"HEAD", head)):
+        head_content = intent_oid(object_format) + b"\n"  # any oid will do
+        for name, content in ((b"config", settings.encode("ascii")), (b"HEAD", head_content)):
             with open(os.path.join(path, b".git", name), "xb") as file:
                 file.write(content)
     else:
@@ -447,12 +447,12 @@ def read_sparse(repository: Repository) -> bytes | None:
     values = {name: config.is_on(listed_values[-1]) for name, listed_values in settings.items()}
     if not values.get("core.sparsecheckout"):
         return None
-    listed = repository.git.run(*NO_HOOKS, "sparse-checkout", "list").out
+    listed_patterns = repository.git.run(*NO_HOOKS, "sparse-checkout", "list").out
     # git lists patterns that it did not write as they are ("disabling cone pattern matching").
-    is_converted = _ALL in patterns and _ALL not in listed.splitlines()
+    is_converted = _ALL in patterns and _ALL not in listed_patterns.splitlines()
     is_cone = values.get("core.sparsecheckoutcone") and is_converted
     words = ["cone" if is_cone else "no-cone", *(["index"] if values.get("index.sparse") else [])]
-    return " ".join(words).encode() + b"\n" + listed
+    return " ".join(words).encode() + b"\n" + listed_patterns
 
 
 def restore_sparse(repository: Repository, settings: bytes | None) -> None:
@@ -462,8 +462,8 @@ def restore_sparse(repository: Repository, settings: bytes | None) -> None:
         if read_sparse(repository) is not None:
             repository.git.run(*NO_HOOKS, "sparse-checkout", "disable")
         return
-    head, _, listed = settings.partition(b"\n")
-    words = head.split()
+    options_line, _, listed = settings.partition(b"\n")
+    words = options_line.split()
     cone = "--cone" if words[:1] == [b"cone"] else "--no-cone"
     index = "--sparse-index" if b"index" in words else "--no-sparse-index"
     repository.git.run(*NO_HOOKS, "sparse-checkout", "set", cone, index, "--stdin", data=listed)

@@ -121,8 +121,8 @@ def is_branch_unmoved(repository: Repository, files: Mapping[str, bytes]) -> boo
 def would_move_branch(files: Mapping[str, bytes], branch: str | None, source: str | None) -> bool:
     """Return whether an operation that began on branch `source` would move `branch`."""
     # To continue or abort it moves HEAD (sequencer.c, builtin/am.c).
-    moves = any(name.split("/")[0] in DIRECTORIES for name in files)
-    return moves and branch is not None and branch != source
+    moves_head = any(name.split("/")[0] in DIRECTORIES for name in files)
+    return moves_head and branch is not None and branch != source
 
 
 def moves_no_branch(repository: Repository, files: Mapping[str, bytes]) -> bool:
@@ -133,20 +133,20 @@ def moves_no_branch(repository: Repository, files: Mapping[str, bytes]) -> bool:
 def detach(repository: Repository, files: Mapping[str, bytes]) -> dict[str, bytes]:
     """Return the files of an operation, edited so that its end moves no branch."""
     # A rebase sets its branch and others (git-rebase(1), `--update-refs`), even if they moved.
-    edited = {name: data for name, data in files.items() if name != "rebase-merge/update-refs"}
+    new_files = {name: data for name, data in files.items() if name != "rebase-merge/update-refs"}
     for directory in _REBASES:
-        if edited.get(f"{directory}/head-name", b"").startswith(b"refs/"):
-            edited[f"{directory}/head-name"] = _DETACHED
-    if INSTRUCTIONS in edited:
-        lines = edited[INSTRUCTIONS].splitlines(keepends=True)
-        edited[INSTRUCTIONS] = b"".join(
+        if new_files.get(f"{directory}/head-name", b"").startswith(b"refs/"):
+            new_files[f"{directory}/head-name"] = _DETACHED
+    if INSTRUCTIONS in new_files:
+        lines = new_files[INSTRUCTIONS].splitlines(keepends=True)
+        new_files[INSTRUCTIONS] = b"".join(
             line for line in lines if line.split(None, 1)[:1] not in ([b"update-ref"], [b"u"])
         )
-    words = edited.get("BISECT_START", b"").split()
-    start = repository.cat_file.info(os.fsdecode(_BRANCH + words[0])) if len(words) == 1 else None
-    if start is not None:
-        edited["BISECT_START"] = start[0].encode("ascii") + b"\n"
-    return edited
+    words = new_files.get("BISECT_START", b"").split()
+    tip = repository.cat_file.info(os.fsdecode(_BRANCH + words[0])) if len(words) == 1 else None
+    if tip is not None:
+        new_files["BISECT_START"] = tip[0].encode("ascii") + b"\n"
+    return new_files
 
 
 def hint_on_branch(branch: str) -> str:
@@ -188,8 +188,8 @@ def _refs_in(files: Mapping[str, bytes]) -> dict[str, str]:
     refs: dict[str, str] = {}
     for name, content in sorted(files.items()):
         parents = {name[:end] for end, character in enumerate(name) if character == "/"}
-        is_below = name.startswith(_BELOW_REFS) and _is_plain(name) and not parents & refs.keys()
-        is_ref = is_below or name in PSEUDO_REFS
+        is_local = name.startswith(_BELOW_REFS) and _is_plain(name) and not parents & refs.keys()
+        is_ref = is_local or name in PSEUDO_REFS
         oid = content.decode("ascii", "replace").strip()
         if is_ref and ids.is_oid(oid):
             refs[name] = oid
