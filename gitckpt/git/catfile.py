@@ -38,7 +38,7 @@ class CatFile:
         answer = next(self._ask("info", [name], _MALFORMED))
         return answer[:3] if answer else None
 
-    def existing(self, oids: Sequence[str]) -> list[str]:
+    def list_existing(self, oids: Sequence[str]) -> list[str]:
         """Return the full oids of the objects that exist; damaged objects exist, too."""
         answers = self._ask("info", oids, ("from promisor remote",))
         return [answer[0] for answer in answers if answer]
@@ -104,11 +104,11 @@ class CatFile:
                 try:
                     child.write(b"".join(batch))
                 except BrokenPipeError:
-                    _raise_unless(child)
+                    _raise_unexpected_end(child)
                 while unread_count:
                     position += 1
                     if not (line := child.read_line()):
-                        _raise_unless(child, expected=complaints)
+                        _raise_unexpected_end(child, expected=complaints)
                         yield None
                         break
                     answer = None
@@ -121,7 +121,7 @@ class CatFile:
                         length = size + 1 if command == "contents" else 0
                         # git ended at a damaged object; a new one gets the rest.
                         if len(data := child.read(length)) != length:
-                            _raise_unless(child, expected=_COMPLAINTS)
+                            _raise_unexpected_end(child, expected=_COMPLAINTS)
                             yield None
                             break
                         answer = oid, kind, size, data[:-1]
@@ -173,7 +173,7 @@ def _parse_header(line: bytes) -> tuple[str, str, int] | None:
     return (oid.decode("ascii"), parts[0].decode("ascii"), int(parts[1])) if is_header else None
 
 
-def _raise_unless(child: Child, *, expected: Sequence[str] = ()) -> None:
+def _raise_unexpected_end(child: Child, *, expected: Sequence[str] = ()) -> None:
     # Raises CkptError unless git's complaint contains one of the texts.
     complaint = child.communicate().complaint
     if not any(text in complaint for text in expected):

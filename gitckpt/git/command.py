@@ -56,7 +56,7 @@ _USER_VARIABLES = (
 
 
 # Input of git's `-z --stdin`.
-def nul_ended(paths: Iterable[bytes]) -> bytes:
+def encode_paths(paths: Iterable[bytes]) -> bytes:
     return b"".join(path + b"\0" for path in paths)
 
 
@@ -82,7 +82,7 @@ class Git:
         deadline: float | None = None,
     ) -> Completed:
         """Run a git command; raise `GitError` unless its exit code is in `ok`."""
-        child = self._child(args, env, locks=locks, own_group=deadline is not None)
+        child = self._start_child(args, env, locks=locks, own_group=deadline is not None)
         return self.finish(child, args, data=data, ok=ok, deadline=deadline)
 
     def stream_lines(
@@ -102,7 +102,7 @@ class Git:
             handle(lines)
 
         # Otherwise git writes line by line, a million times for a million commits.
-        child = self._child(args, {"GIT_FLUSH": "0"}, own_group=deadline is not None)
+        child = self._start_child(args, {"GIT_FLUSH": "0"}, own_group=deadline is not None)
         return self.finish(child, args, data=data, ok=ok, deadline=deadline, handle=split_chunk)
 
     @staticmethod
@@ -128,9 +128,9 @@ class Git:
         return os.fsdecode(self.run(*args).out.removesuffix(b"\n"))
 
     def start(self, *args: str, env: Env = None) -> Child:
-        return self._child(args, env, own_group=True)
+        return self._start_child(args, env, own_group=True)
 
-    def _child(self, args: Args, env: Env, *, own_group: bool, locks: bool = False) -> Child:
+    def _start_child(self, args: Args, env: Env, *, own_group: bool, locks: bool = False) -> Child:
         may_fetch = env is not None and env.items() >= process.MAY_FETCH.items()
         variables = environment(env if may_fetch else {**process.OFFLINE, **(env or {})})
         for name in set(_USER_VARIABLES).difference(env or ()):

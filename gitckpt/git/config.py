@@ -29,7 +29,7 @@ def read(repository: Repository, pattern: str) -> dict[str, list[str]]:
     import re
 
     settings: dict[str, list[str]] = {}
-    entries = _entries(repository)
+    entries = _read_entries(repository)
     files = _find_tracked(repository, entries)
     for file, name, value in entries:
         if re.search(pattern, name) and not (file in files and name.startswith(_OWN_PREFIX)):
@@ -41,18 +41,18 @@ def files_of_settings(repository: Repository, pattern: str) -> dict[str, str]:
     """Return the file that defines each matching setting; "" for other origins."""
     import re
 
-    return {name: file for file, name, _ in _entries(repository) if re.search(pattern, name)}
+    return {name: file for file, name, _ in _read_entries(repository) if re.search(pattern, name)}
 
 
 def settings_in_tracked_files(repository: Repository) -> dict[str, list[str]]:
     """Return the names of `ckpt.*` settings in tracked files, by path of the file."""
-    files = _find_tracked(repository, _entries(repository))
+    files = _find_tracked(repository, _read_entries(repository))
     return {os.path.normpath(file): names for file, names in files.items()}
 
 
 def _find_tracked(repository: Repository, entries: ConfigEntries) -> dict[str, list[str]]:
     names_by_file: dict[str, list[str]] = {}
-    trusted_files = _standard_files(repository)
+    trusted_files = _list_standard_files(repository)
     for file, name, _ in entries:
         if file and name.startswith(_OWN_PREFIX) and file not in trusted_files:
             names_by_file.setdefault(file, []).append(name)
@@ -84,12 +84,12 @@ def read_local(repository: Repository, pattern: str) -> dict[str, list[str]]:
     return settings
 
 
-def is_on(value: str) -> bool:
+def is_true(value: str) -> bool:
     # git-config(1), "boolean"
     return value.lower() not in _FALSE
 
 
-def _entries(repository: Repository) -> ConfigEntries:
+def _read_entries(repository: Repository) -> ConfigEntries:
     # Ask git again only if a file or a variable has changed.
     variables = {name: value for name, value in os.environ.items() if name.startswith(_VARIABLES)}
     if repository.configuration is not None:
@@ -104,7 +104,7 @@ def _entries(repository: Repository) -> ConfigEntries:
     for origin, entry in zip(fields[::2], fields[1::2], strict=False):
         kind, _, path = origin.partition(":")
         entries.append((path if kind == "file" else "", *_split_entry(entry)))
-    new_stamps = {path: _stamp(path, start_time) for path in _possible_files(repository, entries)}
+    new_stamps = {path: _stamp(path, start_time) for path in _list_files(repository, entries)}
     readable_stamps = {path: stamp for path, stamp in new_stamps.items() if stamp is not None}
     # A change may stay unnoticed if a file is too young, or included on one branch only.
     is_conditional = any(name.startswith("includeif.onbranch:") for _, name, _ in entries)
@@ -134,7 +134,7 @@ def user_dir() -> str:
     return os.path.join(home, "git")
 
 
-def _standard_files(repository: Repository) -> list[str]:
+def _list_standard_files(repository: Repository) -> list[str]:
     return [
         os.environ.get("GIT_CONFIG_SYSTEM") or "/etc/gitconfig",
         os.environ.get("GIT_CONFIG_GLOBAL") or os.path.join(os.path.expanduser("~"), ".gitconfig"),
@@ -145,10 +145,10 @@ def _standard_files(repository: Repository) -> list[str]:
     ]
 
 
-def _possible_files(repository: Repository, entries: ConfigEntries) -> list[str]:
+def _list_files(repository: Repository, entries: ConfigEntries) -> list[str]:
     # Also missing files that git would read (git-config(1), "FILES").
     paths = [
-        *_standard_files(repository),
+        *_list_standard_files(repository),
         *(os.path.join(user_dir(), name) for name in ("ignore", "attributes")),
         "/etc/gitattributes",
     ]

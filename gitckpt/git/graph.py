@@ -34,17 +34,17 @@ if TYPE_CHECKING:
 # Partial clones (git's `partial-clone` document)
 
 
-def promisor(repository: Repository) -> str | None:
+def find_promisor(repository: Repository) -> str | None:
     """Return the name of the promisor remote; None unless this is a partial clone."""
     for name, values in config.read(repository, r"^remote\..*\.promisor$").items():
-        if config.is_on(values[-1]):
+        if config.is_true(values[-1]):
             return name.removeprefix("remote.").removesuffix(".promisor")
     return None
 
 
 def fetch_variables(repository: Repository) -> Mapping[str, str]:
     """Return variables that let git fetch missing objects; empty in a full clone."""
-    return MAY_FETCH if promisor(repository) is not None else {}
+    return MAY_FETCH if find_promisor(repository) is not None else {}
 
 
 def list_missing(
@@ -63,7 +63,7 @@ def fetch_missing(
     repository: Repository, tree: str, base: str | None, *, blobs: bool = True
 ) -> None:
     """Fetch the objects that `list_missing` returns, if this is a partial clone."""
-    remote = promisor(repository)
+    remote = find_promisor(repository)
     if remote is None:
         return
     options = ("--no-tags", "--no-write-fetch-head", "--recurse-submodules=no")
@@ -83,7 +83,7 @@ def fetch_missing(
 
 def fetch_trees_of(repository: Repository, snapshot: str | None, commit: str) -> None:
     """Fetch the trees of a snapshot, or of a commit if there is no snapshot."""
-    if promisor(repository) is None:
+    if find_promisor(repository) is None:
         return
     if snapshot is not None:
         fetch_missing(repository, snapshot, None, blobs=False)
@@ -105,40 +105,40 @@ def missing_error(oids: Sequence[str], *, is_promised: bool = True) -> WorktreeE
 _AT_ONCE = 1000
 
 
-def newest(git: Git, commits: Collection[str]) -> set[str]:
+def find_newest(git: Git, commits: Collection[str]) -> set[str]:
     """Return the commits that are not ancestors of other commits in `commits`."""
-    return _walk(git, [f"{commit}^!" for commit in commits]) if commits else set()
+    return _walk_commits(git, [f"{commit}^!" for commit in commits]) if commits else set()
 
 
-def between(git: Git, above: Iterable[str], below: Iterable[str]) -> set[str]:
+def list_between(git: Git, above: Iterable[str], below: Iterable[str]) -> set[str]:
     """Return the commits that are reachable from `above` but not from `below`."""
-    return _walk(git, chain(above, (f"^{commit}" for commit in below)))
+    return _walk_commits(git, chain(above, (f"^{commit}" for commit in below)))
 
 
 def outside(git: Git, commits: Iterable[str], tips: Iterable[str]) -> set[str]:
     """Return which of `commits` exist and are not reachable from `tips`."""
     if next(iter(commits), None) is None:
         return set()
-    oids = _walk(git, chain(commits, (f"^{tip}" for tip in tips)))
+    oids = _walk_commits(git, chain(commits, (f"^{tip}" for tip in tips)))
     return oids.intersection(commits) if oids else oids
 
 
-def unreached(git: Git, commits: Iterable[str], tips: Collection[str]) -> set[str]:
+def find_unreached_safely(git: Git, commits: Iterable[str], tips: Collection[str]) -> set[str]:
     """Return what `outside` should return, even where wrong commit dates mislead git."""
     # Few wrong dates make git stop a walk with exclusions early: six commits of 1970 are enough.
     candidates = outside(git, commits, tips)
-    return candidates - _walk(git, tips) if candidates and tips else candidates
+    return candidates - _walk_commits(git, tips) if candidates and tips else candidates
 
 
-def above(git: Git, tips: Collection[str], commits: Iterable[str]) -> set[str]:
+def find_descendants(git: Git, tips: Collection[str], commits: Iterable[str]) -> set[str]:
     """Return the tips that descend from `commits` and are not reachable from them."""
     if not tips or next(iter(commits), None) is None:
         return set()
     revs = chain(tips, (f"^{commit}" for commit in commits))
-    return _walk(git, revs, "--ancestry-path").intersection(tips)
+    return _walk_commits(git, revs, "--ancestry-path").intersection(tips)
 
 
-def _walk(git: Git, revs: Iterable[str], *options: str) -> set[str]:
+def _walk_commits(git: Git, revs: Iterable[str], *options: str) -> set[str]:
     oids: set[str] = set()
 
     def add_oids(lines: list[bytes]) -> None:
@@ -183,7 +183,7 @@ def find_lacking(
     words = [*LEAN, "-c", "core.commitGraph=false", "rev-list", "--objects", "--stdin"]
     words += ["--no-object-names"] if damaged else ["--quiet"]
     words += [] if with_history else ["--no-walk=unsorted"]
-    is_partial = promisor(repository) is not None
+    is_partial = find_promisor(repository) is not None
     words.append("--exclude-promisor-objects" if is_partial else "--missing=print")
     damaged_oids = {oid.encode("ascii") for oid in damaged}
     bad_lines: list[bytes] = []
@@ -214,7 +214,7 @@ class _Walk:
         self._objects = objects
         self._format = repository.object_format
         self._roots = dict.fromkeys(roots)
-        self._promised = _promised(repository, objects)
+        self._promised = _find_promised(repository, objects)
         self._present = set(list_objects(repository)).difference(damaged)
         # Commits whose parents a shallow clone lacks.
         shallow_data = read_or_empty(os.path.join(repository.common_dir, "shallow"))
@@ -252,7 +252,7 @@ class _Walk:
                 continue
             is_cut = oid in self._cut or not self._with_history
             try:
-                references = list(_references(item, self._format, is_cut=is_cut))
+                references = list(_list_links(item, self._format, is_cut=is_cut))
             except ValueError:  # the oid matches, but the object is malformed
                 self.missing.add(oid)
                 continue
@@ -266,7 +266,7 @@ class _Walk:
                     self.missing.add(child)
 
 
-def _references(
+def _list_links(
     item: tuple[str, bytes], object_format: str, *, is_cut: bool
 ) -> Iterator[tuple[str, bool]]:
     kind, data = item
@@ -289,9 +289,9 @@ def list_objects(repository: Repository) -> list[str]:
     return repository.git.run(*words, "--batch-check=%(objectname)").text.split()
 
 
-def _promised(repository: Repository, objects: Objects) -> set[str]:
+def _find_promised(repository: Repository, objects: Objects) -> set[str]:
     # The remote of a partial clone promises all that it sent, and all that this refers to.
-    if promisor(repository) is None:
+    if find_promisor(repository) is None:
         return set()
     pack_dir = os.path.join(repository.common_dir, "objects", "pack")
     oids: list[str] = []
@@ -301,7 +301,7 @@ def _promised(repository: Repository, objects: Objects) -> set[str]:
     promised_oids, object_format = set(oids), repository.object_format
     for item in objects.read(oids, None):
         if item is not None and item[0] != "blob":
-            promised_oids.update(oid for oid, _ in _references(item, object_format, is_cut=False))
+            promised_oids.update(oid for oid, _ in _list_links(item, object_format, is_cut=False))
     return promised_oids
 
 
@@ -354,7 +354,7 @@ def find_unreadable(
             unreadable_oids.add(oid)
         if progress is not None and (count % _EVERY == 0 or count == len(oids)):
             progress(count, len(oids))
-    if unreadable_oids and promisor(repository) is not None:
+    if unreadable_oids and find_promisor(repository) is not None:
         unreadable_oids.intersection_update(list_objects(repository))
     return unreadable_oids
 

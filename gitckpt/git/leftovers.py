@@ -49,17 +49,17 @@ class FileMark:
     owner: int = field(compare=False)
 
 
-def mark(path: str) -> FileMark | None:
+def read_mark(path: str) -> FileMark | None:
     """Return the stat data of a path; that of a directory has its newest file's time."""
     try:
         status = os.lstat(path)
-        latest_change = max(os.lstat(inner).st_mtime for inner in (path, *_below(path)))
+        latest_change = max(os.lstat(inner).st_mtime for inner in (path, *_list_below(path)))
     except OSError:
         return None
     return FileMark(status.st_ino, latest_change, status.st_size, status.st_uid)
 
 
-def _below(path: str) -> Iterator[str]:
+def _list_below(path: str) -> Iterator[str]:
     if os.path.isdir(path) and not os.path.islink(path):
         for parent, names, files in os.walk(path):
             yield from (os.path.join(parent, name) for name in (*names, *files))
@@ -74,16 +74,16 @@ def lock_files(repository: Repository) -> list[str]:
     subdirectories = ("objects/info", "objects/info/commit-graphs", "objects/pack", "reftable")
     directories = [*tops, *(os.path.join(common_dir, name) for name in subdirectories)]
     directories += [parent for top in tops for parent, _, _ in os.walk(os.path.join(top, "refs"))]
-    paths = [os.path.join(folder, name) for folder in directories for name in _names(folder)]
+    paths = [os.path.join(folder, name) for folder in directories for name in _list_names(folder)]
     return [path for path in paths if path.endswith((".lock", "/packed-refs.new"))]
 
 
 def find_stale_locks(repository: Repository, paths: Iterable[str]) -> dict[str, FileMark]:
     """Return which lock files no running git can hold; an empty dict without /proc."""
-    old_marks = find_older(QUIET, paths)
+    old_marks = find_old_files(QUIET, paths)
     if not old_marks or not os.path.exists("/proc/self/stat"):
         return {}
-    writers = list(_writers(repository))
+    writers = list(_find_writers(repository))
     own_uid = os.geteuid()
 
     def is_in_use(lock: FileMark) -> bool:
@@ -95,16 +95,16 @@ def find_stale_locks(repository: Repository, paths: Iterable[str]) -> dict[str, 
     return {path: lock for path, lock in visible_marks.items() if not is_in_use(lock)}
 
 
-def find_older(seconds: float, paths: Iterable[str]) -> dict[str, FileMark]:
+def find_old_files(seconds: float, paths: Iterable[str]) -> dict[str, FileMark]:
     # A time in the future counts as old: the clock was set back.
     instant = time.time()
-    marks = ((path, mark(path)) for path in paths)
+    marks = ((path, read_mark(path)) for path in paths)
     return {path: file for path, file in marks if file and abs(instant - file.changed) >= seconds}
 
 
 def discard(path: str, old_mark: FileMark) -> bool:
     """Delete a path unless it changed since `old_mark`; return whether it was deleted."""
-    if mark(path) != old_mark:
+    if read_mark(path) != old_mark:
         return False
     try:
         if os.path.isdir(path) and not os.path.islink(path):
@@ -128,10 +128,10 @@ def is_alive(pid: int) -> bool:
 
 def find_temporary_objects(repository: Repository) -> list[str]:
     objects_dir = os.path.join(repository.common_dir, "objects")
-    names = _names(objects_dir)
+    names = _list_names(objects_dir)
     paths = [f"{objects_dir}/{name}" for name in names if name.startswith(_TEMPORARY_ABOVE)]
     for directory in (*(name for name in names if len(name) == 2), *_OBJECT_DIRS):
-        for name in _names(f"{objects_dir}/{directory}"):
+        for name in _list_names(f"{objects_dir}/{directory}"):
             # `.tmp-<pid>-pack-…`: `git repack` names packs so until all are written.
             start, _, suffix = name.partition("-")
             pid, _, pack = suffix.partition("-")
@@ -142,14 +142,14 @@ def find_temporary_objects(repository: Repository) -> list[str]:
 
 
 def find_stale_objects(repository: Repository) -> dict[str, FileMark]:
-    return find_older(OBJECTS_QUIET, find_temporary_objects(repository))
+    return find_old_files(OBJECTS_QUIET, find_temporary_objects(repository))
 
 
 def size_of(path: str) -> int:
-    return sum(os.lstat(inner).st_blocks * 512 for inner in (path, *_below(path)))
+    return sum(os.lstat(inner).st_blocks * 512 for inner in (path, *_list_below(path)))
 
 
-def _writers(repository: Repository) -> Iterator[tuple[int, float]]:
+def _find_writers(repository: Repository) -> Iterator[tuple[int, float]]:
     # Owner and start, in seconds since the epoch, of each git that may write here.
     from gitckpt.git.worktree import administration
 
@@ -162,15 +162,15 @@ def _writers(repository: Repository) -> Iterator[tuple[int, float]]:
     top_dirs = [os.path.realpath(directory) for directory in directories if directory]
     boot_time = time.time() - float(read_or_empty("/proc/uptime").split()[0])
     ticks_per_second = os.sysconf("SC_CLK_TCK")
-    ancestors = _ancestors()
+    ancestors = _list_ancestors()
     for pid_text in filter(str.isdigit, os.listdir("/proc")):
-        name, fields = _stat(pid_text)
+        name, fields = _read_stat(pid_text)
         is_git = name == b"git" or (name.startswith(b"git-") and name != b"git-ckpt")
         if not is_git or not fields or fields[0] in b"ZX" or pid_text in ancestors:
             continue
         words = read_or_empty(f"/proc/{pid_text}/cmdline").split(b"\0")
         is_reader = b"cat-file" in words or _READERS.issuperset(words[1:2])
-        if is_reader or _OWN_WRITER.issubset(words) or _is_elsewhere(pid_text, words, top_dirs):
+        if is_reader or _OWN_WRITER.issubset(words) or _is_unrelated(pid_text, words, top_dirs):
             continue
         try:
             owner = os.stat(f"/proc/{pid_text}").st_uid
@@ -179,7 +179,7 @@ def _writers(repository: Repository) -> Iterator[tuple[int, float]]:
         yield owner, boot_time + int(fields[19]) / ticks_per_second
 
 
-def _is_elsewhere(pid: str, words: list[bytes], roots: list[str]) -> bool:
+def _is_unrelated(pid: str, words: list[bytes], roots: list[str]) -> bool:
     try:
         directory = os.readlink(f"/proc/{pid}/cwd")
     except OSError:
@@ -195,23 +195,23 @@ def _is_elsewhere(pid: str, words: list[bytes], roots: list[str]) -> bool:
     return not any(path == top or path.startswith(top + os.sep) for path in paths for top in roots)
 
 
-def _ancestors() -> set[str]:
+def _list_ancestors() -> set[str]:
     # A git that waits for this process, such as the caller of the hook, holds no lock in the way.
     pids = set()
     pid = str(os.getppid())
     while pid not in ("0", "") and pid not in pids:
         pids.add(pid)
-        pid = (_stat(pid)[1] or [b"", b""])[1].decode("ascii")
+        pid = (_read_stat(pid)[1] or [b"", b""])[1].decode("ascii")
     return pids
 
 
-def _stat(pid: str) -> tuple[bytes, list[bytes]]:
+def _read_stat(pid: str) -> tuple[bytes, list[bytes]]:
     # Name and further fields (proc(5)), state and parent first.
     head, _, fields = read_or_empty(f"/proc/{pid}/stat").rpartition(b")")
     return head.partition(b"(")[2], fields.split()
 
 
-def _names(directory: str) -> list[str]:
+def _list_names(directory: str) -> list[str]:
     try:
         return sorted(os.listdir(directory))
     except OSError:

@@ -68,7 +68,7 @@ class Notes:
     def read_all(self) -> Iterator[tuple[str, list[str] | None]]:
         """Yield each annotated commit with the lines of its note, or None if unreadable."""
         commit_blobs: dict[str, list[str]] = {}
-        for commit, blob in self._blobs(self._read(self._find_root(self.tip()), None), ""):
+        for commit, blob in self._list_blobs(self._read(self._find_root(self.tip()), None), ""):
             commit_blobs.setdefault(commit, []).append(blob)
         return self._read_texts(commit_blobs)
 
@@ -133,12 +133,12 @@ class Notes:
                         level.append((tree.below, entry, child_oid, path))
         return top_trees.get(b"", _Tree({}))
 
-    def _blobs(self, tree: _Tree, prefix: str) -> Iterator[tuple[str, str]]:
+    def _list_blobs(self, tree: _Tree, prefix: str) -> Iterator[tuple[str, str]]:
         for name, (mode, oid) in tree.entries.items():
             if mode != encoding.DIRECTORY and _is_hex(name, self._width - len(prefix)):
                 yield prefix + name.decode("ascii"), oid
         for name, subtree in tree.below.items():
-            yield from self._blobs(subtree, prefix + name.decode("ascii"))
+            yield from self._list_blobs(subtree, prefix + name.decode("ascii"))
 
     def _read_texts(
         self, blobs: dict[str, list[str]], missing: list[str] | None = None

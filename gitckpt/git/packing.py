@@ -21,7 +21,7 @@ _INCLUDE_SINCE = (2, 42)
 _PACK = (*DURABLE, "-c", "core.packedRefsTimeout=100", *NO_HOOKS, "pack-refs")
 
 
-def count_loose(repository: Repository) -> int:
+def count_loose_refs(repository: Repository) -> int:
     try:
         with os.scandir(os.path.join(repository.common_dir, "refs", "checkpoints")) as entries:
             return sum(
@@ -35,7 +35,7 @@ def count_loose(repository: Repository) -> int:
 def pack_if_many(
     repository: Repository, namespaces: Sequence[str], version: tuple[int, ...]
 ) -> bool:
-    return count_loose(repository) >= PACK_FROM and pack(repository, namespaces, version)
+    return count_loose_refs(repository) >= PACK_FROM and pack(repository, namespaces, version)
 
 
 def count_loose_objects(repository: Repository) -> int:

@@ -296,15 +296,15 @@ def run(
 
 def run_attached(argv: Sequence[str], env: Mapping[str, str]) -> int:
     """Run a program with this process's standard streams and return its exit code."""
-    pid = _start(argv, env, setsigdef=[_SIGPIPE])
+    pid = _start_process(argv, env, setsigdef=[_SIGPIPE])
     return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
 
 
-def detach(argv: Sequence[str], env: Mapping[str, str]) -> None:
+def start_detached(argv: Sequence[str], env: Mapping[str, str]) -> None:
     """Start a program in a new session, without standard streams; do not wait for it."""
     # An open standard error would block readers of the output of `git commit`.
     null_actions = [(os.POSIX_SPAWN_OPEN, fd, os.devnull, os.O_RDWR, 0) for fd in (0, 1, 2)]
-    _start(argv, env, file_actions=null_actions, setsid=True)
+    _start_process(argv, env, file_actions=null_actions, setsid=True)
 
 
 def _spawn(
@@ -317,7 +317,7 @@ def _spawn(
     actions = [(os.POSIX_SPAWN_DUP2, fd, number) for number, fd in enumerate(child_fds)]
     options = {"setpgroup": 0} if own_group else {}
     try:
-        pid = _start(argv, env, file_actions=actions, setsigdef=[_SIGPIPE], **options)
+        pid = _start_process(argv, env, file_actions=actions, setsigdef=[_SIGPIPE], **options)
     except BaseException:
         for fd in (in_write, out_read, err_read):
             os.close(fd)
@@ -328,7 +328,7 @@ def _spawn(
     return pid, in_write, out_read, err_read
 
 
-def _start(argv: Sequence[str], env: Mapping[str, str], **options: Any) -> int:
+def _start_process(argv: Sequence[str], env: Mapping[str, str], **options: Any) -> int:
     try:
         return os.posix_spawnp(argv[0], list(argv), env, **options)
     except OSError as error:

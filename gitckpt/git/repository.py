@@ -103,14 +103,14 @@ class Repository:
         # git flushes no symbolic ref.
         fsync.flush([os.path.join(self.git_dir, "HEAD"), self.git_dir])
 
-    def tip_of(self, branch: str) -> str | None:
+    def read_tip(self, branch: str) -> str | None:
         """Return a branch's commit; "" for a missing branch, None for an invalid name."""
         if self.git.run("check-ref-format", BRANCHES + branch, ok=(0, 1)).code != 0:
             return None
         entry = self.cat_file.info(BRANCHES + branch)
         return entry[0] if entry is not None else ""
 
-    def pseudo_ref(self, name: str) -> str | None:
+    def read_pseudo_ref(self, name: str) -> str | None:
         """Return the oid of a ref such as ORIG_HEAD; None if it or its object is missing."""
         exists = self.has_reftable or os.path.isfile(os.path.join(self.git_dir, name))
         target = self.cat_file.info(name) if exists else None
@@ -121,7 +121,7 @@ class Repository:
 
         def has_state(name: str) -> bool:
             is_file = os.path.exists(os.path.join(self.git_dir, name))
-            return is_file or (name in PSEUDO_REFS and self.pseudo_ref(name) is not None)
+            return is_file or (name in PSEUDO_REFS and self.read_pseudo_ref(name) is not None)
 
         operation = next((operation for name, operation in _OPERATIONS if has_state(name)), None)
         if operation is not None:
@@ -165,7 +165,7 @@ class Repository:
         """Raise `RepositoryError` if HEAD names a commit that is missing or damaged."""
         oid = self.git.run("rev-parse", "--quiet", "--verify", "HEAD", ok=(0, 1, 128)).text
         if oid:
-            raise lost_commit(oid)
+            raise lost_commit_error(oid)
 
     def close(self) -> None:
         self.cat_file.close()
@@ -184,7 +184,7 @@ _MISLEADING = ("not a git repository", "Invalid path", "not a valid path", "gitf
 _SEARCHED = "(or any"  # git searched the parent directories, too
 
 
-def lost_commit(oid: str) -> RepositoryError:
+def lost_commit_error(oid: str) -> RepositoryError:
     message = f"the commit {oid}, which HEAD points to, is missing or damaged"
     undo = "go back to the previous one: git reset --soft HEAD@{1}; see all damage: git ckpt verify"
     return RepositoryError(message, hint=f"fetch the commit from another clone, or {undo}")

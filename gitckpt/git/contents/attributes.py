@@ -7,7 +7,7 @@ import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from gitckpt.git import config
-from gitckpt.git.command import Git, nul_ended, setting_options
+from gitckpt.git.command import Git, encode_paths, setting_options
 from gitckpt.git.files import regular
 from gitckpt.git.objects.encoding import object_hash
 from gitckpt.git.process import git_executable
@@ -76,16 +76,16 @@ class Configured:
         filters = []
         for name in sorted(drivers):
             commands = [value_of.get(f"filter.{name}.{command}", "") for command in _COMMANDS]
-            required = config.is_on(value_of.get(f"filter.{name}.required", ""))
+            required = config.is_true(value_of.get(f"filter.{name}.required", ""))
             if required or any(commands):
                 filters.append((name, required, "\n".join(commands)))
         autocrlf = value_of.get("core.autocrlf", "").lower()
         are_defaults = (
-            config.is_on(value_of.get(f"core.{name}", str(default))) == default
+            config.is_true(value_of.get(f"core.{name}", str(default))) == default
             for name, default in _AS_IS.items()
         )
         return cls(
-            autocrlf="input" if autocrlf == "input" else "true" if config.is_on(autocrlf) else "",
+            autocrlf="input" if autocrlf == "input" else "true" if config.is_true(autocrlf) else "",
             eol=value_of.get("core.eol", "").lower(),
             attributes=value_of.get("core.attributesfile"),
             tree=value_of.get("attr.tree", ""),
@@ -185,7 +185,7 @@ def treatments(
     if not paths:
         return {}
     words = ("check-attr", "-z", "--stdin", *_ATTRIBUTES)
-    fields = index.git(*words, data=nul_ended(paths)).split(b"\0")
+    fields = index.git(*words, data=encode_paths(paths)).split(b"\0")
     cache: dict[tuple[bytes, ...], Treatment] = {}
     treatment_by_path = {}
     width = 3 * len(_ATTRIBUTES)
@@ -232,7 +232,7 @@ def _files_outside(repository: Repository, configured: Configured) -> list[str]:
 
 
 def filter_names(git: Git | PrivateIndex, paths: Collection[bytes]) -> dict[bytes, str]:
-    output = git.run("check-attr", "-z", "--stdin", "filter", data=nul_ended(paths)).out
+    output = git.run("check-attr", "-z", "--stdin", "filter", data=encode_paths(paths)).out
     fields = output.split(b"\0")
     return {path: os.fsdecode(name) for path, name in zip(fields[::3], fields[2::3], strict=False)}
 

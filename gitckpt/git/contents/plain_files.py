@@ -87,7 +87,7 @@ class TreeWriter:
                     return True
             except FileNotFoundError:
                 packed_oids.append(oid)
-        existing_oids = self._repository.cat_file.existing(packed_oids)
+        existing_oids = self._repository.cat_file.list_existing(packed_oids)
         return any(item is None for item in self._objects.read(existing_oids, None))
 
     def _read(self, paths: Iterable[bytes]) -> Listed:

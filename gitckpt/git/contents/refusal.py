@@ -6,7 +6,7 @@ import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
 
-from gitckpt.git.command import nul_ended, setting_options
+from gitckpt.git.command import encode_paths, setting_options
 from gitckpt.git.contents.attributes import filter_names
 from gitckpt.git.process import Completed, GitError
 from gitckpt.git.worktree import administration
@@ -78,7 +78,7 @@ def add_files(
         filter_options = setting_options(*(f"filter.{name}.process=" for name in sorted(disabled)))
         words = (*settings, *filter_options, "-c", "core.safecrlf=warn", *_READ)
         try:
-            complaint = index.run(*words, data=nul_ended(part), env=env).complaint
+            complaint = index.run(*words, data=encode_paths(part), env=env).complaint
         except GitError as error:
             if administration.has_file_changed(error):
                 index.unlock()
@@ -94,8 +94,8 @@ def add_files(
             may_refresh = refused is None and not is_refreshed
             if broken_filters:
                 disabled |= broken_filters
-            elif may_refresh and administration.failing_filters(index.repository, error):
-                index.refresh_young()  # git has run the filter on another file
+            elif may_refresh and administration.find_failing_filters(index.repository, error):
+                index.refresh_racy()  # git has run the filter on another file
                 is_refreshed = True
             # A full disk is no reason to leave a file out.
             elif refused is None or is_unstorable(error):
@@ -122,7 +122,7 @@ def _failed_filter(complaint: str) -> str:
 
 def _broken_process_filters(index: PrivateIndex, paths: Sequence[bytes]) -> set[str]:
     examples = {name: path for path, name in filter_names(index, paths).items()}
-    names = examples.keys() & administration.process_filters(index.repository)
+    names = examples.keys() & administration.list_process_filters(index.repository)
     complaints = {name: _clean(index, examples[name], b"\n").complaint for name in names}
     return {name for name in names if any(text in complaints[name] for text in _NOT_STARTED)}
 

@@ -17,14 +17,14 @@ import stat
 from collections.abc import Callable, Collection, Iterable, Mapping
 
 from gitckpt.git import config
-from gitckpt.git.command import nul_ended
+from gitckpt.git.command import encode_paths
 from gitckpt.git.contents import exact_files
 from gitckpt.git.contents.attributes import ANNEX, filter_names
 from gitckpt.git.files import private_dirs, regular
 from gitckpt.git.objects.encoding import object_id
 from gitckpt.git.process import GitError
 from gitckpt.git.repository import Repository
-from gitckpt.git.worktree.administration import failing_filters, filters_off, has_hung_up
+from gitckpt.git.worktree.administration import disable_filters, find_failing_filters, has_hung_up
 from gitckpt.git.worktree.index import PrivateIndex
 from gitckpt.model.arguments import first_of
 from gitckpt.model.errors import WorktreeError
@@ -50,7 +50,7 @@ _PAST = 10_000_000_000
 def failing_smudge_filters(repository: Repository, error: GitError) -> set[str]:
     # git also reads other files if they are as young as the index.
     match = _FAILED.search(error.stderr)
-    return {match[2]} if match else failing_filters(repository, error)
+    return {match[2]} if match else find_failing_filters(repository, error)
 
 
 def select_filtered(
@@ -103,9 +103,9 @@ def forget(repository: Repository, paths: Collection[bytes]) -> None:
 
 def add_unfiltered(index: PrivateIndex, files: FilesByPath) -> None:
     if files:
-        options = filters_off({driver for _, driver in files.values()})
+        options = disable_filters({driver for _, driver in files.values()})
         words = ("update-index", "--add", "--replace", "-z", "--stdin")
-        index.git(*options, *words, data=nul_ended(files))
+        index.git(*options, *words, data=encode_paths(files))
 
 
 def complete(repository: Repository, files: FilesByPath) -> FilesByPath:
@@ -161,7 +161,7 @@ def _write_to_scratch(
     while paths:
         words = (*_LENIENT, "checkout-index", "--force", prefix, "-z", "--stdin")
         try:
-            return failed_paths, bool(index.run(*words, data=nul_ended(paths)).complaint)
+            return failed_paths, bool(index.run(*words, data=encode_paths(paths)).complaint)
         except GitError as error:
             if has_hung_up(error):
                 return failed_paths.union(paths), False
@@ -200,7 +200,7 @@ def write(
     names: set[str] = set()
     while True:
         try:
-            attempt(filters_off(names))
+            attempt(disable_filters(names))
             break
         except GitError as error:
             new_names = failing_smudge_filters(repository, error) - names
@@ -229,7 +229,7 @@ def update_index(index: PrivateIndex, unfiltered: FilesByPath, still_failing: Fi
     files = {path: entry for path, entry in unfiltered.items() if index_oids.get(path) == entry[0]}
     completed_files = _omit(files, still_failing)
     if completed_files:  # a refresh would trust the recorded sizes
-        index.git("update-index", "-z", "--stdin", data=nul_ended(completed_files))
+        index.git("update-index", "-z", "--stdin", data=encode_paths(completed_files))
     add_unfiltered(index, _omit(files, completed_files))
 
 

@@ -9,7 +9,7 @@ import time
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from gitckpt.git import config
-from gitckpt.git.command import NO_HOOKS, nul_ended
+from gitckpt.git.command import NO_HOOKS, encode_paths
 from gitckpt.git.files import private_dirs
 from gitckpt.git.files.refs_stat import content_mark
 from gitckpt.git.filesystem import copy_in_kernel
@@ -98,7 +98,7 @@ class PrivateIndex:
             message = f"cannot read the files of {top}: the worktree is {state}"
             raise WorktreeError(message, hint="if a run uses this worktree: git ckpt resume")
         try:
-            self.opened = _file_system_time(self.repository)
+            self.opened = _read_file_system_time(self.repository)
         except FileNotFoundError:
             raise self._watch.deletion_error() from None
         try:
@@ -173,10 +173,10 @@ class PrivateIndex:
         try:
             return self.run(*args, data=data, ok=ok)
         except GitError as error:
-            failing_names = administration.failing_filters(self.repository, error)
+            failing_names = administration.find_failing_filters(self.repository, error)
             if not failing_names:
                 raise
-        return self.run(*administration.filters_off(failing_names), *args, data=data, ok=ok)
+        return self.run(*administration.disable_filters(failing_names), *args, data=data, ok=ok)
 
     def start(self, *args: str) -> Child:
         return self.repository.git.start(*self._options, *args, env={"GIT_INDEX_FILE": self.path})
@@ -207,7 +207,7 @@ class PrivateIndex:
     def refresh(self) -> None:
         self.edit("update-index", "-q", "--refresh", ok=(0, 1))
 
-    def refresh_young(self) -> None:
+    def refresh_racy(self) -> None:
         """Compare the files of racy entries now, so that later git commands need not."""
         self.edit("update-index", "-q", "--refresh", "--force-write-index", ok=(0, 1))
         future_time = time.time() + _GRAIN / 1e9
@@ -221,7 +221,7 @@ class PrivateIndex:
             if "Ignoring path" in result.complaint:  # git succeeds all the same
                 raise GitError(["update-index"], result.code, result.complaint)
 
-    def is_whole(self) -> bool:
+    def has_valid_checksum(self) -> bool:
         try:
             with open(self.path, "rb") as file:
                 data = file.read()
@@ -235,7 +235,7 @@ class PrivateIndex:
         return has_no_checksum or object_hash(object_format, content).digest() == checksum
 
     def update(self, option: str, paths: Iterable[bytes]) -> None:
-        if data := nul_ended(paths):
+        if data := encode_paths(paths):
             self.edit("update-index", option, "-z", "--stdin", data=data)
 
     def rebuild(self, commit: str) -> None:
@@ -246,7 +246,7 @@ class PrivateIndex:
 
     def require_unlocked(self) -> None:
         lock = os.path.join(self.repository.git_dir, "index.lock")
-        if os.path.lexists(lock) and not _is_left_over(lock, self.repository.private_dir):
+        if os.path.lexists(lock) and not _is_of_killed_install(lock, self.repository.private_dir):
             raise LockHeld(lock)
 
     def require_latest(self) -> None:
@@ -279,7 +279,7 @@ class PrivateIndex:
         try:
             with open(self.path, "rb+") as file:
                 os.fsync(file.fileno())
-            if _is_left_over(lock, self.repository.private_dir):
+            if _is_of_killed_install(lock, self.repository.private_dir):
                 os.unlink(lock)
             os.link(self.path, lock)
             try:
@@ -318,7 +318,7 @@ def _has_links(repository: Repository) -> bool:
     return True
 
 
-def _file_system_time(repository: Repository) -> int:
+def _read_file_system_time(repository: Repository) -> int:
     directory = repository.make_private_dir()
     os.utime(directory)
     status = os.stat(directory)
@@ -326,7 +326,7 @@ def _file_system_time(repository: Repository) -> int:
     return status.st_ctime_ns - (0 if is_same_fs else _GRAIN)
 
 
-def _is_left_over(lock: str, directory: str) -> bool:
+def _is_of_killed_install(lock: str, directory: str) -> bool:
     try:
         lock_status = os.stat(lock)
     except FileNotFoundError:
@@ -365,7 +365,7 @@ def intent_oid(object_format: str) -> bytes:
     return object_id("blob", b"", object_format).encode("ascii")
 
 
-def intent_entries(index: PrivateIndex, paths: Collection[bytes]) -> dict[bytes, bytes]:
+def find_intent_entries(index: PrivateIndex, paths: Collection[bytes]) -> dict[bytes, bytes]:
     """Return the mode of each intent-to-add entry at one of `paths`."""
     if not paths:
         return {}
@@ -444,7 +444,7 @@ def read_sparse(repository: Repository) -> bytes | None:
     except FileNotFoundError:
         return None  # git then takes every file, whatever the configuration says
     settings = config.read(repository, _SPARSE_SETTINGS)
-    values = {name: config.is_on(listed_values[-1]) for name, listed_values in settings.items()}
+    values = {name: config.is_true(listed_values[-1]) for name, listed_values in settings.items()}
     if not values.get("core.sparsecheckout"):
         return None
     listed_patterns = repository.git.run(*NO_HOOKS, "sparse-checkout", "list").out
@@ -474,7 +474,7 @@ def restore_sparse(repository: Repository, settings: bytes | None) -> None:
 RULES = b".gitignore"
 
 
-def rules_in(repository: Repository, tree: str) -> dict[bytes, str]:
+def list_rules(repository: Repository, tree: str) -> dict[bytes, str]:
     return {
         path: oid
         for path, mode, oid in leaves(repository, tree)
@@ -482,7 +482,7 @@ def rules_in(repository: Repository, tree: str) -> dict[bytes, str]:
     }
 
 
-def ignored_by(
+def find_ignored(
     repository: Repository, rules: Mapping[bytes, str], paths: Sequence[bytes]
 ) -> set[bytes]:
     """Return which of `paths` git ignores under `rules`: .gitignore blobs, by path."""

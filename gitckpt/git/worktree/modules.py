@@ -42,7 +42,7 @@ _FORBIDDEN_PARTS = (b"", b".", b"..", b".git")
 _REPOSITORY_DIRS = (b"objects", b"refs")
 
 
-def seen_from(repository: Repository, path: bytes) -> Repository | None:
+def open_checkout(repository: Repository, path: bytes) -> Repository | None:
     """Return the repository of the submodule checked out at `path`; None without one."""
     top = checkout_path(repository, path)
     if top is None:
@@ -63,13 +63,13 @@ def may_have_submodules(repository: Repository) -> bool:
     return has_modules or any(os.path.lexists(f"{top}/.gitmodules") for top in tops if top)
 
 
-def head_of(top: bytes) -> str | None:
+def read_head(top: bytes) -> str | None:
     words = ("rev-parse", "--quiet", "--verify", "HEAD^{commit}")
     result = run([git_executable(), "-C", os.fsdecode(top), *words], env=environment(OFFLINE))
     return result.text or None if result.code == 0 else None
 
 
-def git_dirs_inside(repository: Repository) -> list[bytes]:
+def find_git_dirs_inside(repository: Repository) -> list[bytes]:
     """Return the repository's git directories in the worktree, except `.git`."""
     top = os.path.realpath(repository.worktree or os.curdir)
     git_dirs = {os.path.realpath(repository.git_dir), os.path.realpath(repository.common_dir)}
@@ -78,10 +78,10 @@ def git_dirs_inside(repository: Repository) -> list[bytes]:
     return sorted(os.fsencode(path) for path in module_dirs if path.split("/")[0] not in outside)
 
 
-def bare_repositories(top: bytes, paths: Iterable[bytes]) -> list[bytes]:
+def find_bare_repositories(top: bytes, paths: Iterable[bytes]) -> list[bytes]:
     """Return which parent directories of `paths` look like bare repositories."""
     paths = {os.path.dirname(path) for path in paths if os.path.basename(path) == b"HEAD"} - {b""}
-    return sorted(path for path in paths if _has_parts(os.path.join(top, path)))
+    return sorted(path for path in paths if _has_repository_dirs(os.path.join(top, path)))
 
 
 def is_below(path: bytes, directories: Collection[bytes]) -> bool:
@@ -93,9 +93,7 @@ def has_modules(git_dir: str) -> bool:
     return os.path.isdir(os.path.join(git_dir, "modules"))
 
 
-def repositories_of_submodules(
-    repository: Repository, paths: Collection[bytes] = ()
-) -> list[Repository]:
+def list_repositories(repository: Repository, paths: Collection[bytes] = ()) -> list[Repository]:
     """Return submodule repositories: all in `modules`, and each `.git` at `paths`."""
     git_dirs = [git_dir for modules in _module_dirs(repository) for git_dir in _git_dirs(modules)]
     worktrees = [repository.worktree, *(path for _, path in administration.registered(repository))]
@@ -104,7 +102,7 @@ def repositories_of_submodules(
     for worktree in dict.fromkeys(filter(None, worktrees)):
         for path in paths:
             dot_git = os.path.join(worktree, os.fsdecode(path), ".git")
-            if is_plain(path) and not _is_through_link(worktree, path) and _is_git_dir(dot_git):
+            if is_valid_path(path) and not _has_link(worktree, path) and _is_git_dir(dot_git):
                 git_dirs.append(dot_git)
     return [_open_store(git_dir, repository.object_format) for git_dir in dict.fromkeys(git_dirs)]
 
@@ -150,7 +148,7 @@ def clone(
     return _open_store(final_path, store.object_format)
 
 
-def pairs(repository: Repository, git_dir: str) -> Iterator[Pair]:
+def iterate_pairs(repository: Repository, git_dir: str) -> Iterator[Pair]:
     """Yield the name and the repository of each submodule in `git_dir`.
 
     The third item is the repository of the same submodule in the main worktree, or None.
@@ -164,7 +162,7 @@ def pairs(repository: Repository, git_dir: str) -> Iterator[Pair]:
             main_repository.close()
 
 
-def nested_pairs(submodule: Repository, copy: Repository) -> Iterator[Pair]:
+def iterate_nested_pairs(submodule: Repository, copy: Repository) -> Iterator[Pair]:
     """Yield each submodule nested in `submodule`, with its counterpart in `copy`."""
     return _pairs(submodule.git_dir, copy.git_dir, "", submodule.object_format)
 
@@ -209,8 +207,8 @@ def _copy_settings(store: Repository, copy: Repository) -> None:
         # The copy keeps the settings on its storage.
         if section == b"extensions" or key in _STORAGE_SETTINGS:
             continue
-        section_title = b'%s "%s"' % (section, _escaped(name)) if name else section
-        quoted_value = b' = "%s"' % _escaped(value).replace(b"\n", b"\\n") if is_set else b""
+        section_title = b'%s "%s"' % (section, _escape(name)) if name else section
+        quoted_value = b' = "%s"' % _escape(value).replace(b"\n", b"\\n") if is_set else b""
         text += b"[%s]\n\t%s%s\n" % (section_title, last_part, quoted_value)
     try:
         with open(file, "ab") as config:
@@ -219,7 +217,7 @@ def _copy_settings(store: Repository, copy: Repository) -> None:
         raise WorktreeError(f"cannot write {file}: {error.strerror}") from None
 
 
-def _escaped(value: bytes) -> bytes:
+def _escape(value: bytes) -> bytes:
     return value.replace(b"\\", b"\\\\").replace(b'"', b'\\"')
 
 
@@ -250,7 +248,7 @@ def _recorded_worktree(store: Repository) -> str | None:
     return os.path.normpath(os.path.join(store.git_dir, value)) if value else None
 
 
-def is_lost(store: Repository) -> bool:
+def has_lost_worktree(store: Repository) -> bool:
     recorded_top = _recorded_worktree(store)
     return recorded_top is not None and not os.path.lexists(os.path.join(recorded_top, ".git"))
 
@@ -267,7 +265,7 @@ def _write_dot_git(store: Repository, top: str) -> None:
     regular.write(os.path.join(top, ".git"), os.fsencode(f"gitdir: {target}\n"), scratch=scratch)
 
 
-def checked_out_at(repository: Repository, store: Repository) -> bytes | None:
+def find_checkout(repository: Repository, store: Repository) -> bytes | None:
     """Return the path where the worktree checks out the submodule `store`, or None."""
     recorded_top = _recorded_worktree(store)
     if recorded_top is None or repository.worktree is None:
@@ -309,19 +307,19 @@ def _reconnect(store: Repository, old_top: str, top: str) -> None:
 
 def checkout_path(repository: Repository, path: bytes) -> str | None:
     top = repository.worktree
-    if top is None or not is_plain(path) or _is_through_link(top, path):
+    if top is None or not is_valid_path(path) or _has_link(top, path):
         return None
     return os.path.join(top, os.fsdecode(path))
 
 
 def find_with_ref(repository: Repository, path: bytes, ref: str) -> Repository | None:
     """Return a repository of the submodule at `path` that has `ref`; None without one."""
-    return _first_with(
-        [seen_from(repository, path), *repositories_of_submodules(repository, [path])], ref
+    return _find_first_with(
+        [open_checkout(repository, path), *list_repositories(repository, [path])], ref
     )
 
 
-def _first_with(candidates: Iterable[Repository | None], ref: str) -> Repository | None:
+def _find_first_with(candidates: Iterable[Repository | None], ref: str) -> Repository | None:
     for candidate in filter(None, candidates):
         if has_ref(candidate, ref):
             return candidate
@@ -341,7 +339,7 @@ def find_nested(repository: Repository, ref: str) -> Repository | None:
         copies = [os.path.join(place, *parts[start + 1 :]) for place in _module_dirs(superproject)]
         copies = [twin for twin in copies if twin != repository.common_dir]
         git_dirs = (path for twin in copies for path in _git_dirs(os.path.join(twin, "modules")))
-        store = _first_with((_open_store(git_dir, object_format) for git_dir in git_dirs), ref)
+        store = _find_first_with((_open_store(git_dir, object_format) for git_dir in git_dirs), ref)
         if store is not None:
             return store
     return None
@@ -360,7 +358,7 @@ def has_ref(repository: Repository, ref: str) -> bool:
     return may_exist(repository, ref) and repository.cat_file.info(ref) is not None
 
 
-def is_plain(path: bytes) -> bool:
+def is_valid_path(path: bytes) -> bool:
     return (
         not any(part.lower() in _FORBIDDEN_PARTS for part in path.split(b"/")) and b"\0" not in path
     )
@@ -371,7 +369,7 @@ def is_submodule(repository: Repository, tree: str, path: bytes) -> bool:
     return entry is not None and entry[1] == GITLINK
 
 
-def submodules_of(repository: Repository, tree: str) -> list[tuple[bytes, str]]:
+def list_submodules(repository: Repository, tree: str) -> list[tuple[bytes, str]]:
     return [(path, oid) for path, mode, oid in leaves(repository, tree) if mode == GITLINK]
 
 
@@ -388,7 +386,7 @@ def unquote(text: str) -> bytes:
 
 
 def _module_dirs(repository: Repository) -> list[str]:
-    tops = (repository.common_dir, *administration.git_dirs(repository))
+    tops = (repository.common_dir, *administration.list_git_dirs(repository))
     return [os.path.join(top, "modules") for top in tops]
 
 
@@ -402,15 +400,15 @@ def _git_dirs(directory: str) -> Iterator[str]:
 
 
 def _is_git_dir(path: str) -> bool:
-    has_parts = _has_parts(os.fsencode(path))
+    has_parts = _has_repository_dirs(os.fsencode(path))
     return has_parts and not os.path.islink(path) and os.path.isfile(os.path.join(path, "HEAD"))
 
 
-def _has_parts(path: bytes) -> bool:
+def _has_repository_dirs(path: bytes) -> bool:
     return all(os.path.isdir(os.path.join(path, name)) for name in _REPOSITORY_DIRS)
 
 
-def _is_through_link(top: str, path: bytes) -> bool:
+def _has_link(top: str, path: bytes) -> bool:
     parts = os.fsdecode(path).split("/")
     depths = range(1, len(parts) + 1)
     return any(os.path.islink(os.path.join(top, *parts[:depth])) for depth in depths)

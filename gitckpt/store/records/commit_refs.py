@@ -145,11 +145,11 @@ def settle(repository: Repository, apply: Apply, needed: Needed) -> None:
     intact = [oid for oid, value in values.items() if value == oid and oid not in symbolic]
     # A ref whose commit is gone is not being written, and makes every gc fail.
     young = [oid for oid in intact if is_young(repository, KEEP + oid)]
-    needed_oids = set(repository.cat_file.existing(young))
+    needed_oids = set(repository.cat_file.list_existing(young))
     linked = needed()
     needed_oids |= set(intact if linked is None else linked)
     try:
-        newest = graph.newest(repository.git, needed_oids)
+        newest = graph.find_newest(repository.git, needed_oids)
     except GitError:
         return
     if not create_refs(apply, {oid: values.get(oid, "") for oid in newest}, symbolic):

@@ -271,11 +271,11 @@ class Planner:
         if target.is_of_commit:
             self.plan.unknown = unlisted
             return set(unlisted)
-        rules = ignore.rules_in(self._repository, current.files)
+        rules = ignore.list_rules(self._repository, current.files)
         rules = {path: oid for path, oid in rules.items() if not self._is_wanted(path)}
-        new_rules = ignore.rules_in(self._repository, target.files)
+        new_rules = ignore.list_rules(self._repository, target.files)
         rules |= {path: oid for path, oid in new_rules.items() if self._is_wanted(path)}
-        return ignore.ignored_by(self._repository, rules, unlisted)
+        return ignore.find_ignored(self._repository, rules, unlisted)
 
     def _find_unmerged(self, contents: Contents) -> set[bytes]:
         # `git write-tree` omits entries in conflict and entries added with intent-to-add.

@@ -10,7 +10,7 @@ import stat
 import time
 from collections.abc import Collection, Mapping, Sequence
 
-from gitckpt.git.command import nul_ended
+from gitckpt.git.command import encode_paths
 from gitckpt.git.contents import attributes, exact_files, unfiltered
 from gitckpt.git.contents.unfiltered import FilesByPath
 from gitckpt.git.objects import diff
@@ -19,7 +19,7 @@ from gitckpt.git.objects.encoding import empty_tree
 from gitckpt.git.process import GitError
 from gitckpt.git.repository import Repository
 from gitckpt.git.worktree import modules
-from gitckpt.git.worktree.administration import failing_filters, filters_off
+from gitckpt.git.worktree.administration import disable_filters, find_failing_filters
 from gitckpt.git.worktree.index import PARALLEL, PrivateIndex
 from gitckpt.model.arguments import first_of
 from gitckpt.model.checkpoint import Omitted
@@ -44,7 +44,7 @@ def list_files(index: PrivateIndex, captured: Captured) -> None:
     """Add to `index` the captured files that it lacks."""
     if not captured.unlisted:
         return
-    index.git(*_ADD, data=nul_ended(_remove_absent(index, captured.unlisted)))
+    index.git(*_ADD, data=encode_paths(_remove_absent(index, captured.unlisted)))
     tree = index.write_tree()
     if tree != captured.files:
         differing = diff.differences(index.repository, captured.files, tree)
@@ -181,15 +181,15 @@ def _list_current(
 def _add(index: PrivateIndex, paths: Sequence[bytes], expected: str) -> None:
     # If a filter fails, only files with the stored bytes are added; other entries stay.
     try:
-        index.git(*_ADD, data=nul_ended(paths))
+        index.git(*_ADD, data=encode_paths(paths))
         return
     except GitError as error:
-        failing = failing_filters(index.repository, error)
+        failing = find_failing_filters(index.repository, error)
         if not failing:
             raise
     to_write = manifest.regular_files(index.repository, expected)
     oids = {path: to_write.get(path, "") for path in paths}
     behind = unfiltered.select_filtered(index.repository, oids, failing)
-    data = nul_ended(path for path in paths if path not in behind)
-    index.git(*filters_off(failing), *_ADD, data=data)
+    data = encode_paths(path for path in paths if path not in behind)
+    index.git(*disable_filters(failing), *_ADD, data=data)
     unfiltered.add_unfiltered(index, unfiltered.select_unfiltered(index.repository, behind))

@@ -205,7 +205,7 @@ class _Restore:
         self._removal = SubmoduleRemoval(store, self._undone, self.submodules.paths, self._limits)
         self.is_due = self.has_begun = False
         self._unheld: dict[bytes, str] = {}
-        self._nested_repositories: Collection[bytes] = modules.git_dirs_inside(repository)
+        self._nested_repositories: Collection[bytes] = modules.find_git_dirs_inside(repository)
         self._choose_operation()
 
     def _choose_operation(self) -> None:
@@ -219,7 +219,7 @@ class _Restore:
         self._would_move = same_head and operation.would_move_branch(files, *branches)
         self._rebased: str | None = None
         if not operation.moves_no_branch(repository, files):
-            self._rebased = operation.rebased_branch(files)
+            self._rebased = operation.find_rebased_branch(files)
             files = operation.detach(repository, files)
         self._target.operation = files
         self._brings_operation = same_head and not self._paths and not self._would_move
@@ -348,14 +348,14 @@ class _Restore:
             ]:  # a tree can have paths that the index refuses
                 raise WorktreeError(f"{refused}: {first_of(names)}")
         self._require_objects(plan)
-        if graph.promisor(self._repository):
+        if graph.find_promisor(self._repository):
             graph.fetch_missing(self._repository, expected, self._captured.files)
         return expected
 
     def _require_objects(self, plan: Plan) -> None:
         if self._brings_operation:
             operation.require_objects(self._repository, self._target.operation)
-        if graph.promisor(self._repository):
+        if graph.find_promisor(self._repository):
             return  # git may fetch the blobs of files
         oids = {*plan.exactness.raw.items()}
         oids |= {(change.path, change.new) for change in plan.files if change.new.strip("0")}

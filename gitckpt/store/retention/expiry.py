@@ -113,7 +113,7 @@ def decide_thinning(
 
 def list_tips(store: Checkpoints) -> set[str]:
     output = store.refs.list("refs/heads", "refs/tags", "refs/remotes", fields="%(objectname)")
-    return set(store.repository.cat_file.existing(sorted(set(output.decode("ascii").split()))))
+    return set(store.repository.cat_file.list_existing(sorted(set(output.decode("ascii").split()))))
 
 
 class _Contents:
@@ -177,7 +177,7 @@ class _Contents:
 
 def _existing_commits(store: Checkpoints, entries: Infos) -> set[str]:
     commits = {entry.git_sha for entry in entries if entry.git_sha}
-    return set(store.repository.cat_file.existing(sorted(commits)))
+    return set(store.repository.cat_file.list_existing(sorted(commits)))
 
 
 def _submodules(entry: CheckpointInfo) -> set[str]:
@@ -388,7 +388,7 @@ def _rewritten(store: Checkpoints, entries: Infos) -> set[str]:
     new_commits: set[str] = set()
     for commit, lines in chain(pending.items(), noted_lines):
         new_commits |= {commits.get(note.link_id(line), commit) for line in lines or ()} - {commit}
-    existing = set(store.repository.cat_file.existing(sorted(new_commits)))
+    existing = set(store.repository.cat_file.list_existing(sorted(new_commits)))
     tips = list_tips(store) if existing else set()
     unreached = new_commits - existing | graph.outside(store.repository.git, existing - tips, tips)
     # All checkpoints of the commit: the note lists only the newest.

@@ -173,7 +173,7 @@ class _Capture:
         raw = manifest.write_raw(repository, self.objects, inexact.raw | self.as_is)
         directories, modes = self._read_layout(files)
         for path in survey.nested:
-            oid = modules.head_of(os.path.join(self.top, path))
+            oid = modules.read_head(os.path.join(self.top, path))
             self.omitted.append(Omitted(quoted(path), _NESTED, oid=oid))
         self.omitted += [*survey.submodules.values(), *survey.passed_over]
         content = manifest.Contents(files, stages, survey.flags, sparse=sparse, raw=raw)

@@ -92,7 +92,7 @@ def with_commit(
     commit = checkpoint.git_sha
     if not commit or _has_commit(repository, commit):
         return checkpoint, None
-    new = rewrites.filter_repo_commits(repository).get(commit, "")
+    new = rewrites.read_filter_repo_map(repository).get(commit, "")
     if _has_commit(repository, new):
         remark = f"commit {commit[:10]} was rewritten: using {new[:10]} instead"
         remark += "" if checkpoint.tree is not None else ", with the files of that commit"

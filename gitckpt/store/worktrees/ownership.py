@@ -99,7 +99,7 @@ def forget_behind(repository: Repository) -> None:
 
 
 def owner_at(repository: Repository, path: str) -> Owner | None:
-    worktree = administration.seen_from(repository, path)
+    worktree = administration.open_linked(repository, path)
     return owner(worktree) if worktree is not None else None
 
 
