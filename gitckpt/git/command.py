@@ -142,7 +142,7 @@ class Git:
         return Child([*self._prefix, *args], variables, own_group=own_group)
 
 
-def ask_version() -> Child | None:
+def start_version() -> Child | None:
     """Start the process `git version`; return None if its answer is already cached."""
     executable = _executable()
     return None if executable in _versions else Child([executable[0], "version"], environment())

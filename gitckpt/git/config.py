@@ -126,7 +126,7 @@ def _stamp(path: str, start: int | None = None) -> str | None:
         return ""
     except (OSError, ValueError):
         return None
-    return refs_stat.stamp(status, start)
+    return refs_stat.make_stamp(status, start)
 
 
 def user_dir() -> str:

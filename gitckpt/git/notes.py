@@ -48,7 +48,7 @@ class Notes:
     def __init__(self, repository: Repository, objects: Objects, ref: str) -> None:
         self._objects = objects
         self._format = repository.object_format
-        self._width = 2 * encoding.oid_size(self._format)
+        self._width = 2 * encoding.oid_length(self._format)
         self._cat_file = repository.cat_file
         self._refs = Refs(repository)
         self._items: list[Item] = []

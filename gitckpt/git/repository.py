@@ -6,7 +6,7 @@ import os
 
 from gitckpt.git import fsync
 from gitckpt.git.catfile import CatFile
-from gitckpt.git.command import DURABLE, Git, ask_version, require_git
+from gitckpt.git.command import DURABLE, Git, require_git, start_version
 from gitckpt.git.files import private_dirs
 from gitckpt.git.process import Child, describe_exit, environment, git_executable
 from gitckpt.model import ids
@@ -63,11 +63,11 @@ class Repository:
     @property
     def private_dir(self) -> str:
         """The directory of gitckpt's derived data and logs, which users may delete."""
-        return private_dirs.private(f"{self.common_dir}/ckpt", self.common_dir, make=False)
+        return private_dirs.check_private(f"{self.common_dir}/ckpt", self.common_dir, make=False)
 
     def make_private_dir(self) -> str:
         try:
-            return private_dirs.private(f"{self.common_dir}/ckpt", self.common_dir, make=True)
+            return private_dirs.check_private(f"{self.common_dir}/ckpt", self.common_dir, make=True)
         except OSError as error:
             from gitckpt.model.arguments import shell_word
 
@@ -194,7 +194,7 @@ def open_repository(
     path: str = ".", *, meanwhile: Callable[[], object] | None = None, by_variables: bool = True
 ) -> Repository:
     """Check git's version, and return the repository as `discover` does."""
-    child = ask_version()
+    child = start_version()
     try:
         return discover(path, meanwhile=meanwhile, by_variables=by_variables)
     finally:

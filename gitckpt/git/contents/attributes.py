@@ -51,7 +51,7 @@ _LINE_ENDS = {
 
 
 @dataclass(frozen=True, slots=True)
-class Configured:
+class ConversionSettings:
     autocrlf: str = ""  # "true", "input", or "" for neither
     eol: str = ""
     attributes: str | None = None  # `core.attributesFile`; None for git's default
@@ -70,7 +70,7 @@ class Configured:
         return _EOL if self.eol == "crlf" else ""
 
     @classmethod
-    def of(cls, settings: Mapping[str, Sequence[str]]) -> Configured:
+    def of(cls, settings: Mapping[str, Sequence[str]]) -> ConversionSettings:
         value_of = {name: values[-1] for name, values in settings.items()}
         drivers = {name[7:].rpartition(".")[0] for name in value_of if name.startswith("filter.")}
         filters = []
@@ -117,7 +117,7 @@ UNTOUCHED = Treatment()
 
 @dataclass(frozen=True, slots=True)
 class AttributeRules:
-    configured: Configured
+    configured: ConversionSettings
     sources: tuple[tuple[str, bytes], ...]  # path and content of the attribute files
 
     def digest(self, extra: Iterable[bytes]) -> str:
@@ -130,7 +130,7 @@ class AttributeRules:
 
 def read_rules(
     repository: Repository,
-    configured: Configured,
+    configured: ConversionSettings,
     directories: Iterable[bytes],
     unseen: Iterable[bytes],
 ) -> AttributeRules | None:
@@ -141,8 +141,8 @@ def read_rules(
     """
     top = repository.worktree or ""
     inner_paths = [os.path.join(top, os.fsdecode(path), os.fsdecode(FILE)) for path in directories]
-    paths = [*_files_outside(repository, configured), *sorted(inner_paths)]
-    sources = [(path, content) for path in paths if (content := _content(path)) is not None]
+    paths = [*_list_files_outside(repository, configured), *sorted(inner_paths)]
+    sources = [(path, content) for path in paths if (content := _read_content(path)) is not None]
     is_unseen = any(os.path.basename(path) == FILE for path in unseen)
     if configured.tree and "\n" not in configured.tree:
         tree = repository.cat_file.info(f"{configured.tree}^{{tree}}")
@@ -154,10 +154,10 @@ def read_rules(
     return None
 
 
-def conversion_settings(repository: Repository, configured: Configured) -> bytes:
+def describe_conversion(repository: Repository, configured: ConversionSettings) -> bytes:
     """Return text that identifies git's conversion settings outside the worktree."""
     # Without filters: LFS is usually configured for all repositories at once.
-    contents = map(_content, _files_outside(repository, configured))
+    contents = map(_read_content, _list_files_outside(repository, configured))
     sources = [content for content in contents if content and _CONVERTING.search(content)]
     if configured.tree:
         sources.append(os.fsencode(configured.tree))
@@ -179,8 +179,8 @@ def have_same_attributes(settings: bytes, other_settings: bytes) -> bool:
     return settings.partition(mark)[2] == other_settings.partition(mark)[2]
 
 
-def treatments(
-    index: PrivateIndex, configured: Configured, paths: Collection[bytes]
+def find_treatments(
+    index: PrivateIndex, configured: ConversionSettings, paths: Collection[bytes]
 ) -> dict[bytes, Treatment]:
     if not paths:
         return {}
@@ -193,12 +193,12 @@ def treatments(
         values = tuple(fields[start + 2 : start + width : 3])
         if values not in cache:
             settings = dict(zip(_ATTRIBUTES, map(os.fsdecode, values), strict=True))
-            cache[values] = _treatment(settings, configured)
+            cache[values] = _make_treatment(settings, configured)
         treatment_by_path[fields[start]] = cache[values]
     return treatment_by_path
 
 
-def _treatment(settings: Mapping[str, str], configured: Configured) -> Treatment:
+def _make_treatment(settings: Mapping[str, str], configured: ConversionSettings) -> Treatment:
     driver = next((entry for entry in configured.filters if entry[0] == settings["filter"]), None)
     text = settings["text"] if settings["text"] != "unspecified" else settings["crlf"]
     eol = settings["eol"] if settings["eol"] in ("lf", "crlf") else ""
@@ -216,7 +216,7 @@ def _treatment(settings: Mapping[str, str], configured: Configured) -> Treatment
     )
 
 
-def _files_outside(repository: Repository, configured: Configured) -> list[str]:
+def _list_files_outside(repository: Repository, configured: ConversionSettings) -> list[str]:
     # gitattributes(5)
     user_file = os.path.expanduser(configured.attributes or f"{config.user_dir()}/attributes")
     directories = ("", *os.environ.get("PATH", "").split(os.pathsep))
@@ -231,13 +231,13 @@ def _files_outside(repository: Repository, configured: Configured) -> list[str]:
     return list(dict.fromkeys(paths))
 
 
-def filter_names(git: Git | PrivateIndex, paths: Collection[bytes]) -> dict[bytes, str]:
+def find_filters(git: Git | PrivateIndex, paths: Collection[bytes]) -> dict[bytes, str]:
     output = git.run("check-attr", "-z", "--stdin", "filter", data=encode_paths(paths)).out
     fields = output.split(b"\0")
     return {path: os.fsdecode(name) for path, name in zip(fields[::3], fields[2::3], strict=False)}
 
 
-def _content(path: str) -> bytes | None:
+def _read_content(path: str) -> bytes | None:
     try:
         return regular.content(path, _LARGEST)
     except OSError:  # missing, or not a regular file: git ignores it as well

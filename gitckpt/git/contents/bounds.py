@@ -38,7 +38,7 @@ class UnsoundSnapshot(WorktreeError):
     """A snapshot is malformed or too large, so gitckpt cannot have made it."""
 
 
-def require(repository: Repository, snapshot: str | None, commit: str) -> None:
+def require_sound(repository: Repository, snapshot: str | None, commit: str) -> None:
     """Raise `UnsoundSnapshot` if a snapshot is too large or has a malformed tree.
 
     Trees that are also in HEAD are not checked. `snapshot` is the oid of the snapshot's tree. If it
@@ -74,7 +74,7 @@ def require_shape(parts: Entries, snapshot: str) -> None:
             raise UnsoundSnapshot(f"{message}: {name.decode('ascii')} is not {kind}", hint=HINT)
 
 
-def is_too_much(operation: Mapping[str, bytes]) -> bool:
+def is_too_large(operation: Mapping[str, bytes]) -> bool:
     directories = {os.path.dirname(name) for name in operation}
     count = len(operation) + sum(name.count("/") + 1 for name in directories)  # an upper bound
     is_deep = any(name.count("/") > _LIMITS.depth for name in operation)
@@ -114,18 +114,18 @@ class Census:
             queue = [
                 child
                 for oid, tree in zip(queue, trees, strict=True)
-                for child in self._take(oid, tree)
+                for child in self._add_tree(oid, tree)
             ]
 
-    def flaw(self, root: str) -> str:
-        oid = self._counted(root)[2]
+    def find_flaw(self, root: str) -> str:
+        oid = self._count_paths(root)[2]
         return f"the tree {oid}: {self._flaws[oid]}" if oid else ""
 
     def is_beyond(self, root: str, limits: Paths) -> bool:
-        paths, depth, _ = self._counted(root)
+        paths, depth, _ = self._count_paths(root)
         return paths > limits.count or depth > limits.depth
 
-    def _take(self, oid: str, item: tuple[str, str, bytes] | None) -> tuple[str, ...]:
+    def _add_tree(self, oid: str, item: tuple[str, str, bytes] | None) -> tuple[str, ...]:
         self._below[oid] = 0, ()
         if item is None or item[1] not in ("tree", "blob", "commit", "tag"):
             return ()
@@ -150,7 +150,7 @@ class Census:
         self._below[oid] = len(entries), children
         return children
 
-    def _counted(self, root: str) -> tuple[int, int, str]:
+    def _count_paths(self, root: str) -> tuple[int, int, str]:
         # Iterative: a fetched tree may have any depth.
         waiting_oids = [root]
         while waiting_oids:

@@ -40,18 +40,18 @@ EXACT, INEXACT, REQUIRED = b"=", b"!", b"-"
 _FORM = b"gitckpt exact 1 "
 
 
-def verdict_mark(oid: str, status: os.stat_result) -> bytes:
+def encode_state(oid: str, status: os.stat_result) -> bytes:
     return b"%s %d %d" % (oid.encode(), status.st_ctime_ns, status.st_ino)
 
 
 def has_verdicts(repository: Repository) -> bool:
-    return os.path.exists(_path(repository))
+    return os.path.exists(_cache_path(repository))
 
 
 def load_verdicts(repository: Repository) -> tuple[str, dict[bytes, bytes] | None]:
     """Read the cached digest of rules and the verdict on each path; None if no cache."""
     try:
-        with open(_path(repository), "rb") as file:
+        with open(_cache_path(repository), "rb") as file:
             header, *records = file.read().split(b"\0")
     except OSError:
         return "", None
@@ -67,15 +67,15 @@ def save_verdicts(repository: Repository, key: str, verdicts: dict[bytes, bytes]
     records = b"".join(b"\0%s\t%s" % (mark, path) for path, mark in verdicts.items())
     data = _FORM + key.encode() + records
     with contextlib.suppress(OSError):
-        regular.write_private(_path(repository), data, flushed=False)
+        regular.write_private(_cache_path(repository), data, flushed=False)
 
 
 def forget_verdicts(repository: Repository) -> None:
     with contextlib.suppress(OSError):
-        os.unlink(_path(repository))
+        os.unlink(_cache_path(repository))
 
 
-def _path(repository: Repository) -> str:
+def _cache_path(repository: Repository) -> str:
     return os.path.join(repository.git_dir, FILE)
 
 
@@ -144,7 +144,7 @@ class ConversionSearch:
             for path, mode, oid, stage, _ in self._index.entries()
             if stage == 0 and mode in FILES
         ]
-        key = self._key(entries)
+        key = self._hash_rules(entries)
         old_key, self._old_verdicts = load_verdicts(self._index.repository)
         valid_verdicts = (self._old_verdicts or {}) if old_key == key else {}
         count = 0
@@ -152,12 +152,12 @@ class ConversionSearch:
         top_fd = os.open(self._top, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
             for path, oid in entries:
-                status = _status(path, top_fd)
+                status = _read_status(path, top_fd)
                 if status is None or path in excluded:
                     continue
                 count += 1
                 mark, _, verdict = valid_verdicts.get(path, b"").rpartition(b" ")
-                if mark == verdict_mark(oid, status) and self._reuse(path, verdict):
+                if mark == encode_state(oid, status) and self._reuse(path, verdict):
                     self._verdicts[path] = valid_verdicts[path]
                 else:
                     files.append((path, oid, status))
@@ -172,7 +172,7 @@ class ConversionSearch:
             save_verdicts(self._index.repository, key, self._verdicts)
         return self._result
 
-    def _key(self, entries: Iterable[tuple[bytes, str]]) -> str:
+    def _hash_rules(self, entries: Iterable[tuple[bytes, str]]) -> str:
         if self._rules is None:
             return _NO_RULES
         files = [entry for entry in entries if os.path.basename(entry[0]) == attributes.FILE]
@@ -200,10 +200,10 @@ class ConversionSearch:
         treatments: Mapping[bytes, Treatment] = {}
         if self._rules is not None:
             paths = [path for path, _, _ in files]
-            treatments = attributes.treatments(self._index, self._rules.configured, paths)
+            treatments = attributes.find_treatments(self._index, self._rules.configured, paths)
         candidates: list[_Candidate] = []
         total_size = 0
-        annexed_paths = self._annexed(files, treatments)
+        annexed_paths = self._find_annexed(files, treatments)
         for file in files:
             self._index.require_time("check-attr")
             path, oid, status = file
@@ -216,11 +216,11 @@ class ConversionSearch:
             elif self._was_secret(file):
                 self._record_verdict(file, INEXACT)
             elif self._is_too_large(path, size := status.st_size):
-                may_differ = converts and any(map(treatment.may_change, _pieces(path, fd)))
-                may_differ = may_differ or self._is_other_blob(oid, size, _pieces(path, fd))
+                may_differ = converts and any(map(treatment.may_change, _read_pieces(path, fd)))
+                may_differ = may_differ or self._is_other_blob(oid, size, _read_pieces(path, fd))
                 self._record_verdict(file, INEXACT if may_differ else EXACT)
             else:
-                data = b"".join(_pieces(path, fd))
+                data = b"".join(_read_pieces(path, fd))
                 may_differ = converts and treatment.may_change(data)
                 if not may_differ and not self._is_other_blob(oid, len(data), [data]):
                     self._record_verdict(file, EXACT)
@@ -231,13 +231,13 @@ class ConversionSearch:
                     self._compare(candidates, fd)
                     candidates, total_size = [], 0
         self._compare(candidates, fd)
-        self._write(0)
+        self._write_pending(0)
 
     def _is_too_large(self, path: bytes, size: int) -> bool:
         limit = self._terms.max_size
         return limit is not None and size > limit and path not in self._terms.always
 
-    def _annexed(
+    def _find_annexed(
         self, files: Sequence[_File], treatments: Mapping[bytes, Treatment]
     ) -> Collection[bytes]:
         files_of_annex = {
@@ -249,7 +249,7 @@ class ConversionSearch:
             return ()
         from gitckpt.git.contents import unfiltered
 
-        return unfiltered.annexed_files(self._index.repository, files_of_annex)
+        return unfiltered.find_annexed(self._index.repository, files_of_annex)
 
     def _is_other_blob(self, oid: str, size: int, pieces: Iterable[bytes]) -> bool:
         # Under other rules, git may have called the file unchanged: it goes by stat data.
@@ -264,7 +264,7 @@ class ConversionSearch:
         path, oid, status = file
         mark, _, verdict = (self._old_verdicts or {}).get(path, b"").rpartition(b" ")
         # An unchanged file that other rules kept secret is not kept under the present ones either.
-        if mark != verdict_mark(oid, status) or path in self._terms.always:
+        if mark != encode_state(oid, status) or path in self._terms.always:
             return False
         return verdict == REQUIRED or (verdict == INEXACT and self._terms.is_secret(path))
 
@@ -272,18 +272,18 @@ class ConversionSearch:
         for driver in sorted({candidate.treatment.driver for candidate in candidates}):
             group = [candidate for candidate in candidates if candidate.treatment.driver == driver]
             blobs = [(oid, path) for path, oid, _ in (candidate.file for candidate in group)]
-            contents = written_by_git(self._index, blobs, is_filtered=bool(driver))
+            contents = convert_blobs(self._index, blobs, is_filtered=bool(driver))
             for candidate, written in zip(group, contents, strict=True):
                 if written == candidate.data:
                     verdict = EXACT
-                elif self._may_be_stored(candidate, written) and self._is_of_blob(candidate, fd):
+                elif self._may_be_stored(candidate, written) and self._matches_blob(candidate, fd):
                     oid = object_id("blob", candidate.data, self._format)
                     self._pending[oid] = candidate.data
                     verdict = oid.encode()
                 else:
                     verdict = INEXACT
                 self._record_verdict(candidate.file, verdict)
-        self._write(_PORTION)
+        self._write_pending(_PORTION)
 
     def _may_be_stored(self, candidate: _Candidate, written_content: bytes | None) -> bool:
         # Not if a filter failed, or may hide a secret.
@@ -291,11 +291,11 @@ class ConversionSearch:
         is_secret = candidate.treatment.driver and self._terms.is_secret(path)
         return path in self._terms.always or (written_content is not None and not is_secret)
 
-    def _is_of_blob(self, candidate: _Candidate, fd: int) -> bool:
+    def _matches_blob(self, candidate: _Candidate, fd: int) -> bool:
         # The file may have changed since its blob was made.
         path, oid, status = candidate.file
         if status.st_ctime_ns < self._index.opened:
-            new_status = _status(path, fd)
+            new_status = _read_status(path, fd)
             is_unchanged = new_status is not None and new_status.st_ctime_ns == status.st_ctime_ns
             return is_unchanged and len(candidate.data) == status.st_size
         words = ("hash-object", "--stdin", f"--path={os.fsdecode(path)}")
@@ -308,9 +308,9 @@ class ConversionSearch:
         self._add_to_result(path, verdict)
         # A file that changed lately may change again under the same time stamp.
         if verdict == REQUIRED or status.st_ctime_ns < time.time_ns() - _GRAIN:
-            self._verdicts[path] = b"%s %s" % (verdict_mark(oid, status), verdict)
+            self._verdicts[path] = b"%s %s" % (encode_state(oid, status), verdict)
 
-    def _write(self, limit: int) -> None:
+    def _write_pending(self, limit: int) -> None:
         if sum(map(len, self._pending.values())) <= limit:
             return
         items = [("blob", data) for data in self._pending.values()]
@@ -321,7 +321,7 @@ class ConversionSearch:
             writer.write_pack(self._index.repository, items)
 
 
-def written_by_git(
+def convert_blobs(
     index: PrivateIndex,
     blobs: Sequence[tuple[str, bytes]],
     *,
@@ -356,7 +356,7 @@ def _write_blob(index: PrivateIndex, oid: str, path: bytes, options: Sequence[st
     return result.out if result.code == 0 and _FAILED not in result.complaint else None
 
 
-def _status(path: bytes, fd: int) -> os.stat_result | None:
+def _read_status(path: bytes, fd: int) -> os.stat_result | None:
     try:
         status = os.lstat(path, dir_fd=fd)
     except OSError:
@@ -364,7 +364,7 @@ def _status(path: bytes, fd: int) -> os.stat_result | None:
     return status if stat.S_ISREG(status.st_mode) else None
 
 
-def _pieces(path: bytes, fd: int) -> Iterable[bytes]:
+def _read_pieces(path: bytes, fd: int) -> Iterable[bytes]:
     try:
         file_fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=fd)
         with open(file_fd, "rb") as file:

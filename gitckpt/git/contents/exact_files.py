@@ -12,7 +12,7 @@ import re
 import stat
 from collections.abc import Collection, Iterable, Iterator, Mapping
 
-from gitckpt.git.objects.diff import leaves
+from gitckpt.git.objects.diff import list_leaves
 from gitckpt.git.objects.encoding import object_id, stays_within
 from gitckpt.git.repository import Repository
 from gitckpt.git.worktree.index import PrivateIndex
@@ -31,7 +31,7 @@ _FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _UMASK = re.compile(rb"^Umask:\s*([0-7]+)$", re.MULTILINE)
 
 
-def umask() -> int:
+def read_umask() -> int:
     # `os.umask` tells it only by changing it, for all threads.
     try:
         with open("/proc/self/status", "rb") as file:
@@ -59,7 +59,7 @@ def narrow_mode(mode: int, mask: int) -> int | None:
 
 def narrow_files(top: bytes, paths: Collection[bytes]) -> dict[bytes, int]:
     modes: dict[bytes, int] = {}
-    mask = umask() if paths else 0
+    mask = read_umask() if paths else 0
     for path in paths:
         with contextlib.suppress(OSError):
             mode = narrow_mode(os.lstat(os.path.join(top, path)).st_mode, mask)
@@ -69,19 +69,19 @@ def narrow_files(top: bytes, paths: Collection[bytes]) -> dict[bytes, int]:
 
 
 def narrow_directories(modes: Mapping[bytes, int]) -> dict[bytes, int]:
-    mask = umask() if modes else 0
+    mask = read_umask() if modes else 0
     default_mode = 0o777 & ~mask
     narrow = {path: narrow_mode(mode, mask) for path, mode in modes.items() if default_mode & ~mode}
     return {path: mode for path, mode in narrow.items() if mode is not None}
 
 
-def empty_directories(
+def find_empty_directories(
     repository: Repository, top: bytes, candidates: Collection[bytes], files: str
 ) -> list[bytes]:
     """Return the candidates that are empty directories and not in the tree `files`."""
     directories = {path for path in candidates if path and _is_empty(os.path.join(top, path))}
     if directories:
-        tracked = leaves(repository, files, with_trees=True)
+        tracked = list_leaves(repository, files, with_trees=True)
         directories.difference_update(path for path, _, _ in tracked)
     return sorted(directories)
 
@@ -93,24 +93,24 @@ def _is_empty(path: bytes) -> bool:
         return False
 
 
-def is_plain(path: bytes) -> bool:
+def is_safe_path(path: bytes) -> bool:
     """Return whether a path stays in the worktree and out of `.git`, also as `.GIT`."""
     parts = path.split(b"/")
     normalized_parts = {re.sub(rb"[^!-~]", b"", part).lower().rstrip(b".") for part in parts}
     return stays_within(path) and not {b".git", b"git~1"} & normalized_parts and b"\0" not in path
 
 
-def require_plain(directories: Collection[bytes], modes: Collection[bytes]) -> None:
+def require_safe_paths(directories: Collection[bytes], modes: Collection[bytes]) -> None:
     flaw = "too many directories or modes" if max(len(directories), len(modes)) > MOST else ""
     for path in [*directories, *modes] if not flaw else ():
-        if not is_plain(path):
+        if not is_safe_path(path):
             flaw = f"the path {path!r}"
     if flaw:
         message = f"the snapshot has {flaw}, and cannot be trusted"
         raise WorktreeError(message, hint="check the repository: git fsck")
 
 
-def missing_directories(top: str, directories: Collection[bytes]) -> list[bytes]:
+def find_missing_directories(top: str, directories: Collection[bytes]) -> list[bytes]:
     root = os.fsencode(top)
     return [path for path in directories if not os.path.isdir(os.path.join(root, path))]
 
@@ -126,12 +126,12 @@ def wider_modes(top: str, modes: Mapping[bytes, int]) -> dict[bytes, int]:
     return wider_by_path
 
 
-def unrestored_paths(
+def find_unrestored_paths(
     top: str, directories: Collection[bytes], modes: Mapping[bytes, int]
 ) -> list[bytes]:
     """Return missing directories (ending in a slash) and paths with a too wide mode."""
     too_wide_paths = [path for path in sorted(wider_modes(top, modes)) if _is_reachable(top, path)]
-    return [path + b"/" for path in missing_directories(top, directories)] + too_wide_paths
+    return [path + b"/" for path in find_missing_directories(top, directories)] + too_wide_paths
 
 
 def _is_reachable(top: str, path: bytes) -> bool:
@@ -143,7 +143,7 @@ def _is_reachable(top: str, path: bytes) -> bool:
 
 
 def bring_back(top: str, directories: Collection[bytes], modes: Mapping[bytes, int]) -> None:
-    require_plain(directories, modes)
+    require_safe_paths(directories, modes)
     make_directories(top, directories)
     for path, mode in sorted(modes.items(), reverse=True):
         _change_mode(top, path, mode, widens=False)
@@ -161,22 +161,22 @@ def make_directories(top: str, directories: Collection[bytes]) -> None:
             raise WorktreeError(f"{message}: {error.strerror}", hint=hint) from None
 
 
-def widen(top: str, modes: Mapping[bytes, int]) -> None:
+def widen_modes(top: str, modes: Mapping[bytes, int]) -> None:
     """Widen the permissions of files to `modes`, as far as the umask allows."""
-    mask = umask()
+    mask = read_umask()
     for path, mode in modes.items():
-        if is_plain(path):
+        if is_safe_path(path):
             _change_mode(top, path, mode & ~mask, widens=True)
 
 
-def remove_empty(top: str, directories: Collection[bytes]) -> None:
-    for path in sorted(filter(is_plain, directories), reverse=True):
+def remove_empty_directories(top: str, directories: Collection[bytes]) -> None:
+    for path in sorted(filter(is_safe_path, directories), reverse=True):
         *parent_parts, name = path.split(b"/")
         with contextlib.suppress(OSError), open_directory(top, parent_parts) as fd:
             os.rmdir(name, dir_fd=fd)
 
 
-def with_parents(paths: Collection[bytes]) -> set[bytes]:
+def add_parents(paths: Collection[bytes]) -> set[bytes]:
     directories: set[bytes] = set()
     for path in paths:
         parent = path
@@ -229,7 +229,7 @@ def _change_mode(top: str, path: bytes, mode: int, *, widens: bool) -> None:
 
 def restore_raw(repository: Repository, raw: Mapping[bytes, str]) -> None:
     """Replace each file whose bytes differ from its blob in `raw`; convert nothing."""
-    all_differing_paths = sorted(differing_paths(repository, raw))
+    all_differing_paths = sorted(find_differing_paths(repository, raw))
     for start in range(0, len(all_differing_paths), _BATCH):
         paths = all_differing_paths[start : start + _BATCH]
         blobs = repository.cat_file.contents([raw[path] for path in paths])
@@ -237,10 +237,10 @@ def restore_raw(repository: Repository, raw: Mapping[bytes, str]) -> None:
             if blob is None or blob[1] != "blob":
                 message = f"{raw[path]}, the content of {os.fsdecode(path)}, is missing"
                 raise WorktreeError(message, hint="find the cause: git ckpt verify")
-            replace(repository, path, blob[2])
+            replace_file(repository, path, blob[2])
 
 
-def refresh(index: PrivateIndex, paths: Collection[bytes]) -> None:
+def refresh_entries(index: PrivateIndex, paths: Collection[bytes]) -> None:
     """Update the stat data in the index for `paths`, which gitckpt has just written."""
     if not paths:
         return
@@ -254,7 +254,7 @@ def refresh(index: PrivateIndex, paths: Collection[bytes]) -> None:
     index.refresh()
 
 
-def differing_paths(repository: Repository, raw: Mapping[bytes, str]) -> list[bytes]:
+def find_differing_paths(repository: Repository, raw: Mapping[bytes, str]) -> list[bytes]:
     object_format = repository.object_format
     contents = zip(raw, read_files(repository, raw), strict=True)
     readable = ((path, data) for path, data in contents if data is not None)
@@ -273,7 +273,7 @@ def read_files(repository: Repository, paths: Iterable[bytes]) -> Iterator[bytes
         yield data
 
 
-def replace(repository: Repository, path: bytes, data: bytes) -> bool:
+def replace_file(repository: Repository, path: bytes, data: bytes) -> bool:
     """Replace a regular file, keeping its mode; return False if it does not exist."""
     try:
         with open_parent(repository, path) as (fd, name):

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 
 from gitckpt.git.command import encode_paths, setting_options
-from gitckpt.git.contents.attributes import filter_names
+from gitckpt.git.contents.attributes import find_filters
 from gitckpt.git.process import Completed, GitError
 from gitckpt.git.worktree import administration
 from gitckpt.git.worktree.index import PrivateIndex
@@ -60,16 +60,16 @@ class Refused:
 
 
 @dataclass(slots=True)
-class Read:
+class ReadResult:
     converted: list[bytes] = field(default_factory=list)
     refused: list[Refused] = field(default_factory=list)
 
 
 def add_files(
     index: PrivateIndex, paths: list[bytes], settings: Sequence[str], env: Mapping[str, str] | None
-) -> Read:
+) -> ReadResult:
     """Add files to an index, remove missing ones; return the files that git refuses."""
-    result, parts = Read(), [paths]
+    result, parts = ReadResult(), [paths]
     disabled: set[str] = set()
     is_refreshed = False
     while parts:
@@ -88,9 +88,9 @@ def add_files(
                 size = -(-len(part) // _PARTS)
                 parts += [part[start : start + size] for start in range(0, len(part), size)]
                 continue
-            refused = refused_path(error, part)
+            refused = find_refused_path(error, part)
             may_retry = refused is None and administration.has_hung_up(error)
-            broken_filters = _broken_process_filters(index, part) - disabled if may_retry else set()
+            broken_filters = _find_broken_filters(index, part) - disabled if may_retry else set()
             may_refresh = refused is None and not is_refreshed
             if broken_filters:
                 disabled |= broken_filters
@@ -101,7 +101,7 @@ def add_files(
             elif refused is None or is_unstorable(error):
                 raise
             else:
-                result.refused.append(Refused(refused, cause(error), _failed_filter(error.stderr)))
+                result.refused.append(Refused(refused, cause(error), _parse_filter(error.stderr)))
             parts.append([path for path in part if path != refused])
             continue
         # git warns about changed line ends (`core.safecrlf`), and ignores files with unsafe names.
@@ -113,32 +113,32 @@ def add_files(
     return result
 
 
-def _failed_filter(complaint: str) -> str:
+def _parse_filter(complaint: str) -> str:
     for line in complaint.splitlines():
         if line.startswith("fatal: ") and line.endswith("' failed") and _FILTERED in line:
             return line.rpartition(_FILTERED)[2].removesuffix("' failed")
     return ""
 
 
-def _broken_process_filters(index: PrivateIndex, paths: Sequence[bytes]) -> set[str]:
-    examples = {name: path for path, name in filter_names(index, paths).items()}
+def _find_broken_filters(index: PrivateIndex, paths: Sequence[bytes]) -> set[str]:
+    examples = {name: path for path, name in find_filters(index, paths).items()}
     names = examples.keys() & administration.list_process_filters(index.repository)
-    complaints = {name: _clean(index, examples[name], b"\n").complaint for name in names}
+    complaints = {name: _run_clean_filter(index, examples[name], b"\n").complaint for name in names}
     return {name for name in names if any(text in complaints[name] for text in _NOT_STARTED)}
 
 
-def _clean(index: PrivateIndex, path: bytes, data: bytes) -> Completed:
+def _run_clean_filter(index: PrivateIndex, path: bytes, data: bytes) -> Completed:
     words = ("hash-object", "--stdin", f"--path={os.fsdecode(path)}")
     return index.run(*words, data=data, ok=(0, 1, 128))
 
 
-def filter_works(index: PrivateIndex, path: bytes, oid: str) -> bool:
+def does_filter_work(index: PrivateIndex, path: bytes, oid: str) -> bool:
     """Return whether a path's clean filter accepts a blob; False for an empty blob."""
     (blob,) = index.repository.cat_file.contents([oid])
-    return blob is not None and bool(blob[2]) and _clean(index, path, blob[2]).code == 0
+    return blob is not None and bool(blob[2]) and _run_clean_filter(index, path, blob[2]).code == 0
 
 
-def refused_path(error: GitError, paths: Iterable[bytes]) -> bytes | None:
+def find_refused_path(error: GitError, paths: Iterable[bytes]) -> bytes | None:
     """Return which of `paths` git's error message names; None if it names no path."""
     names = {*_REFUSED.findall(error.stderr), *_MISENCODED.findall(error.stderr)}
     names |= {name.partition(_FILTERED)[0] for name in names if name.endswith("' failed")}

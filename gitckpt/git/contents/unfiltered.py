@@ -19,7 +19,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from gitckpt.git import config
 from gitckpt.git.command import encode_paths
 from gitckpt.git.contents import exact_files
-from gitckpt.git.contents.attributes import ANNEX, filter_names
+from gitckpt.git.contents.attributes import ANNEX, find_filters
 from gitckpt.git.files import private_dirs, regular
 from gitckpt.git.objects.encoding import object_id
 from gitckpt.git.process import GitError
@@ -47,7 +47,7 @@ _LARGEST = 512 << 20  # bytes: git, too, holds in memory what it gives to a filt
 _PAST = 10_000_000_000
 
 
-def failing_smudge_filters(repository: Repository, error: GitError) -> set[str]:
+def find_failing_smudge_filters(repository: Repository, error: GitError) -> set[str]:
     # git also reads other files if they are as young as the index.
     match = _FAILED.search(error.stderr)
     return {match[2]} if match else find_failing_filters(repository, error)
@@ -57,7 +57,7 @@ def select_filtered(
     repository: Repository, oids: Mapping[bytes, str], names: Collection[str]
 ) -> FilesByPath:
     """Return the files in `oids` (oid by path) to which a filter in `names` applies."""
-    drivers = filter_names(repository.git, oids) if oids and names else {}
+    drivers = find_filters(repository.git, oids) if oids and names else {}
     return {path: (oid, drivers[path]) for path, oid in oids.items() if drivers.get(path) in names}
 
 
@@ -70,7 +70,7 @@ def select_unfiltered(
     repository: Repository, files: FilesByPath, top: bytes | None = None
 ) -> FilesByPath:
     """Return the non-empty files below `top` that have the bytes of their blobs."""
-    top = _top(repository) if top is None else top
+    top = _top_dir(repository) if top is None else top
     return {
         path: (oid, driver)
         for path, (oid, driver) in files.items()
@@ -94,7 +94,7 @@ def save_record(repository: Repository, files: FilesByPath) -> None:
     regular.write_private(path, json.dumps(records).encode(), flushed=True)
 
 
-def forget(repository: Repository, paths: Collection[bytes]) -> None:
+def forget_files(repository: Repository, paths: Collection[bytes]) -> None:
     recorded_files = _read_record(repository)
     remaining_files = _omit(recorded_files, paths)
     if len(remaining_files) < len(recorded_files):
@@ -108,11 +108,11 @@ def add_unfiltered(index: PrivateIndex, files: FilesByPath) -> None:
         index.git(*options, *words, data=encode_paths(files))
 
 
-def complete(repository: Repository, files: FilesByPath) -> FilesByPath:
+def complete_files(repository: Repository, files: FilesByPath) -> FilesByPath:
     """Write files again through their filters; return the files that fail again."""
     if not files:
         return {}
-    top = _top(repository)
+    top = _top_dir(repository)
     scratch_dir = os.fsencode(repository.scratch("unfiltered"))
     failing_files: FilesByPath = {}
     try:
@@ -130,7 +130,7 @@ def complete(repository: Repository, files: FilesByPath) -> FilesByPath:
                 if has_errors:
                     failing_files |= select_unfiltered(repository, selected, scratch_dir)
         for path in select_unfiltered(repository, _omit(files, failing_files)):
-            move(os.path.join(scratch_dir, path), os.path.join(top, path))
+            move_file(os.path.join(scratch_dir, path), os.path.join(top, path))
     finally:
         private_dirs.discard(os.fsdecode(scratch_dir))
     save_record(repository, _omit(load_record(repository), files) | failing_files)
@@ -143,7 +143,7 @@ def complete_recorded(repository: Repository) -> list[bytes]:
 
 
 def complete_and_stage(repository: Repository, files: FilesByPath) -> list[bytes]:
-    still_failing = complete(repository, files)
+    still_failing = complete_files(repository, files)
     if len(still_failing) < len(files):
         with PrivateIndex(repository) as index:
             update_index(index, _omit(files, still_failing), {})
@@ -178,7 +178,7 @@ def _write_to_scratch(
     return failed_paths, False
 
 
-def move(source: bytes, target: bytes) -> None:
+def move_file(source: bytes, target: bytes) -> None:
     try:
         os.replace(source, target)
     except OSError:  # another file system
@@ -203,7 +203,7 @@ def write(
             attempt(disable_filters(names))
             break
         except GitError as error:
-            new_names = failing_smudge_filters(repository, error) - names
+            new_names = find_failing_smudge_filters(repository, error) - names
             if not new_names:
                 raise
             names |= new_names
@@ -215,9 +215,9 @@ def write(
         return {}, {}
     unfiltered = select_unfiltered(repository, select_filtered(repository, find_oids(), names))
     save_record(repository, load_record(repository) | unfiltered)
-    still_failing = complete(repository, unfiltered)
+    still_failing = complete_files(repository, unfiltered)
     for path in still_failing:
-        full_path = os.path.join(_top(repository), path)
+        full_path = os.path.join(_top_dir(repository), path)
         status = os.lstat(full_path)
         os.utime(full_path, ns=(status.st_atime_ns, status.st_mtime_ns - _PAST))
     return unfiltered, still_failing
@@ -253,7 +253,7 @@ def _read_record(repository: Repository) -> FilesByPath:
 
 
 def _has_content(path: bytes, oid: str, object_format: str) -> bool:
-    if not 0 < _size(path) <= _LARGEST:
+    if not 0 < _file_size(path) <= _LARGEST:
         return False
     try:
         with open(path, "rb") as file:
@@ -262,7 +262,7 @@ def _has_content(path: bytes, oid: str, object_format: str) -> bool:
         return False
 
 
-def _top(repository: Repository) -> bytes:
+def _top_dir(repository: Repository) -> bytes:
     return os.fsencode(repository.worktree or "")
 
 
@@ -277,20 +277,20 @@ def uses_annex(repository: Repository) -> bool:
     return bool(config.read(repository, rf"^filter\.{ANNEX}\."))
 
 
-def annexed_files(repository: Repository, files: Mapping[bytes, tuple[str, int]]) -> set[bytes]:
+def find_annexed(repository: Repository, files: Mapping[bytes, tuple[str, int]]) -> set[bytes]:
     """Return the paths of files whose size is that of their git-annex content."""
     blobs = repository.cat_file.contents([oid for oid, _ in files.values()], _LARGEST_POINTER)
     pointers = (blob[2] if blob is not None and blob[1] == "blob" else None for blob in blobs)
-    sources = _annex_contents(repository, files, pointers)
-    return {path for path, source in sources.items() if _size(source) == files[path][1]}
+    sources = _find_annex_contents(repository, files, pointers)
+    return {path for path, source in sources.items() if _file_size(source) == files[path][1]}
 
 
 def populate_annexed(index: PrivateIndex, blobs: Mapping[bytes, str]) -> None:
     """Replace git-annex pointers by the contents that are in `.git/annex/objects`."""
     repository = index.repository
-    top = _top(repository)
-    small = [path for path in blobs if 0 < _size(os.path.join(top, path)) <= _LARGEST_POINTER]
-    sources = _annex_contents(repository, small, exact_files.read_files(repository, small))
+    top = _top_dir(repository)
+    small = [path for path in blobs if 0 < _file_size(os.path.join(top, path)) <= _LARGEST_POINTER]
+    sources = _find_annex_contents(repository, small, exact_files.read_files(repository, small))
     pointers = select_unfiltered(repository, {path: (blobs[path], ANNEX) for path in sources})
     scratch_path = repository.scratch("unfiltered")
     try:
@@ -298,27 +298,27 @@ def populate_annexed(index: PrivateIndex, blobs: Mapping[bytes, str]) -> None:
             full_path = os.path.join(top, path)
             shutil.copyfile(sources[path], scratch_path)
             os.chmod(scratch_path, stat.S_IMODE(os.lstat(full_path).st_mode))
-            move(os.fsencode(scratch_path), full_path)
+            move_file(os.fsencode(scratch_path), full_path)
     except OSError as error:
         raise WorktreeError(f"cannot write a file of git-annex: {error}") from None
     finally:
         private_dirs.discard(scratch_path)
-    exact_files.refresh(index, pointers.keys())
+    exact_files.refresh_entries(index, pointers.keys())
 
 
-def _annex_contents(
+def _find_annex_contents(
     repository: Repository, paths: Iterable[bytes], pointers: Iterable[bytes | None]
 ) -> dict[bytes, bytes]:
     sources = {}
     for path, pointer in zip(paths, pointers, strict=True):
         match = _POINTER.match(pointer or b"")
-        source = _annex_content(repository, match[1]) if match else None
+        source = _find_annex_content(repository, match[1]) if match else None
         if source is not None:
             sources[path] = source
     return sources
 
 
-def _annex_content(repository: Repository, key: bytes) -> bytes | None:
+def _find_annex_content(repository: Repository, key: bytes) -> bytes | None:
     # https://git-annex.branchable.com/internals/hashing/: two letters, or three digits in bare
     # repositories.
     # Computed without git-annex, which writes into the worktree before it answers.
@@ -330,12 +330,12 @@ def _annex_content(repository: Repository, key: bytes) -> bytes | None:
     md5_hex = digest.hex()
     for outer, inner in ((mixed[1] + mixed[0], mixed[3] + mixed[2]), (md5_hex[:3], md5_hex[3:6])):
         path = os.path.join(top, outer.encode(), inner.encode(), name, name)
-        if _size(path) >= 0:
+        if _file_size(path) >= 0:
             return path
     return None
 
 
-def _size(path: bytes) -> int:
+def _file_size(path: bytes) -> int:
     # -1 if missing or not regular.
     try:
         status = os.lstat(path)

@@ -64,14 +64,14 @@ class OpenDir:
             if stat.S_ISDIR(status.st_mode):
                 raise
             problem = "a symbolic link" if stat.S_ISLNK(status.st_mode) else "not a directory"
-            raise _foreign_error(path, problem) from error
+            raise _ownership_error(path, problem) from error
         status = os.fstat(inner_fd)
         if not _is_trusted(status, parent_status):
             os.close(inner_fd)
-            raise _foreign_error(path, "another user's")
+            raise _ownership_error(path, "another user's")
         if is_new:
             git_dir = "" if self._names[0] == RUNS else ".git"
-            shared_bits = _shared_mode(os.path.join(self._top, git_dir, "objects"))
+            shared_bits = _find_shared_mode(os.path.join(self._top, git_dir, "objects"))
             is_secret = any(part in _PRIVATE_NAMES for part in path[len(self._top) :].split(os.sep))
             os.fchmod(inner_fd, (0o700 if is_secret else status.st_mode & 0o7777) | shared_bits)
         return inner_fd
@@ -79,7 +79,7 @@ class OpenDir:
     def __exit__(self, kind: object, *_: object) -> None:
         status = os.fstat(self._fd)
         os.close(self._fd)
-        if kind is None and not _is_same(status, self._top, self._names):
+        if kind is None and not _is_same_directory(status, self._top, self._names):
             message = f"{self.path} was replaced while it was in use"
             raise WorktreeError(message, hint="see which program did so, and what lies there now")
 
@@ -92,7 +92,7 @@ def _make_directory(name: str, fd: int) -> bool:
     return True
 
 
-def _shared_mode(objects: str) -> int:
+def _find_shared_mode(objects: str) -> int:
     # Mode bits by which git shares the repository with a group, 0 if it does not.
     try:
         mode = os.stat(objects).st_mode
@@ -101,7 +101,7 @@ def _shared_mode(objects: str) -> int:
     return mode & 0o2070 if mode & _GROUP == _GROUP else 0
 
 
-def _is_same(old_stat: os.stat_result, top: str, names: Sequence[str]) -> bool:
+def _is_same_directory(old_stat: os.stat_result, top: str, names: Sequence[str]) -> bool:
     depths = range(1, len(names) + 1)
     try:
         statuses = [os.lstat(os.path.join(top, *names[:depth])) for depth in depths] or [old_stat]
@@ -124,7 +124,7 @@ def hold_open(path: str) -> OpenDir:
     return OpenDir(*(split_private(path) or (path, ())))
 
 
-def require(path: str) -> None:
+def require_own(path: str) -> None:
     """Raise `WorktreeError` if a private directory is a link or another user's."""
     top, names = split_private(path) or ("", [])
     for depth in range(len(names), 0, -1):
@@ -133,7 +133,7 @@ def require(path: str) -> None:
                 return
 
 
-def make(path: str) -> None:
+def make_directory(path: str) -> None:
     top, names = split_private(path) or (path, [])
     if not names:
         os.makedirs(path, exist_ok=True)
@@ -141,16 +141,16 @@ def make(path: str) -> None:
     with OpenDir(top, names, make=True):
         pass
     if names[0] == PRIVATE:
-        ignore(os.path.join(top, PRIVATE))
+        write_gitignore(os.path.join(top, PRIVATE))
 
 
-def ignore(directory: str) -> None:
+def write_gitignore(directory: str) -> None:
     with OpenDir(os.path.dirname(directory), [os.path.basename(directory)]):
         path = os.path.join(directory, ".gitignore")
         if os.path.lexists(path):
             status = os.lstat(path)
             if stat.S_ISLNK(status.st_mode):
-                raise _foreign_error(path, "a symbolic link")
+                raise _ownership_error(path, "a symbolic link")
             if status.st_size or not stat.S_ISREG(status.st_mode):
                 return
         with open(path, "wb", opener=open_without_links) as file:  # missing or empty
@@ -189,7 +189,7 @@ def append(path: str, data: bytes, *, flushed: bool = False) -> None:
             os.fsync(file.fileno())
 
 
-def ensure(path: str) -> None:
+def ensure_file(path: str) -> None:
     """Create an empty file, or set the mode of an existing one without opening it.
 
     To open and close the file would drop the locks that SQLite holds on it.
@@ -214,24 +214,24 @@ def remove(path: str) -> None:
     """Delete a directory with its contents; raise OSError if it contains a mount."""
     from gitckpt.git.files import mounts  # the hook does not need it
 
-    if mount_points := mounts.below(path):
+    if mount_points := mounts.list_below(path):
         raise OSError(EBUSY, MOUNTED, mount_points[0])
     parent_fd = os.open(os.path.dirname(path) or ".", _DIRECTORY & ~os.O_NOFOLLOW)
     try:
-        mount_id = mounts.mount_of(parent_fd)
-        top = _enter(path, None, mount_id)
+        mount_id = mounts.read_mount_id(parent_fd)
+        top = _enter_directory(path, None, mount_id)
     finally:
         os.close(parent_fd)
     try:
         token, count = os.urandom(4).hex(), 0
         while os.listdir(top):
             for name in _remove_files(top):
-                inner_fd = _enter(name, top, mount_id)
+                inner_fd = _enter_directory(name, top, mount_id)
                 try:
                     for subdir in _remove_files(inner_fd):
                         count += 1
                         # A read-only directory cannot be moved.
-                        os.close(_enter(subdir, inner_fd, mount_id))
+                        os.close(_enter_directory(subdir, inner_fd, mount_id))
                         os.rename(subdir, f".{token}-{count}", src_dir_fd=inner_fd, dst_dir_fd=top)
                 finally:
                     os.close(inner_fd)
@@ -259,7 +259,7 @@ def _remove_files(fd: int) -> list[str]:
     return [name for name, is_directory in names if is_directory]
 
 
-def _enter(name: str, fd: int | None, mount_id: str) -> int:
+def _enter_directory(name: str, fd: int | None, mount_id: str) -> int:
     try:
         entered_fd = os.open(name, _DIRECTORY, dir_fd=fd)
     except PermissionError:
@@ -278,7 +278,7 @@ def _enter(name: str, fd: int | None, mount_id: str) -> int:
 def _require_mount(fd: int, mount_id: str, name: str) -> None:
     from gitckpt.git.files import mounts
 
-    if mounts.mount_of(fd) != mount_id:
+    if mounts.read_mount_id(fd) != mount_id:
         raise OSError(EBUSY, MOUNTED, name)
 
 
@@ -295,13 +295,13 @@ def _make_readable(name: str, fd: int | None, mount_id: str) -> None:
 
 def content(path: str, max_size: int) -> bytes:
     if os.path.islink(path):
-        raise _foreign_error(path, "a symbolic link")
+        raise _ownership_error(path, "a symbolic link")
     from gitckpt.git.files import regular  # the hook does not need it
 
     return regular.content(path, max_size, follow=False)
 
 
-def private(directory: str, common_dir: str, *, make: bool) -> str:
+def check_private(directory: str, common_dir: str, *, make: bool) -> str:
     """Return `directory` after checking its owner; create it if `make` is set."""
     try:
         status = os.lstat(directory)
@@ -310,19 +310,19 @@ def private(directory: str, common_dir: str, *, make: bool) -> str:
             return directory
         status = _make_private(directory)
     if stat.S_ISLNK(status.st_mode):
-        raise _foreign_error(directory, "a symbolic link")
+        raise _ownership_error(directory, "a symbolic link")
     if not stat.S_ISDIR(status.st_mode):
         if make:
             raise NotADirectoryError(ENOTDIR, os.strerror(ENOTDIR), directory)
         return directory
     if make:
         # Keep a user's read-only mode.
-        mode = (status.st_mode & 0o700) | _shared_mode(os.path.join(common_dir, "objects"))
+        mode = (status.st_mode & 0o700) | _find_shared_mode(os.path.join(common_dir, "objects"))
         if status.st_mode & 0o7777 != mode and status.st_uid == os.geteuid():
             _set_mode(directory, mode, os.stat(common_dir).st_gid)
     # On the path of each record.
     if not _is_own_or_roots(status) and not _is_trusted(status, os.stat(common_dir)):
-        raise _foreign_error(directory, "another user's")
+        raise _ownership_error(directory, "another user's")
     return directory
 
 
@@ -360,7 +360,7 @@ def _is_trusted(status: os.stat_result, parent_status: os.stat_result) -> bool:
     return parent_status.st_mode & _GROUP == _GROUP and status.st_gid == parent_status.st_gid
 
 
-def _foreign_error(path: str, problem: str) -> WorktreeError:
+def _ownership_error(path: str, problem: str) -> WorktreeError:
     from gitckpt.model.arguments import shell_word
 
     hint = f"look at this path, then move it out of the way: ls -ld {shell_word(path)}"

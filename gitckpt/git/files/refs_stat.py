@@ -50,7 +50,7 @@ def _require_no_pipe_at(path: str, status: os.stat_result) -> None:
         raise CkptError(message, hint=f"remove the pipe: rm {shell_word(path)}")
 
 
-def packed_size(repository: Repository, refs: Iterable[str]) -> int:
+def measure_packed(repository: Repository, refs: Iterable[str]) -> int:
     """Return how many bytes refs take in `packed-refs`; loose refs take none."""
     names = {os.fsencode(ref) for ref in refs}
     try:
@@ -137,10 +137,10 @@ def _stamp(path: str) -> str | None:
         return _NONE
     except OSError:
         return None
-    return stamp(status, instant)
+    return make_stamp(status, instant)
 
 
-def stamp(status: os.stat_result, instant: int | None) -> str | None:
+def make_stamp(status: os.stat_result, instant: int | None) -> str | None:
     """Return a fingerprint of a file; None if a later change might not alter it."""
     has_fine_times = status.st_ctime_ns % _FINE and status.st_mtime_ns % _FINE
     min_age = _FINELY_SETTLED if has_fine_times else _SETTLED
@@ -151,6 +151,6 @@ def stamp(status: os.stat_result, instant: int | None) -> str | None:
     return f"{status.st_dev}.{status.st_ino}.{status.st_size}.{times}"
 
 
-def content_mark(status: os.stat_result) -> tuple[int, int, int, int]:
+def mark_content(status: os.stat_result) -> tuple[int, int, int, int]:
     # What a write or replacement changes; `ctime` changes more often.
     return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns

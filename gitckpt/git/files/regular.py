@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable
 
 
-def tail(path: str, size: int) -> bytes:
+def read_tail(path: str, size: int) -> bytes:
     with open(path, "rb") as file:
         file.seek(max(os.fstat(file.fileno()).st_size - size, 0))
         return file.read(size)
@@ -24,7 +24,7 @@ def content(path: str | bytes, max_size: int | None = None, *, follow: bool = Tr
     return _read(os.open(path, flags), path, max_size)
 
 
-def content_below(top: str, path: str, max_size: int | None = None) -> bytes:
+def read_below(top: str, path: str, max_size: int | None = None) -> bytes:
     """Return the content of a file in `top`; raise OSError if a link leads out of it."""
     root = os.path.realpath(top)
     real_path = os.path.realpath(os.path.join(top, path))
@@ -80,13 +80,13 @@ def write(path: str, data: bytes, *, scratch: str = "") -> None:
     """
     directory, name = os.path.split(os.path.abspath(path))
     default_scratch = os.path.join(directory, f".{os.fsdecode(os.fsencode(name)[:_NAME])}")
-    opener = _opener_like(path)
+    opener = _make_opener(path)
     if not scratch or os.stat(os.path.dirname(scratch)).st_dev != os.stat(directory).st_dev:
         scratch = default_scratch
     for prefix in (scratch, default_scratch):
         _delete_stale(prefix)
         try:
-            _replace(path, f"{prefix}.{_token()}", data, opener, flushed=True)
+            _replace(path, f"{prefix}.{_make_token()}", data, opener, flushed=True)
             break
         except OSError as error:
             # Rename fails between two mounts of one file system, as in containers.
@@ -108,10 +108,10 @@ def write_private(
     """Replace a file that only gitckpt reads; if `flushed`, flush it to the disk."""
     if scratch:
         _delete_stale(scratch)
-    _replace(path, f"{scratch or path}.{_token()}", data, opener, flushed=flushed)
+    _replace(path, f"{scratch or path}.{_make_token()}", data, opener, flushed=flushed)
 
 
-def _opener_like(path: str) -> Opener | None:
+def _make_opener(path: str) -> Opener | None:
     # None without a regular file there: the umask decides.
     try:
         status = os.lstat(path)
@@ -155,5 +155,5 @@ def _delete_stale(scratch: str) -> None:
                     os.unlink(path)
 
 
-def _token() -> str:
+def _make_token() -> str:
     return f"{os.getpid()}.{os.urandom(_DIGITS).hex()}"

@@ -20,7 +20,7 @@ _LINE = re.compile(rb"0?([0-7]{5,6}) [a-z]+ ([0-9a-f]+)\t([^\0]+)\0")
 _MAX_PATHSPECS = 100
 
 
-def leaves(
+def list_leaves(
     repository: Repository, tree: str, paths: Collection[bytes] = (), *, with_trees: bool = False
 ) -> list[Leaf]:
     """List the files, links and submodules in a tree, or only at or below `paths`.
@@ -34,14 +34,14 @@ def leaves(
     return [entry for entry in entries if _is_within(entry[0], selected_paths)]
 
 
-def leaf(repository: Repository, tree: str, path: bytes) -> Leaf | None:
+def find_leaf(repository: Repository, tree: str, path: bytes) -> Leaf | None:
     entries = _list_tree(repository, [], tree, [path])
     return next((entry for entry in entries if entry[0] == path), None)
 
 
-def paths_in_tree(repository: Repository, tree: str, paths: Collection[bytes]) -> set[bytes]:
+def list_paths(repository: Repository, tree: str, paths: Collection[bytes]) -> set[bytes]:
     """Return the paths of files, links and submodules in a tree at or below `paths`."""
-    return {path for path, _, _ in leaves(repository, tree, paths)} if paths else set()
+    return {path for path, _, _ in list_leaves(repository, tree, paths)} if paths else set()
 
 
 def _list_tree(
@@ -168,7 +168,7 @@ def _compare_trees(repository: Repository, old: str, new: str) -> list[Differenc
         next_level = []
         for (parent_path, *_), *items in zip(level_pairs, trees, trees, strict=True):
             try:
-                sides = [_entries(repository, item) for item in items]
+                sides = [_decode_entries(repository, item) for item in items]
             except encoding.MalformedTree:
                 return None
             for name in sides[0].keys() | sides[1].keys():
@@ -191,7 +191,7 @@ def _compare_trees(repository: Repository, old: str, new: str) -> list[Differenc
     return sorted(found_differences, key=lambda entry: entry.path + b"/" * entry.is_directory)
 
 
-def _entries(
+def _decode_entries(
     repository: Repository, tree: tuple[str, str, bytes] | None
 ) -> dict[bytes, tuple[bytes, bytes]]:
     # Raises MalformedTree where git might read the tree differently.
@@ -266,7 +266,7 @@ class Expansion:
         """Return whether trees differ at more paths than the limit, or `new` is malformed."""
         return self._count(old, new, 0) > self._limits.count
 
-    def needs_unreadable_trees(self, old: str, new: str) -> bool:
+    def met_unreadable_tree(self, old: str, new: str) -> bool:
         """Return whether a tree below a pair was unreadable; call `is_beyond` first."""
         return (old, new) in self._pairs_lacking_trees
 

@@ -27,15 +27,15 @@ def object_id(kind: str, data: bytes, object_format: str) -> str:
 
 
 def object_hash(object_format: str, data: bytes) -> Hash:
-    return _digest(object_format)(data)
+    return _find_digest(object_format)(data)
 
 
-def oid_size(object_format: str) -> int:
+def oid_length(object_format: str) -> int:
     # Bytes of a raw oid.
     return 32 if object_format == "sha256" else 20
 
 
-def _digest(object_format: str) -> Callable[[bytes], Hash]:
+def _find_digest(object_format: str) -> Callable[[bytes], Hash]:
     if cached_digest := _digests.get(object_format):
         return cached_digest
     # The C modules behind hashlib: hashlib itself loads OpenSSL, which costs the hook 3 ms.
@@ -86,7 +86,7 @@ def encode_raw(entries: Mapping[bytes, tuple[bytes, bytes]]) -> bytes:
 
 def decode_tree(data: bytes, object_format: str) -> Entries:
     """Return the entries of a tree; the caller must reject names such as ".."."""
-    size = oid_size(object_format)
+    size = oid_length(object_format)
     entries: Entries = {}
     offset = 0
     try:
@@ -118,7 +118,7 @@ def empty_tree(object_format: str) -> str:
     return object_id("tree", b"", object_format)
 
 
-def parents(text: bytes) -> list[str]:
+def parse_parents(text: bytes) -> list[str]:
     # `text`: content of a commit.
     lines = text.partition(b"\n\n")[0].split(b"\n")
     return [line[7:].decode("ascii") for line in lines if line.startswith(b"parent ")]
@@ -144,7 +144,7 @@ def encode_merge(
     return object_id("commit", data, object_format), [("tree", b""), ("commit", data)]
 
 
-def commit_date(text: bytes) -> int:
+def parse_date(text: bytes) -> int:
     """Return a commit's committer date in seconds since the epoch; 0 if missing."""
     for line in text.partition(b"\n\n")[0].split(b"\n"):
         if line.startswith(b"committer "):

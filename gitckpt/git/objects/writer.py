@@ -162,14 +162,14 @@ def write_pack(repository: Repository, items: Sequence[Item]) -> None:
     path = os.path.join(directory, f"pack-{os.urandom(20).hex()}")
     try:
         os.makedirs(directory, exist_ok=True)
-        _write_durably(f"{path}.pack", data)
-        _write_durably(f"{path}.idx", index)  # last: git finds the pack by it
+        _write_flushed(f"{path}.pack", data)
+        _write_flushed(f"{path}.idx", index)  # last: git finds the pack by it
     except OSError as error:
         raise GitError(["index-pack"], 1, f"{error.filename or path}: {error.strerror}") from None
     fsync.flush([directory, os.path.dirname(directory)])
 
 
-def _write_durably(path: str, data: bytes) -> None:
+def _write_flushed(path: str, data: bytes) -> None:
     # As readable as the directory, as git does it in a shared repository.
     directory = os.path.dirname(path)
     mode = os.stat(directory).st_mode & 0o444

@@ -11,10 +11,10 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from gitckpt.git import config
 from gitckpt.git.command import NO_HOOKS, encode_paths
 from gitckpt.git.files import private_dirs
-from gitckpt.git.files.refs_stat import content_mark
+from gitckpt.git.files.refs_stat import mark_content
 from gitckpt.git.filesystem import copy_in_kernel
-from gitckpt.git.objects.diff import leaves
-from gitckpt.git.objects.encoding import FILES, GITLINK, object_hash, object_id, oid_size
+from gitckpt.git.objects.diff import list_leaves
+from gitckpt.git.objects.encoding import FILES, GITLINK, object_hash, object_id, oid_length
 from gitckpt.git.process import Child, Completed, DeadlinePassed, GitError
 from gitckpt.git.refs import LockHeld
 from gitckpt.git.repository import Repository
@@ -229,7 +229,7 @@ class PrivateIndex:
             return True
         # It ends with a checksum, or with zeros by index.skipHash (gitformat-index(5)).
         object_format = self.repository.object_format
-        size = oid_size(object_format)
+        size = oid_length(object_format)
         content, checksum = data[:-size], data[-size:]
         has_no_checksum = not checksum.strip(b"\0")
         return has_no_checksum or object_hash(object_format, content).digest() == checksum
@@ -259,7 +259,7 @@ class PrivateIndex:
             new_status = os.stat(target)
         except FileNotFoundError:
             return
-        if self.is_rebuilt or (old is not None and content_mark(new_status) == content_mark(old)):
+        if self.is_rebuilt or (old is not None and mark_content(new_status) == mark_content(old)):
             return
         words = ("ls-files", "--stage", "-v", "-z")
         with PrivateIndex(self.repository) as later_index:
@@ -477,7 +477,7 @@ RULES = b".gitignore"
 def list_rules(repository: Repository, tree: str) -> dict[bytes, str]:
     return {
         path: oid
-        for path, mode, oid in leaves(repository, tree)
+        for path, mode, oid in list_leaves(repository, tree)
         if os.path.basename(path) == RULES and mode in FILES
     }
 

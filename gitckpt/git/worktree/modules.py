@@ -16,7 +16,7 @@ from gitckpt.git.command import Git
 from gitckpt.git.files import regular
 from gitckpt.git.files.refs_stat import may_exist, read_loose
 from gitckpt.git.filesystem import names_in
-from gitckpt.git.objects.diff import leaf, leaves
+from gitckpt.git.objects.diff import find_leaf, list_leaves
 from gitckpt.git.objects.encoding import GITLINK
 from gitckpt.git.process import LOCAL_ONLY, OFFLINE, environment, git_executable, run
 from gitckpt.git.repository import Repository
@@ -365,12 +365,12 @@ def is_valid_path(path: bytes) -> bool:
 
 
 def is_submodule(repository: Repository, tree: str, path: bytes) -> bool:
-    entry = leaf(repository, tree, path)
+    entry = find_leaf(repository, tree, path)
     return entry is not None and entry[1] == GITLINK
 
 
 def list_submodules(repository: Repository, tree: str) -> list[tuple[bytes, str]]:
-    return [(path, oid) for path, mode, oid in leaves(repository, tree) if mode == GITLINK]
+    return [(path, oid) for path, mode, oid in list_leaves(repository, tree) if mode == GITLINK]
 
 
 def unquote(text: str) -> bytes:

@@ -80,7 +80,7 @@ def write_keep_commit(
     from gitckpt.git.objects import encoding
 
     commits = repository.cat_file.contents(tips)
-    dates = [encoding.commit_date(commit[2]) for commit in commits if commit is not None]
+    dates = [encoding.parse_date(commit[2]) for commit in commits if commit is not None]
     oid, items = encoding.encode_merge(tips, max(dates, default=0), repository.object_format)
     objects.write(items)
     return oid
@@ -301,6 +301,6 @@ def _newest_of_reflog(repository: Repository) -> bytes:
 
 def _read_end(path: str, size: int) -> bytes:
     try:
-        return regular.tail(path, size)
+        return regular.read_tail(path, size)
     except OSError:
         return b""

@@ -142,11 +142,11 @@ def _find_problems(store: Checkpoints, roots: list[str]) -> Iterator[tuple[str, 
             parts = decode_tree(read[2], repository.object_format) if read is not None else {}
             if read is not None:
                 bounds.require_shape(parts, tree)
-            if flaw := census.flaw(tree):
+            if flaw := census.find_flaw(tree):
                 raise bounds.UnsoundSnapshot(flaw)
             trees = [oid for mode, oid in parts.values() if mode == DIRECTORY]
             if any(census.is_beyond(oid, budget.SNAPSHOT) for oid in trees):
-                bounds.require(repository, tree, "")  # checked-out files do not count
+                bounds.require_sound(repository, tree, "")  # checked-out files do not count
             if is_whole and parts.keys() - _PLAIN:
                 manifest.read(repository, store.objects, tree, "")
         except (bounds.UnsoundSnapshot, MalformedTree) as error:

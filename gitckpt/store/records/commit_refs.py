@@ -6,7 +6,7 @@ import os
 import time
 
 from gitckpt.git.files.refs_stat import require_no_pipe
-from gitckpt.git.objects.encoding import oid_size, parents
+from gitckpt.git.objects.encoding import oid_length, parse_parents
 from gitckpt.git.process import GitError
 from gitckpt.git.refs import LockHeld, Update
 from gitckpt.model import ids, times
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 def is_full_oid(repository: Repository, name: str) -> bool:
-    return ids.is_oid(name) and len(name) == 2 * oid_size(repository.object_format)
+    return ids.is_oid(name) and len(name) == 2 * oid_length(repository.object_format)
 
 
 def is_young(repository: Repository, ref: str) -> bool:
@@ -50,7 +50,7 @@ class Line:
             return
         content = next(repository.cat_file.contents([commit]))
         text = content[2] if content else repository.git.run("cat-file", "commit", commit).out
-        for parent in parents(text):
+        for parent in parse_parents(text):
             if value_of(repository, KEEP + parent, is_retry=is_retry) == parent:
                 self._parent_deletions.append(Update(KEEP + parent, "", parent))
 

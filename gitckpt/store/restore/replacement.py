@@ -14,7 +14,7 @@ from gitckpt.git.command import encode_paths
 from gitckpt.git.contents import attributes, exact_files, unfiltered
 from gitckpt.git.contents.unfiltered import FilesByPath
 from gitckpt.git.objects import diff
-from gitckpt.git.objects.diff import Difference, paths_in_tree
+from gitckpt.git.objects.diff import Difference, list_paths
 from gitckpt.git.objects.encoding import empty_tree
 from gitckpt.git.process import GitError
 from gitckpt.git.repository import Repository
@@ -73,7 +73,7 @@ def list_special(
             kind = stat.S_IFMT(os.lstat(os.path.join(top, path)).st_mode)
             if kind not in _ORDINARY and is_within(path, paths):
                 special.append(path)
-    files = paths_in_tree(repository, tree, special)
+    files = list_paths(repository, tree, special)
     return [path for path in special if any(is_within(file, [path]) for file in files)]
 
 
@@ -84,7 +84,7 @@ def remove_entries(index: PrivateIndex, absent: Collection[bytes], tree: str) ->
     files. Returns the tree of the files that exist.
     """
     rules = [path for path in absent if os.path.basename(path) == attributes.FILE]
-    postponed = set(rules) - paths_in_tree(index.repository, tree, rules)
+    postponed = set(rules) - list_paths(index.repository, tree, rules)
     index.update("--force-remove", sorted(set(absent) - postponed))
     if not postponed:
         return index.write_tree()
@@ -102,7 +102,7 @@ def delete_unconvertible(index: PrivateIndex, files: Mapping[bytes, str]) -> Non
     if not files:
         return
     repository = index.repository
-    if differing := exact_files.differing_paths(repository, files):
+    if differing := exact_files.find_differing_paths(repository, files):
         raise byte_exact.changed_error(first_of([os.fsdecode(path) for path in differing]))
     for path in files:
         parent = exact_files.open_parent(repository, path)

@@ -289,7 +289,7 @@ class _Restore:
             current.files = replacement.remove_entries(index, absent, target.files)
         # A capture omits the settings if nothing converts, but restored attributes may convert.
         configured = self._limits.conversions(self._repository)
-        current.conversion = attributes.conversion_settings(self._repository, configured)
+        current.conversion = attributes.describe_conversion(self._repository, configured)
         self._current = current
 
     def _is_selected(self, path: bytes) -> bool:
@@ -421,7 +421,7 @@ class _Restore:
                 index, {path: oid for path, oid in files.items() if path in outdated}
             )
         if still_failing:
-            unfiltered.forget(self._repository, raw)
+            unfiltered.forget_files(self._repository, raw)
         self._write_index(index, plan, expected)
         if self._changes_operation:
             operation.end_operation(self._repository)
@@ -444,7 +444,7 @@ class _Restore:
             return
         with PrivateIndex(self._repository) as private_index:
             private_index.put(plan.index_lines)
-            exact_files.refresh(private_index, plan.outdated)
+            exact_files.refresh_entries(private_index, plan.outdated)
             private_index.refresh()
             for flag, (added, removed) in plan.flags.items():
                 if flag == INTENT:

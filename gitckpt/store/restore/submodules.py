@@ -10,7 +10,7 @@ import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from gitckpt.git.files import mounts
-from gitckpt.git.objects.diff import leaves
+from gitckpt.git.objects.diff import list_leaves
 from gitckpt.git.objects.encoding import GITLINK
 from gitckpt.git.repository import BRANCHES, Repository
 from gitckpt.git.worktree import administration, modules
@@ -125,7 +125,7 @@ class SubmoduleRemoval:
         state = submodule_store.objects.head()[0], current.tree, current.dirty
         if state != (checkpoint.git_sha, captured.tree, captured.dirty):
             raise _NotRemovable("the submodule changed meanwhile")
-        tree = leaves(repository, manifest.files_of(repository, checkpoint))
+        tree = list_leaves(repository, manifest.files_of(repository, checkpoint))
         captured_paths = {path for path, mode, _ in tree if mode != GITLINK} | {b".git"}
         files: list[bytes] = []
         nested: set[bytes] = set()

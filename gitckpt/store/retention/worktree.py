@@ -333,7 +333,7 @@ def _finish(parked: str) -> None:
     """Undo a removal if only the git directory `parked` was moved; else complete it."""
     git_dir, path, stage = map(_read_note(parked).get, ("git_dir", "path", "stage"), [""] * 3)
     if os.path.lexists(stage):
-        private_dirs.require(stage)
+        private_dirs.require_own(stage)
         delete_directory(stage)
     elif git_dir and not os.path.lexists(git_dir):
         is_in_place = administration.git_dir_of(path) == os.path.normpath(git_dir)

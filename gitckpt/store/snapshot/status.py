@@ -238,7 +238,7 @@ def _clear_flags(index: PrivateIndex, survey: Survey, *, is_sparse: bool) -> boo
 
 def leading_to(paths: Iterable[bytes]) -> set[bytes]:
     """Return the parents of paths at all levels, with the top (the empty path)."""
-    return exact_files.with_parents({path.rpartition(b"/")[0] for path in paths}) | {b""}
+    return exact_files.add_parents({path.rpartition(b"/")[0] for path in paths}) | {b""}
 
 
 def _read_status(out: bytes, survey: Survey) -> None:

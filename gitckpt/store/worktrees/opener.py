@@ -14,7 +14,7 @@ from gitckpt.git import config, fsync, graph
 from gitckpt.git.command import NO_HOOKS, encode_paths
 from gitckpt.git.contents import exact_files, unfiltered
 from gitckpt.git.files import private_dirs
-from gitckpt.git.objects.diff import leaves
+from gitckpt.git.objects.diff import list_leaves
 from gitckpt.git.objects.encoding import GITLINK
 from gitckpt.git.objects.plumbing import open_objects
 from gitckpt.git.process import GitError
@@ -81,7 +81,7 @@ class WorktreeOpener:
                 Nothing that existed before is changed.
         """
         repository, plan = self.repository, self.plan
-        private_dirs.require(plan.path)
+        private_dirs.require_own(plan.path)
         for entry in plan.forget:
             self.rescue(entry.git_dir, entry.path)
             administration.remove_git_dir(repository, entry.git_dir)
@@ -105,7 +105,7 @@ class WorktreeOpener:
         self._require_objects()
         root = os.path.dirname(path)
         try:
-            private_dirs.make(root)
+            private_dirs.make_directory(root)
         except OSError as error:
             hint = "choose another directory: git ckpt resume --into DIR"
             raise WorktreeError(f"cannot make {root}: {error.strerror}", hint=hint) from None
@@ -345,9 +345,9 @@ def fill_worktree(
                     (os.rmdir if is_submodule else os.unlink)(absolute)
             raw = manifest.raw_of(worktree, contents)
             exact_files.restore_raw(worktree, raw)
-            exact_files.refresh(index, raw.keys())
+            exact_files.refresh_entries(index, raw.keys())
             if still_failing:
-                unfiltered.forget(worktree, raw)
+                unfiltered.forget_files(worktree, raw)
             if unfiltered.uses_annex(worktree):
                 blobs = blobs_of(worktree, contents.files).items()
                 unfiltered.populate_annexed(
@@ -391,7 +391,7 @@ def fill_from_commit(worktree: Repository, options: Sequence[str]) -> list[bytes
 
 
 def blobs_of(repository: Repository, tree: str) -> dict[bytes, str]:
-    return {path: oid for path, mode, oid in leaves(repository, tree) if mode != GITLINK}
+    return {path: oid for path, mode, oid in list_leaves(repository, tree) if mode != GITLINK}
 
 
 def _write_files(index: PrivateIndex, contents: Contents) -> list[bytes]:

@@ -179,7 +179,7 @@ def temporary_path(repository: Repository, path: str) -> Iterator[str]:
 
 
 def _discard(repository: Repository, directory: str) -> None:
-    private_dirs.require(directory)
+    private_dirs.require_own(directory)
     real = os.path.realpath(directory) + os.sep
     for git_dir, path in administration.registered(repository):
         if not os.path.realpath(path).startswith(real):

@@ -172,7 +172,7 @@ def _clear_directories(repository: Repository, owner: Owner, directory: str | No
     default = os.path.join(root, owner.run or owner.checkpoint) if root is not None else None
     for path in (directory, default):
         if path is not None:
-            private_dirs.require(path)
+            private_dirs.require_own(path)
             ownership.remove_unfinished(repository, os.path.dirname(path))
 
 
