@@ -38,14 +38,14 @@ def read(repository: Repository, pattern: str) -> dict[str, list[str]]:
 
 
 def files_of_settings(repository: Repository, pattern: str) -> dict[str, str]:
-    """Return the file that defines each matching setting; "" for other origins."""
+    """Map each setting that matches `pattern` to its file; "" if set by other means."""
     import re
 
     return {name: file for file, name, _ in _read_entries(repository) if re.search(pattern, name)}
 
 
 def settings_in_tracked_files(repository: Repository) -> dict[str, list[str]]:
-    """Return the names of `ckpt.*` settings in tracked files, by path of the file."""
+    """Map each tracked configuration file to the `ckpt.*` settings that it contains."""
     files = _find_tracked(repository, _read_entries(repository))
     return {os.path.normpath(file): names for file, names in files.items()}
 

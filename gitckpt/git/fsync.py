@@ -22,12 +22,12 @@ _IGNORED = (ENOENT, ENOTDIR, EINVAL, ENOTSUP, EBADF, ENOSYS)
 
 def flush(paths: Iterable[str]) -> None:
     """Flush files and directories with fsync(2); skip paths that do not exist."""
-    unflushed = list(dict.fromkeys(paths))
-    last_paths = unflushed[-1:]
+    path_queue = list(dict.fromkeys(paths))
+    last_paths = path_queue[-1:]
     failures: list[OSError] = []
-    locks = [_start_thread(unflushed, failures) for _ in range(min(_THREADS, len(unflushed)) - 1)]
+    locks = [_start_thread(path_queue, failures) for _ in range(min(_THREADS, len(path_queue)) - 1)]
     try:
-        _flush_pending(unflushed, failures)
+        _flush_pending(path_queue, failures)
     finally:
         for lock in locks:
             lock.acquire()
@@ -41,13 +41,13 @@ def flush(paths: Iterable[str]) -> None:
         raise CkptError(message, hint="look for errors of the disk: dmesg")
 
 
-def object_path(common_dir: str, oid: str) -> str:
+def loose_path(common_dir: str, oid: str) -> str:
     return f"{common_dir}/objects/{oid[:2]}/{oid[2:]}"
 
 
 def object_paths(common_dir: str, oids: Iterable[str]) -> list[str]:
     """Return the files of loose objects, and their directories, to pass to `flush`."""
-    files = [object_path(common_dir, oid) for oid in oids]
+    files = [loose_path(common_dir, oid) for oid in oids]
     if not files:
         return []
     top = f"{common_dir}/objects"

@@ -10,7 +10,7 @@ from itertools import chain, islice
 from gitckpt.git import config
 from gitckpt.git.command import BOUNDED, LEAN, STREAMED
 from gitckpt.git.filesystem import names_in, read_or_empty
-from gitckpt.git.fsync import object_path
+from gitckpt.git.fsync import loose_path
 from gitckpt.git.objects.encoding import (
     DIRECTORY,
     GITLINK,
@@ -150,8 +150,8 @@ def _walk_commits(git: Git, revs: Iterable[str], *options: str) -> set[str]:
 
 
 def encode_lines(lines: Iterable[str]) -> Iterator[bytes]:
-    remaining = iter(lines)
-    while chunk := list(islice(remaining, _AT_ONCE)):
+    line_iterator = iter(lines)
+    while chunk := list(islice(line_iterator, _AT_ONCE)):
         yield "".join(f"{line}\n" for line in chunk).encode("ascii")
 
 
@@ -223,27 +223,27 @@ class _Walk:
         self._referrers: dict[str, list[str]] = {}
         self.missing: set[str] = set()
         level_oids = list(self._roots)
-        visited = set(level_oids)
+        visited_oids = set(level_oids)
         while level_oids:
-            child_oids = dict.fromkeys(self._children(level_oids))
-            level_oids = [child for child in child_oids if child not in visited]
-            visited.update(level_oids)
+            child_oids = dict.fromkeys(self._list_children(level_oids))
+            level_oids = [child for child in child_oids if child not in visited_oids]
+            visited_oids.update(level_oids)
 
     def samples_by_root(self) -> dict[str, list[str]]:
         # Some of the missing objects for each root that reaches one.
         samples = {oid: [oid] for oid in sorted(self.missing)}
-        pending = list(samples)
-        while pending:
-            oid = pending.pop()
+        pending_oids = list(samples)
+        while pending_oids:
+            oid = pending_oids.pop()
             for referrer in self._referrers.get(oid, ()):
                 known_samples = samples.setdefault(referrer, [])
                 new_samples = [sample for sample in samples[oid] if sample not in known_samples]
                 if new_samples := new_samples[: SHOWN + 1 - len(known_samples)]:
                     known_samples += new_samples
-                    pending.append(referrer)
+                    pending_oids.append(referrer)
         return {root: sorted(samples[root]) for root in self._roots if root in samples}
 
-    def _children(self, level_oids: list[str]) -> Iterator[str]:
+    def _list_children(self, level_oids: list[str]) -> Iterator[str]:
         present_oids = [oid for oid in level_oids if oid in self._present]
         self.missing.update(set(level_oids).difference(present_oids, self._promised))
         for oid, item in zip(present_oids, self._objects.read(present_oids, None), strict=True):
@@ -317,11 +317,11 @@ def find_other_kinds(
 ) -> dict[str, str | None]:
     """Return the kind of each object that is not of `kind`; None if it is missing."""
     kinds: dict[str, str | None] = {}
-    ending = f" {kind}".encode("ascii")
+    expected_ending = f" {kind}".encode("ascii")
 
     def collect(lines: list[bytes]) -> None:
         for line in lines:
-            if not line.endswith(ending):
+            if not line.endswith(expected_ending):
                 oid, other_kind = line.decode("ascii").split(" ")
                 kinds[oid] = None if other_kind == "missing" else other_kind
 
@@ -380,7 +380,7 @@ def find_empty_files(repository: Repository) -> dict[str, str]:
 
 def move_aside(repository: Repository, oid: str) -> bool:
     """Move a loose object to `ckpt/damaged/`; return False if the object is not loose."""
-    path = object_path(repository.common_dir, oid)
+    path = loose_path(repository.common_dir, oid)
     target = os.path.join(repository.make_private_dir(), "damaged", oid)
     try:
         os.makedirs(os.path.dirname(target), exist_ok=True)

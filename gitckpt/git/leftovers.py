@@ -88,7 +88,7 @@ def find_stale_locks(repository: Repository, paths: Iterable[str]) -> dict[str, 
 
     def is_in_use(lock: FileMark) -> bool:
         latest = lock.changed + _GRAIN
-        return any(owner == lock.owner and started <= latest for owner, started in writers)
+        return any(owner == lock.owner and start_time <= latest for owner, start_time in writers)
 
     # Only root sees the directories of other users' processes.
     visible_marks = {path: lock for path, lock in old_marks.items() if own_uid in (0, lock.owner)}
@@ -146,7 +146,7 @@ def find_stale_objects(repository: Repository) -> dict[str, FileMark]:
 
 
 def size_of(path: str) -> int:
-    return sum(os.lstat(inner).st_blocks * 512 for inner in (path, *_list_below(path)))
+    return sum(os.lstat(inner_path).st_blocks * 512 for inner_path in (path, *_list_below(path)))
 
 
 def _find_writers(repository: Repository) -> Iterator[tuple[int, float]]:

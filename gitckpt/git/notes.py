@@ -1,7 +1,7 @@
 """Read git notes, and edit them by writing note trees without git.
 
 `git notes add` and libgit2 lose notes when two processes write at once. This module updates the ref
-only from its old value. A new notes commit has no parent: `git log --all` would list it.
+only from its old value. A notes commit has no parent, which `git log --all` would list.
 """
 
 from __future__ import annotations
@@ -78,14 +78,14 @@ class Notes:
         """Edit notes without writing; return a notes commit's oid and the new objects.
 
         If nothing changes, the oid is `tip`, that of the old notes commit. `change` gets a commit
-        and the lines of its note, and returns the new lines. `instant` is the new date in
-        microseconds.
+        and the lines of its note, and returns the new lines. `instant` is the date of the new notes
+        commit in microseconds.
         """
         self._items = []
-        annotated = sorted(set(commits))
+        sorted_commits = sorted(set(commits))
         old_root = self._find_root(tip)
-        root_tree = self._read(old_root, set(annotated))
-        blobs = {commit: _find_blobs(root_tree, commit) for commit in annotated}
+        root_tree = self._read(old_root, set(sorted_commits))
+        blobs = {commit: _find_blobs(root_tree, commit) for commit in sorted_commits}
         missing_commits: list[str] = []
         for commit, lines in self._read_texts(blobs, missing_commits):
             if lines is None and commit not in missing_commits:
@@ -111,10 +111,10 @@ class Notes:
         # None for all commits. An unreadable tree counts as empty: notes are derived.
         top_trees: dict[bytes, _Tree] = {}
         decoded_trees: dict[str, Entries] = {}
-        level = [(top_trees, b"", root, "")] if root else []
+        pending_trees = [(top_trees, b"", root, "")] if root else []
         count = 0
         for digit_count in range(2, self._width + 2, 2):
-            trees, level = level, []
+            trees, pending_trees = pending_trees, []
             if not trees:
                 break
             prefixes = None if commits is None else {commit[:digit_count] for commit in commits}
@@ -130,7 +130,7 @@ class Notes:
                     path = prefix + entry.decode("ascii", "replace")
                     is_selected = prefixes is None or path in prefixes
                     if mode == encoding.DIRECTORY and _is_hex(entry, 2) and is_selected:
-                        level.append((tree.below, entry, child_oid, path))
+                        pending_trees.append((tree.below, entry, child_oid, path))
         return top_trees.get(b"", _Tree({}))
 
     def _list_blobs(self, tree: _Tree, prefix: str) -> Iterator[tuple[str, str]]:

@@ -64,7 +64,7 @@ class Update:
 
 
 class Refs:
-    """Read and write refs; `heal` returns whether it deleted a stale lock file."""
+    """Read and write refs; `heal(path)` returns whether it deleted a stale lock file."""
 
     def __init__(self, repository: Repository, heal: Callable[[str], bool] | None = None) -> None:
         self._repository = repository
@@ -93,15 +93,15 @@ class Refs:
             if error.code > 0 and not any(words in error.stderr for words in ambiguous_errors):
                 raise
             current_oids = dict(self.iterate())
-            unapplied = [  # all of the transaction if nothing was applied
+            remaining = [  # all of the transaction if nothing was applied
                 update
                 for update in transaction
                 if update.new == update.old or current_oids.get(update.ref, "") != update.new
             ]
-            if unapplied == transaction and error.code > 0 and "write failure" not in error.stderr:
+            if remaining == transaction and error.code > 0 and "write failure" not in error.stderr:
                 raise
-            if unapplied == transaction or any(update.new != update.old for update in unapplied):
-                self._apply_healed(unapplied, meanwhile)
+            if remaining == transaction or any(update.new != update.old for update in remaining):
+                self._apply_healed(remaining, meanwhile)
         changes = [update for update in transaction if update.new != update.old]
         if changes:
             self._flush(changes)
@@ -179,8 +179,8 @@ class Refs:
 
     def iterate(self, *patterns: str) -> Iterator[tuple[str, str]]:
         """Yield the full name and the oid of each ref that matches a pattern."""
-        listing = self.list(*(pattern.rstrip("/") for pattern in patterns))
-        for line in listing.decode("utf-8", "surrogateescape").split("\n")[:-1]:
+        ref_lines = self.list(*(pattern.rstrip("/") for pattern in patterns))
+        for line in ref_lines.decode("utf-8", "surrogateescape").split("\n")[:-1]:
             oid, _, ref = line.partition(" ")
             yield ref, oid
 

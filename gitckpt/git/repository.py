@@ -206,7 +206,7 @@ def discover(
 ) -> Repository:
     """Return the repository and worktree that contain the directory `path`.
 
-    `meanwhile` is called while git runs; `by_variables` obeys variables such as GIT_DIR.
+    `meanwhile` is called while git runs. With `by_variables`, git obeys variables such as GIT_DIR.
     Raises `RepositoryError` if git finds no repository.
     """
     if not os.path.isdir(path):
@@ -339,10 +339,10 @@ def _read_git_file(path: str) -> str:
 def _hint_for_lost_git_dir(git_dir: str) -> str:
     from gitckpt.model.arguments import shell_word
 
-    common, name = os.path.split(os.path.dirname(git_dir))
-    if name != "worktrees" or not os.path.isdir(common):
+    common_path, name = os.path.split(os.path.dirname(git_dir))
+    if name != "worktrees" or not os.path.isdir(common_path):
         return f"see whether this directory was moved: {git_dir}"
-    top = os.path.dirname(common) if os.path.basename(common) == ".git" else common
+    top = os.path.dirname(common_path) if os.path.basename(common_path) == ".git" else common_path
     git_command = f"git -C {shell_word(top)}"
     if os.path.isdir(git_dir):
         return f"see what is wrong: {git_command} ckpt verify"

@@ -76,9 +76,9 @@ class ConversionSettings:
         filters = []
         for name in sorted(drivers):
             commands = [value_of.get(f"filter.{name}.{command}", "") for command in _COMMANDS]
-            required = config.is_true(value_of.get(f"filter.{name}.required", ""))
-            if required or any(commands):
-                filters.append((name, required, "\n".join(commands)))
+            is_required = config.is_true(value_of.get(f"filter.{name}.required", ""))
+            if is_required or any(commands):
+                filters.append((name, is_required, "\n".join(commands)))
         autocrlf = value_of.get("core.autocrlf", "").lower()
         are_defaults = (
             config.is_true(value_of.get(f"core.{name}", str(default))) == default
@@ -155,7 +155,7 @@ def read_rules(
 
 
 def describe_conversion(repository: Repository, configured: ConversionSettings) -> bytes:
-    """Return text that identifies git's conversion settings outside the worktree."""
+    """Encode git's conversion settings and attributes outside the worktree as text."""
     # Without filters: LFS is usually configured for all repositories at once.
     contents = map(_read_content, _list_files_outside(repository, configured))
     sources = [content for content in contents if content and _CONVERTING.search(content)]
@@ -169,14 +169,14 @@ def describe_conversion(repository: Repository, configured: ConversionSettings) 
 
 
 def line_end_options(settings: bytes) -> tuple[str, ...]:
-    """Return git's `-c` options for the line ends in the text `settings`."""
+    """Return git options for the line ends in the output of `describe_conversion`."""
     first_line = settings.partition(b"\n")[0].decode("ascii", "replace")
     return setting_options(*_LINE_ENDS.get(first_line, _LINE_ENDS[""]))
 
 
 def have_same_attributes(settings: bytes, other_settings: bytes) -> bool:
-    mark = _DIGEST.encode()
-    return settings.partition(mark)[2] == other_settings.partition(mark)[2]
+    prefix = _DIGEST.encode()
+    return settings.partition(prefix)[2] == other_settings.partition(prefix)[2]
 
 
 def find_treatments(

@@ -155,16 +155,16 @@ class Census:
         waiting_oids = [root]
         while waiting_oids:
             oid = waiting_oids[-1]
-            count, children = self._below.get(oid, (0, ()))
+            count, child_oids = self._below.get(oid, (0, ()))
             if oid in self._known:
                 waiting_oids.pop()
                 continue
-            uncounted_oids = [child for child in children if child not in self._known]
+            uncounted_oids = [child for child in child_oids if child not in self._known]
             if uncounted_oids:
                 waiting_oids += uncounted_oids
                 continue
             waiting_oids.pop()
-            counts = [self._known[child] for child in children]
+            counts = [self._known[child] for child in child_oids]
             flawed_oid = oid if oid in self._flaws else next((bad for *_, bad in counts if bad), "")
             depth = max((depth for _, depth, _ in counts), default=-1) + 1
             self._known[oid] = count + sum(paths for paths, *_ in counts), depth, flawed_oid
@@ -188,7 +188,7 @@ class Quarantine:
         self.options = ("-c", "core.bigFileThreshold=1", "-c", "core.fsync=none")
         self.environment = {
             "GIT_OBJECT_DIRECTORY": self._path,
-            "GIT_ALTERNATE_OBJECT_DIRECTORIES": _quoted(self._objects),
+            "GIT_ALTERNATE_OBJECT_DIRECTORIES": _quote(self._objects),
         }
 
     def __enter__(self) -> Self:
@@ -234,7 +234,7 @@ class Quarantine:
             raise GitError(["update-index"], 1, f"{error.filename}: {error.strerror}") from None
 
 
-def _quoted(path: str) -> str:
+def _quote(path: str) -> str:
     # For git's colon-separated lists (Documentation/git.txt).
     if ":" not in path and '"' not in path and path.isprintable():
         return path

@@ -49,7 +49,10 @@ def has_verdicts(repository: Repository) -> bool:
 
 
 def load_verdicts(repository: Repository) -> tuple[str, dict[bytes, bytes] | None]:
-    """Read the cached digest of rules and the verdict on each path; None if no cache."""
+    """Read the cached results of an earlier comparison.
+
+    Returns the digest of the conversion rules and the verdicts by path; None without a cache.
+    """
     try:
         with open(_cache_path(repository), "rb") as file:
             header, *records = file.read().split(b"\0")
@@ -58,13 +61,13 @@ def load_verdicts(repository: Repository) -> tuple[str, dict[bytes, bytes] | Non
     if not header.startswith(_FORM):
         return "", {}
     fields = (record.partition(b"\t") for record in records)
-    verdicts = {path: mark for mark, tab, path in fields if tab and mark.count(b" ") == 3}
+    verdicts = {path: verdict for verdict, tab, path in fields if tab and verdict.count(b" ") == 3}
     return header.removeprefix(_FORM).decode("ascii", "replace"), verdicts
 
 
 def save_verdicts(repository: Repository, key: str, verdicts: dict[bytes, bytes]) -> None:
     # Failure does no harm: the next capture compares again.
-    records = b"".join(b"\0%s\t%s" % (mark, path) for path, mark in verdicts.items())
+    records = b"".join(b"\0%s\t%s" % (verdict, path) for path, verdict in verdicts.items())
     data = _FORM + key.encode() + records
     with contextlib.suppress(OSError):
         regular.write_private(_cache_path(repository), data, flushed=False)
@@ -156,8 +159,8 @@ class ConversionSearch:
                 if status is None or path in excluded:
                     continue
                 count += 1
-                mark, _, verdict = valid_verdicts.get(path, b"").rpartition(b" ")
-                if mark == encode_state(oid, status) and self._reuse(path, verdict):
+                state, _, verdict = valid_verdicts.get(path, b"").rpartition(b" ")
+                if state == encode_state(oid, status) and self._reuse(path, verdict):
                     self._verdicts[path] = valid_verdicts[path]
                 else:
                     files.append((path, oid, status))
@@ -165,7 +168,7 @@ class ConversionSearch:
             self._judge(files, top_fd)
         finally:
             os.close(top_fd)
-        are_exact = all(mark.endswith(EXACT) for mark in self._verdicts.values())
+        are_exact = all(state.endswith(EXACT) for state in self._verdicts.values())
         if self._rules is None and len(self._verdicts) == count and are_exact:
             forget_verdicts(self._index.repository)
         elif has_changed:
@@ -262,21 +265,21 @@ class ConversionSearch:
 
     def _was_secret(self, file: _File) -> bool:
         path, oid, status = file
-        mark, _, verdict = (self._old_verdicts or {}).get(path, b"").rpartition(b" ")
+        state, _, verdict = (self._old_verdicts or {}).get(path, b"").rpartition(b" ")
         # An unchanged file that other rules kept secret is not kept under the present ones either.
-        if mark != encode_state(oid, status) or path in self._terms.always:
+        if state != encode_state(oid, status) or path in self._terms.always:
             return False
         return verdict == REQUIRED or (verdict == INEXACT and self._terms.is_secret(path))
 
     def _compare(self, candidates: Sequence[_Candidate], fd: int) -> None:
         for driver in sorted({candidate.treatment.driver for candidate in candidates}):
-            group = [candidate for candidate in candidates if candidate.treatment.driver == driver]
-            blobs = [(oid, path) for path, oid, _ in (candidate.file for candidate in group)]
+            chosen = [candidate for candidate in candidates if candidate.treatment.driver == driver]
+            blobs = [(oid, path) for path, oid, _ in (candidate.file for candidate in chosen)]
             contents = convert_blobs(self._index, blobs, is_filtered=bool(driver))
-            for candidate, written in zip(group, contents, strict=True):
-                if written == candidate.data:
+            for candidate, output in zip(chosen, contents, strict=True):
+                if output == candidate.data:
                     verdict = EXACT
-                elif self._may_be_stored(candidate, written) and self._matches_blob(candidate, fd):
+                elif self._may_be_stored(candidate, output) and self._matches_blob(candidate, fd):
                     oid = object_id("blob", candidate.data, self._format)
                     self._pending[oid] = candidate.data
                     verdict = oid.encode()

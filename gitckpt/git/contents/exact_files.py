@@ -57,7 +57,7 @@ def narrow_mode(mode: int, mask: int) -> int | None:
     return narrowed_mode if narrowed_mode != default_mode else None
 
 
-def narrow_files(top: bytes, paths: Collection[bytes]) -> dict[bytes, int]:
+def find_narrow_files(top: bytes, paths: Collection[bytes]) -> dict[bytes, int]:
     modes: dict[bytes, int] = {}
     mask = read_umask() if paths else 0
     for path in paths:
@@ -68,7 +68,7 @@ def narrow_files(top: bytes, paths: Collection[bytes]) -> dict[bytes, int]:
     return modes
 
 
-def narrow_directories(modes: Mapping[bytes, int]) -> dict[bytes, int]:
+def find_narrow_directories(modes: Mapping[bytes, int]) -> dict[bytes, int]:
     mask = read_umask() if modes else 0
     default_mode = 0o777 & ~mask
     narrow = {path: narrow_mode(mode, mask) for path, mode in modes.items() if default_mode & ~mode}
@@ -81,8 +81,8 @@ def find_empty_directories(
     """Return the candidates that are empty directories and not in the tree `files`."""
     directories = {path for path in candidates if path and _is_empty(os.path.join(top, path))}
     if directories:
-        tracked = list_leaves(repository, files, with_trees=True)
-        directories.difference_update(path for path, _, _ in tracked)
+        tree_entries = list_leaves(repository, files, with_trees=True)
+        directories.difference_update(path for path, _, _ in tree_entries)
     return sorted(directories)
 
 
@@ -94,7 +94,7 @@ def _is_empty(path: bytes) -> bool:
 
 
 def is_safe_path(path: bytes) -> bool:
-    """Return whether a path stays in the worktree and out of `.git`, also as `.GIT`."""
+    """Return whether a path is in the worktree and outside `.git` in any letter case."""
     parts = path.split(b"/")
     normalized_parts = {re.sub(rb"[^!-~]", b"", part).lower().rstrip(b".") for part in parts}
     return stays_within(path) and not {b".git", b"git~1"} & normalized_parts and b"\0" not in path
@@ -216,8 +216,8 @@ def _change_mode(top: str, path: bytes, mode: int, *, widens: bool) -> None:
         fd = os.open(name, _FILE, dir_fd=parent)
         try:
             old = os.fstat(fd).st_mode
-            allowed = 0o777 if old & 0o100 else 0o666
-            new = 0o777 & (old | (mode & allowed) if widens else old & _with_owner_bits(mode, old))
+            max_mode = 0o777 if old & 0o100 else 0o666
+            new = 0o777 & (old | (mode & max_mode) if widens else old & _with_owner_bits(mode, old))
             if new != old & 0o777 and (stat.S_ISREG(old) or stat.S_ISDIR(old)):
                 os.fchmod(fd, new)
         finally:
@@ -257,8 +257,8 @@ def refresh_entries(index: PrivateIndex, paths: Collection[bytes]) -> None:
 def find_differing_paths(repository: Repository, raw: Mapping[bytes, str]) -> list[bytes]:
     object_format = repository.object_format
     contents = zip(raw, read_files(repository, raw), strict=True)
-    readable = ((path, data) for path, data in contents if data is not None)
-    return [path for path, data in readable if object_id("blob", data, object_format) != raw[path]]
+    files = ((path, data) for path, data in contents if data is not None)
+    return [path for path, data in files if object_id("blob", data, object_format) != raw[path]]
 
 
 def read_files(repository: Repository, paths: Iterable[bytes]) -> Iterator[bytes | None]:

@@ -12,7 +12,7 @@ import stat
 
 from gitckpt.git.contents.exact_files import add_parents
 from gitckpt.git.files import regular
-from gitckpt.git.fsync import object_path
+from gitckpt.git.fsync import loose_path
 from gitckpt.git.objects import encoding
 from gitckpt.git.objects.diff import decode_raw
 
@@ -60,8 +60,8 @@ class TreeWriter:
     ) -> str | None:
         """Write a copy of the tree `base` with changed files, and return its oid.
 
-        `removed` has deleted files, `paths` changed files, `new` files without an index entry.
-        Returns None if only git can write the tree.
+        `removed` are deleted files, `paths` changed files. The files `new`, a part of `paths`, have
+        no index entry yet. Returns None if only git can write the tree.
         """
         if any(_REFUSABLE.search(path) for path in new) or any(b"\n" in path for path in paths):
             return None
@@ -83,7 +83,7 @@ class TreeWriter:
             if kind != "blob":
                 continue
             try:
-                if not os.stat(object_path(self._repository.common_dir, oid)).st_size:
+                if not os.stat(loose_path(self._repository.common_dir, oid)).st_size:
                     return True
             except FileNotFoundError:
                 packed_oids.append(oid)

@@ -88,21 +88,21 @@ def add_files(
                 size = -(-len(part) // _PARTS)
                 parts += [part[start : start + size] for start in range(0, len(part), size)]
                 continue
-            refused = find_refused_path(error, part)
-            may_retry = refused is None and administration.has_hung_up(error)
+            bad_path = find_refused_path(error, part)
+            may_retry = bad_path is None and administration.has_hung_up(error)
             broken_filters = _find_broken_filters(index, part) - disabled if may_retry else set()
-            may_refresh = refused is None and not is_refreshed
+            may_refresh = bad_path is None and not is_refreshed
             if broken_filters:
                 disabled |= broken_filters
             elif may_refresh and administration.find_failing_filters(index.repository, error):
                 index.refresh_racy()  # git has run the filter on another file
                 is_refreshed = True
             # A full disk is no reason to leave a file out.
-            elif refused is None or is_unstorable(error):
+            elif bad_path is None or is_unstorable(error):
                 raise
             else:
-                result.refused.append(Refused(refused, cause(error), _parse_filter(error.stderr)))
-            parts.append([path for path in part if path != refused])
+                result.refused.append(Refused(bad_path, cause(error), _parse_filter(error.stderr)))
+            parts.append([path for path in part if path != bad_path])
             continue
         # git warns about changed line ends (`core.safecrlf`), and ignores files with unsafe names.
         result.converted += _match_paths(_CONVERTED, complaint, part)

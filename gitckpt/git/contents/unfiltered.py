@@ -62,14 +62,14 @@ def select_filtered(
 
 
 def load_record(repository: Repository) -> FilesByPath:
-    """Return the recorded files that still have the bytes of their blobs."""
+    """Read the record; omit files that no longer have the bytes of their blobs."""
     return select_unfiltered(repository, _read_record(repository))
 
 
 def select_unfiltered(
     repository: Repository, files: FilesByPath, top: bytes | None = None
 ) -> FilesByPath:
-    """Return the non-empty files below `top` that have the bytes of their blobs."""
+    """Return which of `files`, below `top`, are non-empty and equal to their blobs."""
     top = _top_dir(repository) if top is None else top
     return {
         path: (oid, driver)
@@ -124,11 +124,11 @@ def complete_files(repository: Repository, files: FilesByPath) -> FilesByPath:
                 for path, (oid, _) in files.items()
             )
             for driver in sorted({driver for _, driver in files.values()}):
-                selected = {path: files[path] for path in sorted(files) if files[path][1] == driver}
-                failed_paths, has_errors = _write_to_scratch(index, scratch_dir, list(selected))
-                failing_files |= {path: selected[path] for path in failed_paths}
+                batch = {path: files[path] for path in sorted(files) if files[path][1] == driver}
+                failed_paths, has_errors = _write_to_scratch(index, scratch_dir, list(batch))
+                failing_files |= {path: batch[path] for path in failed_paths}
                 if has_errors:
-                    failing_files |= select_unfiltered(repository, selected, scratch_dir)
+                    failing_files |= select_unfiltered(repository, batch, scratch_dir)
         for path in select_unfiltered(repository, _omit(files, failing_files)):
             move_file(os.path.join(scratch_dir, path), os.path.join(top, path))
     finally:

@@ -105,7 +105,7 @@ class Difference:
         return f"{self.status} {self.path.decode('utf-8', 'replace')}"
 
 
-def differences(
+def diff_trees(
     repository: Repository,
     old: str,
     new: str,
@@ -158,7 +158,7 @@ def count_differences(
 def _compare_trees(repository: Repository, old: str, new: str) -> list[Difference] | None:
     # As git does, with directories; None if there are too many, or git has to judge a tree.
     absent_entry = (b"000000", b"\0" * (len(old) // 2))
-    empty = encoding.empty_tree(repository.object_format)
+    empty_oid = encoding.empty_tree(repository.object_format)
     found_differences: list[Difference] = []
     level_pairs = [(b"", old, new)]
     while level_pairs:
@@ -168,21 +168,21 @@ def _compare_trees(repository: Repository, old: str, new: str) -> list[Differenc
         next_level = []
         for (parent_path, *_), *items in zip(level_pairs, trees, trees, strict=True):
             try:
-                sides = [_decode_entries(repository, item) for item in items]
+                entry_maps = [_decode_entries(repository, item) for item in items]
             except encoding.MalformedTree:
                 return None
-            for name in sides[0].keys() | sides[1].keys():
-                old_side, new_side = pair = [side.get(name, absent_entry) for side in sides]
+            for name in entry_maps[0].keys() | entry_maps[1].keys():
+                old_side, new_side = pair = [side.get(name, absent_entry) for side in entry_maps]
                 if old_side == new_side:
                     continue
                 are_trees = [mode == _TREE for mode, _ in pair]
                 is_exchanged = are_trees[0] != are_trees[1] and absent_entry not in pair
                 steps = [(old_side, absent_entry), (absent_entry, new_side)]
                 steps = steps if is_exchanged else [(old_side, new_side)]
-                found_differences += [_compare(parent_path + name, *step) for step in steps]
+                found_differences += [_compare(parent_path + name, *change) for change in steps]
                 if any(are_trees):
                     old_tree, new_tree = (
-                        oid.hex() if mode == _TREE else empty for mode, oid in pair
+                        oid.hex() if mode == _TREE else empty_oid for mode, oid in pair
                     )
                     next_level.append((parent_path + name + b"/", old_tree, new_tree))
             if len(found_differences) > _MAX_COMPARED:
@@ -197,8 +197,8 @@ def _decode_entries(
     # Raises MalformedTree where git might read the tree differently.
     if tree is None or tree[1] != "tree":
         raise encoding.MalformedTree("the object is missing or no tree")
-    raw = decode_raw(tree[2], repository.object_format)
-    entries = {name: (mode.zfill(6), oid) for name, (mode, oid) in raw.items()}
+    binary_entries = decode_raw(tree[2], repository.object_format)
+    entries = {name: (mode.zfill(6), oid) for name, (mode, oid) in binary_entries.items()}
     if not _KINDS.keys() >= {mode for mode, _ in entries.values()}:
         raise encoding.MalformedTree("an entry has a mode that git would not write")
     return entries
@@ -216,7 +216,7 @@ def list_new_objects(repository: Repository, base: str, tree: str) -> list[str]:
     """Return oids in `tree` that `base` does not have at the same path; no submodules."""
     return [
         difference.new
-        for difference in differences(repository, base, tree, with_trees=True)
+        for difference in diff_trees(repository, base, tree, with_trees=True)
         if difference.status != "D" and difference.new_mode != encoding.GITLINK
     ]
 
@@ -267,7 +267,7 @@ class Expansion:
         return self._count(old, new, 0) > self._limits.count
 
     def met_unreadable_tree(self, old: str, new: str) -> bool:
-        """Return whether a tree below a pair was unreadable; call `is_beyond` first."""
+        """Return whether a tree at or below a pair was unreadable; call `is_beyond` first."""
         return (old, new) in self._pairs_lacking_trees
 
     def _count(self, old: str, new: str, depth: int) -> int:
@@ -286,9 +286,9 @@ class Expansion:
             self.flaw = self.flaw or f"the tree {new}: {flaw}"
             old_entries, new_entries, total_count = {}, {}, self._limits.count + 1
         for name in old_entries.keys() | new_entries.keys():
-            sides = old_entries.get(name), new_entries.get(name)
-            if sides[0] != sides[1]:
-                pair = _tree_of(sides[0]), _tree_of(sides[1])
+            both_entries = old_entries.get(name), new_entries.get(name)
+            if both_entries[0] != both_entries[1]:
+                pair = _tree_of(both_entries[0]), _tree_of(both_entries[1])
                 total_count += 1 + self._count(*pair, depth + 1)
                 if pair in self._pairs_lacking_trees:
                     self._pairs_lacking_trees.add((old, new))

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import pygit2
 from pygit2.enums import ObjectType
 
-from gitckpt.git.fsync import object_path
+from gitckpt.git.fsync import loose_path
 from gitckpt.git.objects.encoding import OVERSIZED
 from gitckpt.git.objects.writer import ObjectWriter
 from gitckpt.git.repository import Repository
@@ -84,7 +84,7 @@ class Libgit2(ObjectWriter):
     def _is_truncated(self, oid: str) -> bool:
         # A loose object truncated by a power cut makes libgit2 1.9 loop forever; git reports it.
         # `read` leaves borrowed objects to git: only git finds all places that they come from.
-        path = object_path(self._repository.common_dir, oid)
+        path = loose_path(self._repository.common_dir, oid)
         # `exists` takes a quarter of the time of a failing `open`.
         if oid in self._complete or not os.path.exists(path):
             return False

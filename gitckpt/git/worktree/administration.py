@@ -387,7 +387,7 @@ def may_have_moved_along(repository: Repository, git_dir: str, path: str) -> boo
 
 
 def find_left_behind(repository: Repository, git_dir: str, path: str) -> str | None:
-    """Return the path of a worktree whose repository was moved, with it or alone."""
+    """Find the worktree of a moved repository; both may have been moved together."""
     if _has_lost_git_dir(path, git_dir):
         return path
     for candidate, old_git_dir in _list_moves(repository, git_dir, path):

@@ -72,7 +72,7 @@ def collect(repository: Repository) -> dict[str, bytes]:
 def write_keep_commit(
     repository: Repository, objects: Objects, files: Mapping[str, bytes], head: str
 ) -> str | None:
-    """Write a commit that protects an operation's commits from gc; None if HEAD does."""
+    """Write a commit that protects an operation's commits from gc; None if unneeded."""
     # Branches and reflogs that lead to these commits may be gone when the operation goes on.
     tips = _find_tips(repository, _find_commits(repository, files), head)
     if not tips:
@@ -119,7 +119,7 @@ def is_branch_unmoved(repository: Repository, files: Mapping[str, bytes]) -> boo
 
 
 def would_move_branch(files: Mapping[str, bytes], branch: str | None, source: str | None) -> bool:
-    """Return whether an operation that began on branch `source` would move `branch`."""
+    """Return whether an operation, such as a rebase on `source`, would move `branch`."""
     # To continue or abort it moves HEAD (sequencer.c, builtin/am.c).
     moves_head = any(name.split("/")[0] in DIRECTORIES for name in files)
     return moves_head and branch is not None and branch != source
@@ -179,8 +179,8 @@ def end_operation(repository: Repository) -> None:
 
 def _worktree_refs(repository: Repository) -> dict[str, str]:
     words = ("for-each-ref", "--format=%(refname) %(objectname)", *REFS)
-    listing = repository.git.run(*words).out.decode("utf-8", "surrogateescape")
-    return dict(line.split(" ") for line in listing.splitlines())
+    ref_lines = repository.git.run(*words).out.decode("utf-8", "surrogateescape")
+    return dict(line.split(" ") for line in ref_lines.splitlines())
 
 
 def _select_refs(files: Mapping[str, bytes]) -> dict[str, str]:

@@ -147,7 +147,7 @@ def find_missing(
         skipped -= set(snapshot.flags.get(SKIPPED, ()))
     elif skipped:
         entries = comparison.merged_tree(repository, snapshot, commit)
-        skipped &= paths_in(diff.differences(repository, entries, snapshot.files))
+        skipped &= paths_in(diff.diff_trees(repository, entries, snapshot.files))
     top = os.fsencode(repository.worktree or "")
     away = {path for path in skipped if is_within(path, paths) and not is_file(top, path)}
     return away.union(current.flags.get(ABSENT, ()))
@@ -250,7 +250,7 @@ class Planner:
         )
 
     def _find_differences(self, old_tree: str, tree: str) -> list[Difference]:
-        return diff.differences(self._repository, old_tree, tree, self._paths)
+        return diff.diff_trees(self._repository, old_tree, tree, self._paths)
 
     def _find_unlisted(self, differing: list[Difference]) -> set[bytes]:
         """Return untracked files to keep, as the snapshot cannot tell about them.
@@ -261,7 +261,7 @@ class Planner:
         rules_differ = any(os.path.basename(change.path) == ignore.RULES for change in differing)
         if not target.is_of_commit and not rules_differ:
             return set()
-        additions = diff.differences(self._repository, self._old_entries, current.files)
+        additions = diff.diff_trees(self._repository, self._old_entries, current.files)
         untracked = paths_in(additions, "A") - self._find_unmerged(current)
         to_write = paths_in(differing, "AMT")
         for path in to_write:  # a file to write replaces its parents
@@ -291,7 +291,7 @@ class Planner:
         skipped = set(current.flags.get(SKIPPED, ())) - away
         if skipped:
             trees = self._new_entries, self._target.files
-            skipped -= paths_in(diff.differences(self._repository, *trees))
+            skipped -= paths_in(diff.diff_trees(self._repository, *trees))
         return away | skipped
 
     def _plan_index(self, fileless: Collection[bytes]) -> None:

@@ -47,7 +47,7 @@ def list_files(index: PrivateIndex, captured: Captured) -> None:
     index.git(*_ADD, data=encode_paths(_remove_absent(index, captured.unlisted)))
     tree = index.write_tree()
     if tree != captured.files:
-        differing = diff.differences(index.repository, captured.files, tree)
+        differing = diff.diff_trees(index.repository, captured.files, tree)
         message = f"files changed while gitckpt read them: {first_of([*map(str, differing)])}"
         raise BusyError(message, hint="run the command again")
 
@@ -147,7 +147,7 @@ def find_unfiltered(
     recorded = unfiltered.load_record(repository)
     if not recorded:
         return {}
-    entries = diff.differences(repository, empty_tree(repository.object_format), tree, paths)
+    entries = diff.diff_trees(repository, empty_tree(repository.object_format), tree, paths)
     files = {entry.path: entry.new for entry in entries if entry.path not in touched}
     return {path: state for path, state in recorded.items() if files.get(path) == state[0]}
 
@@ -167,8 +167,8 @@ def _list_current(
     repository = index.repository
     _add(index, _remove_absent(index, paths), expected)
     tree = index.write_tree()
-    new_paths = paths_in(diff.differences(repository, old_tree, tree), "AMT")
-    differing = diff.differences(repository, expected, tree)
+    new_paths = paths_in(diff.diff_trees(repository, old_tree, tree), "AMT")
+    differing = diff.diff_trees(repository, expected, tree)
     missed = [change for change in differing if change.path in new_paths]
     if changed := comparison.unexpected(repository, missed, None, {}):
         message = f"files changed while git replaced them: {first_of(changed)}"

@@ -342,7 +342,7 @@ class _Restore:
                 raise WorktreeError(f"{refused}: {error.message}") from None
             planned = paths_in(plan.files) - set(plan.absent)
             trees = expected, self._target.files
-            differing = diff.differences(self._repository, *trees, self._paths)
+            differing = diff.diff_trees(self._repository, *trees, self._paths)
             if names := [
                 str(change) for change in differing if change.path in planned
             ]:  # a tree can have paths that the index refuses
@@ -477,7 +477,7 @@ class _Restore:
         top = os.fsencode(self._repository.worktree or "")
         wrong = [
             change
-            for change in diff.differences(self._repository, expected, files, self._paths)
+            for change in diff.diff_trees(self._repository, expected, files, self._paths)
             if change.path not in away and not self._stays(change.path)
             # A capture lists a skip-worktree entry as a file, even without a file.
             if self._restores_index or change.status != "A" or planning.is_file(top, change.path)

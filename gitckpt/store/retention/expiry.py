@@ -11,7 +11,7 @@ from itertools import chain
 from gitckpt.git import graph
 from gitckpt.git.files import private_dirs, regular
 from gitckpt.git.notes import Notes
-from gitckpt.git.objects.diff import Expansion, differences
+from gitckpt.git.objects.diff import Expansion, diff_trees
 from gitckpt.git.objects.encoding import empty_tree
 from gitckpt.git.repository import Repository
 from gitckpt.model import budget, note, policy, times
@@ -152,9 +152,9 @@ class _Contents:
         pairs = ((base, files), (committed, files), (files, later_files))
         if any(self._expansion.is_beyond(*pair) for pair in pairs):
             return False
-        original = {d.path: (d.old_mode, d.old) for d in differences(repository, committed, files)}
-        changes = {d.path: d for d in differences(repository, files, later_files)}
-        paths = [d.path for d in differences(repository, base, files) if d.status != "D"]
+        original = {d.path: (d.old_mode, d.old) for d in diff_trees(repository, committed, files)}
+        changes = {d.path: d for d in diff_trees(repository, files, later_files)}
+        paths = [d.path for d in diff_trees(repository, base, files) if d.status != "D"]
         for path in filter(changes.__contains__, paths):
             new = changes[path].new_mode, changes[path].new
             is_gone = changes[path].status == "D" or new == original.get(path)

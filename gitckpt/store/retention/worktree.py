@@ -256,7 +256,7 @@ def _unsaved(store: Checkpoints, newest: Checkpoint, path: str) -> list[str]:
         captured = view.capture(limits, run_files.of_run(repository, str(newest.run)).added)
         old = manifest.read(repository, view.objects, newest.tree, commit)
         new = manifest.read(repository, view.objects, captured.tree, commit)
-        paths = [d.path for d in diff.differences(repository, old.files, new.files)]
+        paths = [d.path for d in diff.diff_trees(repository, old.files, new.files)]
         paths += manifest.differing_raw(repository, old, new)
         descriptions = [path.decode("utf-8", "replace") for path in paths]
         descriptions += _differing_index(repository, old, new, commit)
@@ -292,7 +292,7 @@ def _differing_run_files(repository: Repository, old: str | None, new: str | Non
     entry, empty = run_files.ENTRY, manifest.base_tree(repository, "")
     infos = [tree and repository.cat_file.info(f"{tree}:{entry}") for tree in (old, new)]
     old_oid, new_oid = (info[0] if info else empty for info in infos)
-    differing = diff.differences(repository, old_oid, new_oid) if old_oid != new_oid else ()
+    differing = diff.diff_trees(repository, old_oid, new_oid) if old_oid != new_oid else ()
     return [f"{entry}/{d.path.decode('utf-8', 'replace')}" for d in differing if d.status != "D"]
 
 

@@ -242,8 +242,8 @@ class _Capture:
         directories = exact_files.find_empty_directories(
             self.index.repository, self.top, candidates, files
         )
-        modes = exact_files.narrow_directories(survey.modes)
-        modes |= exact_files.narrow_files(self.top, self.read)
+        modes = exact_files.find_narrow_directories(survey.modes)
+        modes |= exact_files.find_narrow_files(self.top, self.read)
         limit = exact_files.MOST
         if (excess := len(directories) - limit) > 0:
             reason = f"an empty directory, as are {excess - 1} more: a snapshot keeps {limit}"

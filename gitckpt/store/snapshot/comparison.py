@@ -41,12 +41,12 @@ def compare(
     with PrivateIndex(repository) as index:
         index.start_status()
         merged = merged_tree(repository, contents, commit)
-        additions = diff.differences(repository, merged, contents.files)
+        additions = diff.diff_trees(repository, merged, contents.files)
         untracked = [entry.path for entry in additions if entry.status == "A"]
         limits = replace(limits, timeout=float("inf"))
         captured = capture.capture_in(index, objects, head, limits, untracked, keeps=lambda _: True)
     current = manifest.read(repository, objects, captured.worktree.tree, head)
-    changes = diff.differences(repository, contents.files, captured.files)
+    changes = diff.diff_trees(repository, contents.files, captured.files)
     changes = [change for change in changes if not stays(change.path)]
     differing = [change for change in changes if not _is_displaced(repository, contents, change)]
     raw = manifest.raw_of(repository, contents)

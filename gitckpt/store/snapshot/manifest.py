@@ -389,7 +389,7 @@ def turn_into(
     if listed is None or merged is None:
         index.edit("read-tree", *(["--reset", merged] if merged else ["--empty"]))
     else:  # takes half the time, as few entries differ
-        changes = diff.differences(index.repository, listed, merged)
+        changes = diff.diff_trees(index.repository, listed, merged)
         index.put(item.line for item in sorted(changes, key=lambda item: item.status != "D"))
     index.put(conflict_lines(index.repository, contents))
     add_in_intent(index, contents, contents.flags.get(INTENT, ()))
