@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import sys
 
-from gitckpt.git.process import detach, environment
+from gitckpt.git.process import environment, start_detached
 from gitckpt.model.errors import CkptError, UsageError, WorktreeError
 
 TYPE_CHECKING = False
@@ -164,7 +164,7 @@ def _find_branch(repository: Repository, event: str) -> str | None:
     if not target and event == "post-rewrite":
         from gitckpt.git.worktree import operation
 
-        target = operation.branch_of_apply_rebase(repository)
+        target = operation.read_apply_rebase_branch(repository)
     return target.removeprefix("refs/heads/") if target.startswith("refs/heads/") else None
 
 
@@ -326,7 +326,7 @@ def _start_maintenance(repository: Repository) -> None:
 def _detach(repository: Repository, task: str) -> None:
     package_dir = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
     env = environment({"GIT_DIR": repository.git_dir})
-    detach([sys.executable, "-I", "-S", "-c", _BOOTSTRAP, package_dir, task], env)
+    start_detached([sys.executable, "-I", "-S", "-c", _BOOTSTRAP, package_dir, task], env)
 
 
 def _report(

@@ -150,7 +150,7 @@ def locate_files(
     """Return commit, branch and captured files, from the worktree that the file names."""
     record, repository = item.record, store.repository
     if record.worktree is not None and not dry_run:
-        linked = administration.seen_from(repository, record.worktree)
+        linked = administration.open_linked(repository, record.worktree)
         if linked is not None:
             with store.seen_from(linked, "plumbing") as linked_store:
                 worktree = linked_store.capture()

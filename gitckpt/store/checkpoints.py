@@ -308,7 +308,7 @@ class Checkpoints:
     def rewritten(self) -> Sequence[CheckpointInfo]:
         from gitckpt.git.worktree import operation
 
-        rewritten = operation.filter_repo_commits(self.repository)
+        rewritten = operation.read_filter_repo_map(self.repository)
         return [entry for entry in self.list() if entry.git_sha in rewritten] if rewritten else []
 
     def problems(self) -> Sequence[Problem]:

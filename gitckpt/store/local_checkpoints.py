@@ -64,7 +64,7 @@ def append_oids(repository: Repository, run: str, oids: Sequence[str]) -> list[s
     try:
         if not os.path.isdir(directory):
             repository.make_private_dir()
-        private_dirs.private(directory, repository.common_dir, make=True)
+        private_dirs.check_private(directory, repository.common_dir, make=True)
         with open(path, "ab", buffering=0, opener=private_dirs.create) as file:
             is_new = not os.fstat(file.fileno()).st_size
             # The first newline ends a line that a full disk cut off.

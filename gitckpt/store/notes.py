@@ -137,7 +137,7 @@ def carry(repository: Repository, command: str) -> None:
     from gitckpt.git.worktree import operation  # recording a commit does not need it
 
     # Read git's own records: the stdin of the hook belongs to the user's part of the hook.
-    read = operation.amended if command == "amend" else operation.rebased
+    read = operation.read_amended if command == "amend" else operation.read_rebased
     carried: Lines = {}
     for old, new in read(repository):
         if old in queued and new != old:

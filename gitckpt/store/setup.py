@@ -44,7 +44,7 @@ def _inspect_remote(name: str, values: dict[str, list[str]]) -> Iterator[tuple[s
     push, fetch, mirror = (shell_word(f"remote.{name}.{kind}") for kind in _KINDS)
     heads, tags = (f"git config --add {push} '+refs/{kind}/*:refs/{kind}/*'" for kind in _PUSHED)
     sends = "git push sends checkpoints there, with all uncommitted files"
-    if config.is_on(values.get("mirror", ["false"])[-1]):
+    if config.is_true(values.get("mirror", ["false"])[-1]):
         sentence = f"is a mirror: {sends}, and deletes refs that this clone lacks"
         yield "mirror", sentence, f"git config --unset-all {mirror} && {heads} && {tags}"
     elif _matches_own_refs(values.get("push", ()), 0):

@@ -68,7 +68,7 @@ def capture(
     # Embedded repositories that the index does not know are omitted with a slash at the end.
     texts |= {path: quoted(path) for path in paths if path + b"/" in texts}
     for path in sorted(path for path in paths if path in texts):
-        repository = modules.seen_from(store.repository, path)
+        repository = modules.open_checkout(store.repository, path)
         if repository is None:
             continue
         try:
@@ -105,7 +105,7 @@ def _differs(store: AnyCheckpoints, old_entry: Submodule, new_entry: Submodule) 
     if old_entry.git_sha != new_entry.git_sha:
         return True
     # Two checkpoints of a submodule may differ only in the branch.
-    repository = modules.seen_from(store.repository, modules.unquote(new_entry.path))
+    repository = modules.open_checkout(store.repository, modules.unquote(new_entry.path))
     if repository is None:
         return True
     with store.seen_from(repository, "plumbing") as inner:
@@ -131,9 +131,9 @@ def capture_tree(
     if not tree or repository.worktree is None or not modules.may_have_submodules(repository):
         return ()
     submodules = []
-    for path, oid in modules.submodules_of(repository, tree):
+    for path, oid in modules.list_submodules(repository, tree):
         name = quoted(path)
-        submodule = modules.seen_from(repository, path) if name not in skip else None
+        submodule = modules.open_checkout(repository, path) if name not in skip else None
         if submodule is None:
             continue
         with store.seen_from(submodule, "plumbing") as inner:
@@ -297,7 +297,7 @@ def copy_checkpoints(store: AnyCheckpoints, source: Repository, to: Repository) 
 
 def copy_all_checkpoints(store: AnyCheckpoints, source: Repository, to: Repository) -> None:
     copy_checkpoints(store, source, to)
-    for _, inner_source, inner_target in modules.nested_pairs(source, to):
+    for _, inner_source, inner_target in modules.iterate_nested_pairs(source, to):
         with contextlib.closing(inner_source):
             if inner_target is not None:
                 copy_checkpoints(store, inner_source, inner_target)
@@ -312,7 +312,7 @@ def _remove(inner: AnyCheckpoints, entries: Iterable[CheckpointInfo]) -> None:
 def _apply_in_each(
     store: AnyCheckpoints, paths: Collection[bytes], action: Callable[[AnyCheckpoints], None]
 ) -> None:
-    for repository in modules.repositories_of_submodules(store.repository, paths):
+    for repository in modules.list_repositories(store.repository, paths):
         try:
             with store.seen_from(repository, "plumbing") as inner:
                 action(inner)

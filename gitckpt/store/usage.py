@@ -11,7 +11,7 @@ import stat
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
 from gitckpt.git.files import private_dirs
-from gitckpt.git.files.refs_stat import packed_size
+from gitckpt.git.files.refs_stat import measure_packed
 from gitckpt.git.filesystem import names_in
 from gitckpt.git.worktree import administration
 from gitckpt.model.errors import InvalidCheckpoint
@@ -271,7 +271,7 @@ def _measure_refs(repository: Repository, refs: Mapping[str, str]) -> Amount:
         return Amount(len(refs), None)
     measure = Measure()
     size = sum(measure.of(os.path.join(repository.common_dir, ref))[1] for ref in refs)
-    return Amount(len(refs), size + packed_size(repository, refs))
+    return Amount(len(refs), size + measure_packed(repository, refs))
 
 
 def _list_worktrees(repository: Repository, root: str) -> list[_Worktree]:

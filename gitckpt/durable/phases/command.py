@@ -124,7 +124,7 @@ class _Exchange:
     def read_state(self, outcome: CommandResult) -> dict[str, Any]:
         """Return the run's state with the command's changes; raise PhaseFailed if invalid."""
         try:
-            private_dirs.require(self._run.files.path)
+            private_dirs.require_own(self._run.files.path)
             new_state = regular.content(self.state_path, _MAX_STATE, follow=False)
             text = io.BytesIO(regular.content(self.set_path, _MAX_STATE, follow=False))
             # Not str.splitlines: it would split a value at a form feed or U+2028.
@@ -166,7 +166,7 @@ class _Exchange:
         path, top = text.strip(), self._run.path
         if path.startswith(f"{self.output_path}/"):
             top = self.output_path
-        return regular.content_below(top, path, _MAX_VALUE).decode("utf-8", "replace")
+        return regular.read_below(top, path, _MAX_VALUE).decode("utf-8", "replace")
 
     def remove_files(self) -> None:
         for path in (self.state_path, self.set_path):

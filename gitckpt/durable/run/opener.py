@@ -143,7 +143,7 @@ def reopen(store: Checkpoints, run: str, **options: Unpack[OpenOptions]) -> Open
             opened = resumption.resume(store, newest, options.get("directory"), is_driven=True)
             if opened.unfiltered:  # an agent would take unfiltered files for real content
                 raise unfiltered.failure(opened.unfiltered, f"git ckpt resume {run}")
-            repository = administration.seen_from(source, opened.path)
+            repository = administration.open_linked(source, opened.path)
             if repository is None:
                 raise WorktreeError(f"{opened.path} is not a worktree", hint="run: git ckpt doctor")
             files = run_files.of_run(source, run)

@@ -100,7 +100,7 @@ def worktree_of(store: Checkpoints, run: str) -> str | None:
 
 def _worktree_repository(store: Checkpoints, run: str) -> Repository | None:
     path = ownership.of_runs(store.repository).get(run)
-    return administration.seen_from(store.repository, path) if path is not None else None
+    return administration.open_linked(store.repository, path) if path is not None else None
 
 
 def report(

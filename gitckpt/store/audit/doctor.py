@@ -186,7 +186,7 @@ def _find_stale_locks(store: Checkpoints) -> Iterator[Finding]:
     stale = leftovers.find_stale_locks(repository, paths)
     seconds = store.clock() // times.MICRO
     for path in paths:
-        mark = leftovers.mark(path)
+        mark = leftovers.read_mark(path)
         age = max(seconds - int(mark.changed), 0) if mark is not None else 0
         if path not in stale and age <= _STALE_AFTER:
             continue

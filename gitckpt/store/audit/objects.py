@@ -70,7 +70,7 @@ def audit_objects(
         cure = "see what is wrong: git fsck"
         yield lasting("objects-unreadable", ref_names.OWN[1], lacking.complaint, cure)
     if lacking.samples or None in evidence.odd.values():
-        rewritten = operation.filter_repo_commits(store.repository)
+        rewritten = operation.read_filter_repo_map(store.repository)
         for row in sorted(rows, key=lambda row: row.id):
             missing = _missing_objects(row, evidence)
             samples = (lacking.samples.get(root, ()) for root in _find_roots(row, evidence))
@@ -129,7 +129,7 @@ def audit_snapshots(store: Checkpoints, evidence: Evidence) -> Iterator[Flaw]:
 
 def _find_problems(store: Checkpoints, roots: list[str]) -> Iterator[tuple[str, str]]:
     repository = store.repository
-    is_whole = graph.promisor(repository) is None
+    is_whole = graph.find_promisor(repository) is None
 
     def present(trees: list[str]) -> list[str]:
         # In a partial clone, do not fetch missing trees.
@@ -142,11 +142,11 @@ def _find_problems(store: Checkpoints, roots: list[str]) -> Iterator[tuple[str, 
             parts = decode_tree(read[2], repository.object_format) if read is not None else {}
             if read is not None:
                 bounds.require_shape(parts, tree)
-            if flaw := census.flaw(tree):
+            if flaw := census.find_flaw(tree):
                 raise bounds.UnsoundSnapshot(flaw)
             trees = [oid for mode, oid in parts.values() if mode == DIRECTORY]
             if any(census.is_beyond(oid, budget.SNAPSHOT) for oid in trees):
-                bounds.require(repository, tree, "")  # checked-out files do not count
+                bounds.require_sound(repository, tree, "")  # checked-out files do not count
             if is_whole and parts.keys() - _PLAIN:
                 manifest.read(repository, store.objects, tree, "")
         except (bounds.UnsoundSnapshot, MalformedTree) as error:
@@ -303,8 +303,8 @@ def _commit_flaws(repository: Repository, evidence: Evidence) -> Iterator[Flaw]:
     lost, useful = set() if right else set(linked), right
     with contextlib.suppress(GitError):
         if not right & missing:
-            unreached = graph.unreached(repository.git, linked, right)
-            lost, useful = unreached, graph.above(repository.git, right - needed, linked)
+            unreached = graph.find_unreached_safely(repository.git, linked, right)
+            lost, useful = unreached, graph.find_descendants(repository.git, right - needed, linked)
     for commit in sorted(lost):
         yield _describe_unkept(owners[commit], evidence)
     if evidence.invalid:

@@ -171,7 +171,7 @@ def mend(store: Checkpoints, flaws: Sequence[Flaw]) -> list[str]:
             (git_dir, path), commits = flaw.worktree, store.index.commits() or ()
             if worktrees.can_forget(store.repository, git_dir, path, commits):
                 try:
-                    administration.forget(store.repository, git_dir)
+                    administration.remove_git_dir(store.repository, git_dir)
                 except WorktreeError as error:
                     refused.append(f"{path}: {error.message}")
     if any(flaw.in_index for flaw in flaws):

@@ -57,7 +57,7 @@ def find_headless(repository: Repository) -> Iterator[Finding]:
         if administration.lacks_commondir(repository, git_dir):
             name = administration.COMMONDIR
             cure = f"echo ../.. >{shell_word(os.path.join(git_dir, name))}"
-        elif administration.lacks_head(git_dir):
+        elif administration.lacks_valid_head(git_dir):
             name, head = "HEAD", shell_word(os.path.join(git_dir, "HEAD"))
             cure = f"write ref: refs/heads/BRANCH into {head}"
             if repository.has_reftable:
@@ -75,7 +75,7 @@ def _is_registered(repository: Repository, path: str) -> bool:
     git_dir = administration.git_dir_of(path)
     if git_dir is None or not administration.owns_git_dir(repository, git_dir):
         return False
-    return os.path.isdir(git_dir) and git_dir not in administration.unfinished_git_dirs(repository)
+    return os.path.isdir(git_dir) and git_dir not in administration.list_unfinished(repository)
 
 
 def _check(

@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Mapping
 from gitckpt.git import config
 from gitckpt.git.contents import attributes
 from gitckpt.git.files import private_dirs
-from gitckpt.git.objects.diff import leaf
+from gitckpt.git.objects.diff import find_leaf
 from gitckpt.git.objects.encoding import FILES
 from gitckpt.git.repository import Repository
 from gitckpt.git.worktree.administration import main_worktree
@@ -377,7 +377,7 @@ def _make_settings(values: Mapping[str, Any], from_git: Mapping[str, list[str]])
     )
     limits["submodules"] = limits["submodules"] == ALL
     limits["timeout"] /= times.MICRO
-    configured = attributes.Configured.of(from_git)
+    configured = attributes.ConversionSettings.of(from_git)
     worktree_dir = from_git[WORKTREE_DIR][-1] if WORKTREE_DIR in from_git else None
     return Settings(Policy(**policy), Limits(**limits, configured=configured), worktree_dir)
 
@@ -441,7 +441,7 @@ def require_correct(repository: Repository, commit: str) -> None:
     if data is None or _find_mistakes(repository, name, data) is None:
         return
     # The file may be a link, or a filter may change it; these checks start processes, so they wait.
-    entry = leaf(repository, commit, os.fsencode(FILE))
+    entry = find_leaf(repository, commit, os.fsencode(FILE))
     if entry is None or entry[1] not in FILES:
         return
     error = _find_mistakes(repository, name, repository.git.run("cat-file", "--filters", name).out)

@@ -513,7 +513,7 @@ def _inspect_config(
         enabled = f"{section}.enabled"
         if command is None or event not in settings.all(f"{section}.event"):
             findings.append(_missing_call(section, f"{event} does not call gitckpt"))
-        elif not config.is_on((settings.all(enabled) or ["true"])[-1]):
+        elif not config.is_true((settings.all(enabled) or ["true"])[-1]):
             cure = f"git config --unset {enabled}"
             findings.append(_missing_call(section, f"{enabled} turns the hook {event} off", cure))
         elif command != pin.command(event):

@@ -6,7 +6,7 @@ import os
 import time
 
 from gitckpt.git.files.refs_stat import require_no_pipe
-from gitckpt.git.objects.encoding import oid_size, parents
+from gitckpt.git.objects.encoding import oid_length, parse_parents
 from gitckpt.git.process import GitError
 from gitckpt.git.refs import LockHeld, Update
 from gitckpt.model import ids, times
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 def is_full_oid(repository: Repository, name: str) -> bool:
-    return ids.is_oid(name) and len(name) == 2 * oid_size(repository.object_format)
+    return ids.is_oid(name) and len(name) == 2 * oid_length(repository.object_format)
 
 
 def is_young(repository: Repository, ref: str) -> bool:
@@ -50,7 +50,7 @@ class Line:
             return
         content = next(repository.cat_file.contents([commit]))
         text = content[2] if content else repository.git.run("cat-file", "commit", commit).out
-        for parent in parents(text):
+        for parent in parse_parents(text):
             if value_of(repository, KEEP + parent, is_retry=is_retry) == parent:
                 self._parent_deletions.append(Update(KEEP + parent, "", parent))
 
@@ -145,11 +145,11 @@ def settle(repository: Repository, apply: Apply, needed: Needed) -> None:
     intact = [oid for oid, value in values.items() if value == oid and oid not in symbolic]
     # A ref whose commit is gone is not being written, and makes every gc fail.
     young = [oid for oid in intact if is_young(repository, KEEP + oid)]
-    needed_oids = set(repository.cat_file.existing(young))
+    needed_oids = set(repository.cat_file.list_existing(young))
     linked = needed()
     needed_oids |= set(intact if linked is None else linked)
     try:
-        newest = graph.newest(repository.git, needed_oids)
+        newest = graph.find_newest(repository.git, needed_oids)
     except GitError:
         return
     if not create_refs(apply, {oid: values.get(oid, "") for oid in newest}, symbolic):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from types import NoneType
 
-from gitckpt.git.repository import lost_commit
+from gitckpt.git.repository import lost_commit_error
 from gitckpt.model import codec, document, phase, times
 from gitckpt.model.arguments import require, require_callable, require_text, strings
 from gitckpt.model.checkpoint import MANUAL, Attempt, Checkpoint, Pipeline, Progress, Worktree
@@ -89,7 +89,7 @@ def head(repository: Repository, objects: Objects) -> tuple[str, str | None]:
     if not commit:  # or the branch is lost
         repository.require_unborn()
     elif next(objects.read([commit])) is None:  # no limit: git must be able to report its error
-        raise lost_commit(commit)
+        raise lost_commit_error(commit)
     return commit, branch
 
 

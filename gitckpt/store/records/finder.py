@@ -45,7 +45,7 @@ def count_changes(repository: Repository, index: Index, entries: Infos) -> dict[
         if files is None or base is None or expansion.is_beyond(base, files):
             continue
         # One unreadable tree would end git before it has counted the others.
-        if not expansion.needs_unreadable_trees(base, files):
+        if not expansion.met_unreadable_tree(base, files):
             pairs.setdefault((base, files), []).append(entry.id)
     counted = diff.count_differences(repository, pairs)
     if new := [(id_, counted[pair]) for pair, members in pairs.items() for id_ in members]:

@@ -16,7 +16,7 @@ from operator import itemgetter
 from sqlite3 import Connection
 
 from gitckpt.git.files import private_dirs, refs_stat
-from gitckpt.git.objects.encoding import oid_size
+from gitckpt.git.objects.encoding import oid_length
 from gitckpt.git.refs import Refs
 from gitckpt.git.repository import Repository
 from gitckpt.model import ids
@@ -159,7 +159,7 @@ _DIRECTORY = ref_names.CHECKPOINTS.rstrip("/")
 FILE = "index.sqlite"
 _NEWEST = "ORDER BY rank DESC, sequence DESC, id DESC"
 
-# Held until SQLite has opened the new file: see `private_dirs.ensure`.
+# Held until SQLite has opened the new file: see `private_dirs.ensure_file`.
 _OPENING = threading.Lock()
 
 
@@ -204,7 +204,7 @@ class Index:
         """Return the commits of all checkpoints; None if a document is unreadable."""
         linked = "SELECT git_sha FROM entry WHERE length(git_sha) = ?"
         sql = f"SELECT NULL FROM problem UNION ALL {linked}"
-        size = oid_size(self._repository.object_format)
+        size = oid_length(self._repository.object_format)
         # Build the set as rows arrive: many checkpoints have the same commit.
         oids = self._query(sql, [size], lambda rows: {oid and oid.hex() for (oid,) in rows})
         return None if None in oids else oids
@@ -327,7 +327,7 @@ class Index:
             try:
                 self._repository.make_private_dir()
                 with _OPENING:
-                    private_dirs.ensure(self._path)  # SQLite's other files get the same mode
+                    private_dirs.ensure_file(self._path)  # SQLite's other files get the same mode
                     self._connection = connect(self._path)
             except (OSError, RepositoryError, sqlite3.DatabaseError) as error:
                 return self._open_in_memory(error)

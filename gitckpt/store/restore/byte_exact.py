@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 from gitckpt.git.contents import attributes, conversion, exact_files
-from gitckpt.git.contents.attributes import Configured
+from gitckpt.git.contents.attributes import ConversionSettings
 from gitckpt.git.objects.diff import Difference
 from gitckpt.git.objects.encoding import object_id
 from gitckpt.git.repository import Repository
@@ -41,7 +41,7 @@ class Exactness:
     # Whether the conversion settings of the capture are unknown; then equal blobs count as equal.
     is_unsure: bool = False
     rewritten: set[bytes] = field(default_factory=set)  # files that git must stat again
-    configured: Configured = field(default_factory=Configured)
+    configured: ConversionSettings = field(default_factory=ConversionSettings)
     blobs: Mapping[bytes, str] = field(default_factory=dict)  # oids of regular files
 
 
@@ -116,7 +116,7 @@ def changed_error(names: str) -> BusyError:
 
 
 def prepare(
-    index: PrivateIndex, planned: Exactness, configured: Configured, expected: str
+    index: PrivateIndex, planned: Exactness, configured: ConversionSettings, expected: str
 ) -> Mapping[bytes, str]:
     """Raise `BusyError` if a planned file changed meanwhile; return all blob oids."""
     repository = index.repository
@@ -140,7 +140,7 @@ def write_captured(index: PrivateIndex, planned: Exactness) -> None:
     for start in range(0, len(paths), _AT_ONCE):
         batch, text = paths[start : start + _AT_ONCE], set[bytes]()
         if planned.line_ends or planned.is_unsure:  # git converts only the line ends of these files
-            treatments = attributes.treatments(index, planned.configured, batch).items()
+            treatments = attributes.find_treatments(index, planned.configured, batch).items()
             text = {path for path, kind in treatments if kind.is_text and not kind.is_rewritten}
         binary = [path for path in batch if path not in text and path not in planned.to_write]
         contents = _convert(index, planned, binary)
@@ -154,11 +154,11 @@ def write_captured(index: PrivateIndex, planned: Exactness) -> None:
             if planned.is_unsure and path in text and current is not None:
                 is_same = data.replace(_CRLF, b"\n") == current.replace(_CRLF, b"\n")
             if not is_same:
-                exact_files.replace(index.repository, path, data)
+                exact_files.replace_file(index.repository, path, data)
                 plain.add(path)
     exact_files.restore_raw(index.repository, planned.raw)
     planned.rewritten = plain | planned.raw.keys()
-    exact_files.refresh(index, planned.rewritten)
+    exact_files.refresh_entries(index, planned.rewritten)
 
 
 def _convert(
@@ -166,7 +166,7 @@ def _convert(
 ) -> dict[bytes, bytes | None]:
     """Return by path the bytes that git would write; omit symlinks and submodules."""
     files = [(planned.blobs[path], path) for path in paths if path in planned.blobs]
-    contents = conversion.written_by_git(index, files, is_filtered=False, options=options)
+    contents = conversion.convert_blobs(index, files, is_filtered=False, options=options)
     return {path: data for (_, path), data in zip(files, contents, strict=True)}
 
 
@@ -174,6 +174,6 @@ def _find_converted(index: PrivateIndex, planned: Exactness) -> set[bytes]:
     # Converted files, except the ones that the restore writes, deletes or found unchanged.
     excluded = {*planned.raw, *planned.unchanged, *(planned.touched or ())}
     paths = [path for path in planned.blobs if path not in excluded and planned.is_within(path)]
-    treatments = attributes.treatments(index, planned.configured, paths).items()
+    treatments = attributes.find_treatments(index, planned.configured, paths).items()
     converted = (entry for entry in treatments if entry[1].is_rewritten or entry[1].is_text)
     return {path for path, treatment in converted if not treatment.is_required}

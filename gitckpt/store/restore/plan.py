@@ -8,8 +8,8 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 from gitckpt.git.contents import attributes, exact_files
 from gitckpt.git.objects import diff
-from gitckpt.git.objects.diff import Difference, paths_in_tree
-from gitckpt.git.objects.encoding import oid_size, stays_within
+from gitckpt.git.objects.diff import Difference, list_paths
+from gitckpt.git.objects.encoding import oid_length, stays_within
 from gitckpt.git.repository import Repository
 from gitckpt.git.worktree import index as ignore
 from gitckpt.model.arguments import first_of
@@ -99,8 +99,8 @@ class Plan:
     def apply_modes(self, repository: Repository) -> bool:
         """Make and remove empty directories, set modes; return whether any was planned."""
         top = repository.worktree or ""
-        exact_files.remove_empty(top, self.removed)
-        exact_files.widen(top, self.widened)
+        exact_files.remove_empty_directories(top, self.removed)
+        exact_files.widen_modes(top, self.widened)
         exact_files.bring_back(top, self.directories, self.modes)
         return bool(self.removed or self.widened or self.directories or self.modes)
 
@@ -147,7 +147,7 @@ def find_missing(
         skipped -= set(snapshot.flags.get(SKIPPED, ()))
     elif skipped:
         entries = comparison.merged_tree(repository, snapshot, commit)
-        skipped &= paths_in(diff.differences(repository, entries, snapshot.files))
+        skipped &= paths_in(diff.diff_trees(repository, entries, snapshot.files))
     top = os.fsencode(repository.worktree or "")
     away = {path for path in skipped if is_within(path, paths) and not is_file(top, path)}
     return away.union(current.flags.get(ABSENT, ()))
@@ -178,7 +178,7 @@ class Planner:
         sides = ((self._current, self._old_entries), (self._target, self._new_entries))
         for side, entries in sides if paths else ():
             for tree in (side.files, entries):
-                existing |= paths_in_tree(self._repository, tree, paths)
+                existing |= list_paths(self._repository, tree, paths)
             conflicts = manifest.conflict_lines(self._repository, side)
             existing |= {line.partition(b"\t")[2] for line in conflicts}
             existing.update(side.flags.get(INTENT, ()), side.directories)
@@ -204,7 +204,7 @@ class Planner:
             # Ignored files that the restored index would make tracked.
             candidates = sorted(fileless - paths_in(plan.files))
             paths = [path for path in candidates if not stays(path) and self._is_file(path)]
-            captured = paths_in_tree(self._repository, self._current.files, paths)
+            captured = list_paths(self._repository, self._current.files, paths)
             plan.in_the_way += [path for path in paths if path not in captured]
             self._plan_index(fileless)
         sides = self._current, self._target
@@ -229,7 +229,7 @@ class Planner:
             # Files that the worktree has and the snapshot only lists as skip-worktree entries.
             safe = filter(stays_within, self._target.absent_paths)
             paths = {path for path in safe if self._is_wanted(path) and self._is_file(path)}
-            plan.absent = paths & paths_in_tree(self._repository, self._current.files, paths)
+            plan.absent = paths & list_paths(self._repository, self._current.files, paths)
         zeros = "0" * len(self._current.files)
         absent = (b"100644", b"000000", zeros, zeros)
         plan.files += [Difference("D", path, *absent) for path in sorted(plan.absent)]
@@ -250,7 +250,7 @@ class Planner:
         )
 
     def _find_differences(self, old_tree: str, tree: str) -> list[Difference]:
-        return diff.differences(self._repository, old_tree, tree, self._paths)
+        return diff.diff_trees(self._repository, old_tree, tree, self._paths)
 
     def _find_unlisted(self, differing: list[Difference]) -> set[bytes]:
         """Return untracked files to keep, as the snapshot cannot tell about them.
@@ -261,7 +261,7 @@ class Planner:
         rules_differ = any(os.path.basename(change.path) == ignore.RULES for change in differing)
         if not target.is_of_commit and not rules_differ:
             return set()
-        additions = diff.differences(self._repository, self._old_entries, current.files)
+        additions = diff.diff_trees(self._repository, self._old_entries, current.files)
         untracked = paths_in(additions, "A") - self._find_unmerged(current)
         to_write = paths_in(differing, "AMT")
         for path in to_write:  # a file to write replaces its parents
@@ -271,11 +271,11 @@ class Planner:
         if target.is_of_commit:
             self.plan.unknown = unlisted
             return set(unlisted)
-        rules = ignore.rules_in(self._repository, current.files)
+        rules = ignore.list_rules(self._repository, current.files)
         rules = {path: oid for path, oid in rules.items() if not self._is_wanted(path)}
-        new_rules = ignore.rules_in(self._repository, target.files)
+        new_rules = ignore.list_rules(self._repository, target.files)
         rules |= {path: oid for path, oid in new_rules.items() if self._is_wanted(path)}
-        return ignore.ignored_by(self._repository, rules, unlisted)
+        return ignore.find_ignored(self._repository, rules, unlisted)
 
     def _find_unmerged(self, contents: Contents) -> set[bytes]:
         # `git write-tree` omits entries in conflict and entries added with intent-to-add.
@@ -291,7 +291,7 @@ class Planner:
         skipped = set(current.flags.get(SKIPPED, ())) - away
         if skipped:
             trees = self._new_entries, self._target.files
-            skipped -= paths_in(diff.differences(self._repository, *trees))
+            skipped -= paths_in(diff.diff_trees(self._repository, *trees))
         return away | skipped
 
     def _plan_index(self, fileless: Collection[bytes]) -> None:
@@ -301,7 +301,7 @@ class Planner:
         unmerged = {path for path in {*old, *new} if old.get(path) != new.get(path)}
         deleted = paths_in(plan.files, "D").intersection(fileless) - set(plan.absent)
         self._plan_flags(paths_in(staged) | unmerged, deleted)
-        zero = b"0" * 2 * oid_size(self._repository.object_format)
+        zero = b"0" * 2 * oid_length(self._repository.object_format)
         lines, deleted_entries = {entry.path: entry.line for entry in staged}, paths_in(staged, "D")
         self._restaged = {*lines, *unmerged}.union(*plan.flags.get(INTENT, ()))
         for path in sorted(self._restaged):
@@ -389,20 +389,20 @@ class Planner:
         """
         plan, target, top = self.plan, self._target, os.fsdecode(self._top)
         removable = [
-            path for path in map(_as_bytes, undone.get(_MADE, ())) if exact_files.is_plain(path)
+            path for path in map(_as_bytes, undone.get(_MADE, ())) if exact_files.is_safe_path(path)
         ]
         for path in self._choose_wanted(plan.skipped):
             if self._is_hollow(path):  # git clears skip-worktree where something exists
                 below = (parent for parent, _, _ in os.walk(self._resolve(path)))
                 removable += [os.path.relpath(parent, self._top) for parent in below]
-        exact_files.require_plain(target.directories, target.modes)
+        exact_files.require_safe_paths(target.directories, target.modes)
         plan.directories = list(filter(self._is_wanted, target.directories))
         plan.modes = {path: mode for path, mode in target.modes.items() if self._is_wanted(path)}
         touched = paths_in(plan.files)
         wider = exact_files.wider_modes(top, plan.modes)
         narrowed = {path: mode for path, mode in wider.items() if path not in touched}
         changed_modes = set(narrowed)
-        needed = exact_files.with_parents(plan.directories)
+        needed = exact_files.add_parents(plan.directories)
         blocked = sorted(needed - paths_in(plan.files, "D"))
         plan.obstacles += filter(self._is_no_directory, blocked)
         existing = (path for path in dict.fromkeys(removable) if os.path.isdir(self._resolve(path)))
@@ -413,14 +413,14 @@ class Planner:
             absolute = self._resolve(path)
             if os.path.lexists(absolute) and mode & ~os.lstat(absolute).st_mode:
                 changed_modes.add(path)
-        missing = exact_files.missing_directories(top, plan.directories)
+        missing = exact_files.find_missing_directories(top, plan.directories)
         plan.changes += [PathChange(ADD, path + b"/") for path in missing]
         for path in plan.removed:
             names = os.listdir(self._resolve(path))
             if all(os.path.join(path, name) in plan.removed for name in names):
                 plan.changes.append(PathChange(DELETE, path + b"/"))
         plan.changes += [PathChange(MODE, path) for path in changed_modes]
-        if to_make := exact_files.missing_directories(top, sorted(needed)):
+        if to_make := exact_files.find_missing_directories(top, sorted(needed)):
             plan.state[_MADE] = [as_text(path) for path in to_make]
         if narrowed:
             texts = ((as_text(path), mode) for path, mode in narrowed.items())

@@ -10,16 +10,16 @@ import stat
 import time
 from collections.abc import Collection, Mapping, Sequence
 
-from gitckpt.git.command import nul_ended
+from gitckpt.git.command import encode_paths
 from gitckpt.git.contents import attributes, exact_files, unfiltered
 from gitckpt.git.contents.unfiltered import FilesByPath
 from gitckpt.git.objects import diff
-from gitckpt.git.objects.diff import Difference, paths_in_tree
+from gitckpt.git.objects.diff import Difference, list_paths
 from gitckpt.git.objects.encoding import empty_tree
 from gitckpt.git.process import GitError
 from gitckpt.git.repository import Repository
 from gitckpt.git.worktree import modules
-from gitckpt.git.worktree.administration import failing_filters, filters_off
+from gitckpt.git.worktree.administration import disable_filters, find_failing_filters
 from gitckpt.git.worktree.index import PARALLEL, PrivateIndex
 from gitckpt.model.arguments import first_of
 from gitckpt.model.checkpoint import Omitted
@@ -44,10 +44,10 @@ def list_files(index: PrivateIndex, captured: Captured) -> None:
     """Add to `index` the captured files that it lacks."""
     if not captured.unlisted:
         return
-    index.git(*_ADD, data=nul_ended(_remove_absent(index, captured.unlisted)))
+    index.git(*_ADD, data=encode_paths(_remove_absent(index, captured.unlisted)))
     tree = index.write_tree()
     if tree != captured.files:
-        differing = diff.differences(index.repository, captured.files, tree)
+        differing = diff.diff_trees(index.repository, captured.files, tree)
         message = f"files changed while gitckpt read them: {first_of([*map(str, differing)])}"
         raise BusyError(message, hint="run the command again")
 
@@ -73,7 +73,7 @@ def list_special(
             kind = stat.S_IFMT(os.lstat(os.path.join(top, path)).st_mode)
             if kind not in _ORDINARY and is_within(path, paths):
                 special.append(path)
-    files = paths_in_tree(repository, tree, special)
+    files = list_paths(repository, tree, special)
     return [path for path in special if any(is_within(file, [path]) for file in files)]
 
 
@@ -84,7 +84,7 @@ def remove_entries(index: PrivateIndex, absent: Collection[bytes], tree: str) ->
     files. Returns the tree of the files that exist.
     """
     rules = [path for path in absent if os.path.basename(path) == attributes.FILE]
-    postponed = set(rules) - paths_in_tree(index.repository, tree, rules)
+    postponed = set(rules) - list_paths(index.repository, tree, rules)
     index.update("--force-remove", sorted(set(absent) - postponed))
     if not postponed:
         return index.write_tree()
@@ -102,7 +102,7 @@ def delete_unconvertible(index: PrivateIndex, files: Mapping[bytes, str]) -> Non
     if not files:
         return
     repository = index.repository
-    if differing := exact_files.differing_paths(repository, files):
+    if differing := exact_files.find_differing_paths(repository, files):
         raise byte_exact.changed_error(first_of([os.fsdecode(path) for path in differing]))
     for path in files:
         parent = exact_files.open_parent(repository, path)
@@ -147,7 +147,7 @@ def find_unfiltered(
     recorded = unfiltered.load_record(repository)
     if not recorded:
         return {}
-    entries = diff.differences(repository, empty_tree(repository.object_format), tree, paths)
+    entries = diff.diff_trees(repository, empty_tree(repository.object_format), tree, paths)
     files = {entry.path: entry.new for entry in entries if entry.path not in touched}
     return {path: state for path, state in recorded.items() if files.get(path) == state[0]}
 
@@ -167,8 +167,8 @@ def _list_current(
     repository = index.repository
     _add(index, _remove_absent(index, paths), expected)
     tree = index.write_tree()
-    new_paths = paths_in(diff.differences(repository, old_tree, tree), "AMT")
-    differing = diff.differences(repository, expected, tree)
+    new_paths = paths_in(diff.diff_trees(repository, old_tree, tree), "AMT")
+    differing = diff.diff_trees(repository, expected, tree)
     missed = [change for change in differing if change.path in new_paths]
     if changed := comparison.unexpected(repository, missed, None, {}):
         message = f"files changed while git replaced them: {first_of(changed)}"
@@ -181,15 +181,15 @@ def _list_current(
 def _add(index: PrivateIndex, paths: Sequence[bytes], expected: str) -> None:
     # If a filter fails, only files with the stored bytes are added; other entries stay.
     try:
-        index.git(*_ADD, data=nul_ended(paths))
+        index.git(*_ADD, data=encode_paths(paths))
         return
     except GitError as error:
-        failing = failing_filters(index.repository, error)
+        failing = find_failing_filters(index.repository, error)
         if not failing:
             raise
     to_write = manifest.regular_files(index.repository, expected)
     oids = {path: to_write.get(path, "") for path in paths}
     behind = unfiltered.select_filtered(index.repository, oids, failing)
-    data = nul_ended(path for path in paths if path not in behind)
-    index.git(*filters_off(failing), *_ADD, data=data)
+    data = encode_paths(path for path in paths if path not in behind)
+    index.git(*disable_filters(failing), *_ADD, data=data)
     unfiltered.add_unfiltered(index, unfiltered.select_unfiltered(index.repository, behind))

@@ -205,7 +205,7 @@ class _Restore:
         self._removal = SubmoduleRemoval(store, self._undone, self.submodules.paths, self._limits)
         self.is_due = self.has_begun = False
         self._unheld: dict[bytes, str] = {}
-        self._nested_repositories: Collection[bytes] = modules.git_dirs_inside(repository)
+        self._nested_repositories: Collection[bytes] = modules.find_git_dirs_inside(repository)
         self._choose_operation()
 
     def _choose_operation(self) -> None:
@@ -219,7 +219,7 @@ class _Restore:
         self._would_move = same_head and operation.would_move_branch(files, *branches)
         self._rebased: str | None = None
         if not operation.moves_no_branch(repository, files):
-            self._rebased = operation.rebased_branch(files)
+            self._rebased = operation.find_rebased_branch(files)
             files = operation.detach(repository, files)
         self._target.operation = files
         self._brings_operation = same_head and not self._paths and not self._would_move
@@ -289,7 +289,7 @@ class _Restore:
             current.files = replacement.remove_entries(index, absent, target.files)
         # A capture omits the settings if nothing converts, but restored attributes may convert.
         configured = self._limits.conversions(self._repository)
-        current.conversion = attributes.conversion_settings(self._repository, configured)
+        current.conversion = attributes.describe_conversion(self._repository, configured)
         self._current = current
 
     def _is_selected(self, path: bytes) -> bool:
@@ -342,20 +342,20 @@ class _Restore:
                 raise WorktreeError(f"{refused}: {error.message}") from None
             planned = paths_in(plan.files) - set(plan.absent)
             trees = expected, self._target.files
-            differing = diff.differences(self._repository, *trees, self._paths)
+            differing = diff.diff_trees(self._repository, *trees, self._paths)
             if names := [
                 str(change) for change in differing if change.path in planned
             ]:  # a tree can have paths that the index refuses
                 raise WorktreeError(f"{refused}: {first_of(names)}")
         self._require_objects(plan)
-        if graph.promisor(self._repository):
+        if graph.find_promisor(self._repository):
             graph.fetch_missing(self._repository, expected, self._captured.files)
         return expected
 
     def _require_objects(self, plan: Plan) -> None:
         if self._brings_operation:
             operation.require_objects(self._repository, self._target.operation)
-        if graph.promisor(self._repository):
+        if graph.find_promisor(self._repository):
             return  # git may fetch the blobs of files
         oids = {*plan.exactness.raw.items()}
         oids |= {(change.path, change.new) for change in plan.files if change.new.strip("0")}
@@ -421,7 +421,7 @@ class _Restore:
                 index, {path: oid for path, oid in files.items() if path in outdated}
             )
         if still_failing:
-            unfiltered.forget(self._repository, raw)
+            unfiltered.forget_files(self._repository, raw)
         self._write_index(index, plan, expected)
         if self._changes_operation:
             operation.end_operation(self._repository)
@@ -444,7 +444,7 @@ class _Restore:
             return
         with PrivateIndex(self._repository) as private_index:
             private_index.put(plan.index_lines)
-            exact_files.refresh(private_index, plan.outdated)
+            exact_files.refresh_entries(private_index, plan.outdated)
             private_index.refresh()
             for flag, (added, removed) in plan.flags.items():
                 if flag == INTENT:
@@ -477,7 +477,7 @@ class _Restore:
         top = os.fsencode(self._repository.worktree or "")
         wrong = [
             change
-            for change in diff.differences(self._repository, expected, files, self._paths)
+            for change in diff.diff_trees(self._repository, expected, files, self._paths)
             if change.path not in away and not self._stays(change.path)
             # A capture lists a skip-worktree entry as a file, even without a file.
             if self._restores_index or change.status != "A" or planning.is_file(top, change.path)

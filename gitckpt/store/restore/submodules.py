@@ -10,7 +10,7 @@ import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from gitckpt.git.files import mounts
-from gitckpt.git.objects.diff import leaves
+from gitckpt.git.objects.diff import list_leaves
 from gitckpt.git.objects.encoding import GITLINK
 from gitckpt.git.repository import BRANCHES, Repository
 from gitckpt.git.worktree import administration, modules
@@ -71,7 +71,7 @@ class SubmoduleRemoval:
         """Return a change for each submodule to remove."""
         changes = []
         for path in self._states:
-            if submodule := modules.seen_from(self._store.repository, path):
+            if submodule := modules.open_checkout(self._store.repository, path):
                 submodule.close()
                 changes.append(PathChange(DELETE, path))
         return changes
@@ -81,7 +81,7 @@ class SubmoduleRemoval:
         captured = safety.worktree.submodules if safety.worktree else ()
         checkpoints = {modules.unquote(entry.path): entry.checkpoint for entry in captured}
         for path, state in self._states.items():
-            submodule = modules.seen_from(self._store.repository, path)
+            submodule = modules.open_checkout(self._store.repository, path)
             if submodule is None:
                 continue
             try:
@@ -125,13 +125,13 @@ class SubmoduleRemoval:
         state = submodule_store.objects.head()[0], current.tree, current.dirty
         if state != (checkpoint.git_sha, captured.tree, captured.dirty):
             raise _NotRemovable("the submodule changed meanwhile")
-        tree = leaves(repository, manifest.files_of(repository, checkpoint))
+        tree = list_leaves(repository, manifest.files_of(repository, checkpoint))
         captured_paths = {path for path, mode, _ in tree if mode != GITLINK} | {b".git"}
         files: list[bytes] = []
         nested: set[bytes] = set()
         for submodule in captured.submodules:
             path = modules.unquote(submodule.path)
-            nested_repository = modules.seen_from(repository, path)
+            nested_repository = modules.open_checkout(repository, path)
             if nested_repository is None:
                 raise _NotRemovable("the submodule changed meanwhile")
             with submodule_store.seen_from(nested_repository, "plumbing") as nested_store:
@@ -155,7 +155,7 @@ def _point_head(submodule_store: Checkpoints, head: str, branch: str) -> None:
     repository = submodule_store.repository
     if not head or (commit, current or "") == (head, branch) or not _has_commit(repository, head):
         return
-    if branch and repository.tip_of(branch) == head:
+    if branch and repository.read_tip(branch) == head:
         repository.point_head(BRANCHES + branch, f"checkout: moving to {branch}")
     else:
         repository.point_head(head, f"checkout: moving to {head}")
@@ -264,7 +264,7 @@ class Submodules:
         self.failures.append(f"{decode_path(path)}: {reason}")
 
     def _restore_submodule(self, path: bytes, submodule: Submodule, *, dry_run: bool) -> bool:
-        repository = modules.seen_from(self._repository, path)
+        repository = modules.open_checkout(self._repository, path)
         is_present = repository is not None
         if repository is None:
             repository = self._check_out(path, submodule, dry_run=dry_run)
@@ -275,8 +275,8 @@ class Submodules:
                 if not self._fetch(path, submodule, repository, dry_run=dry_run):
                     return True
                 if not dry_run:
-                    old_path = modules.checked_out_at(self._repository, repository)
-                    is_lost = old_path is None and modules.is_lost(repository)
+                    old_path = modules.find_checkout(self._repository, repository)
+                    is_lost = old_path is None and modules.has_lost_worktree(repository)
                     if is_lost or old_path not in (None, path, *self.paths):  # moved since
                         top = os.path.join(self._repository.worktree or "", os.fsdecode(path))
                         modules.set_worktree(repository, top)
@@ -334,7 +334,7 @@ class Submodules:
         if not self._is_submodule(path):
             raise _Unavailable("the files of the checkpoint have no submodule at this path")
         with contextlib.closing(source):
-            old_path = modules.checked_out_at(repository, source)
+            old_path = modules.find_checkout(repository, source)
             checked_out = None
             if old_path is not None:
                 self._require_movable(path, old_path)
@@ -390,7 +390,7 @@ class Submodules:
 def _is_branch_free(submodule_store: Checkpoints, checkpoint: Checkpoint) -> bool:
     """Return whether the captured branch is at its commit, and no worktree uses it."""
     branch = checkpoint.branch
-    if branch is None or submodule_store.repository.tip_of(branch) != checkpoint.git_sha:
+    if branch is None or submodule_store.repository.read_tip(branch) != checkpoint.git_sha:
         return False
     return not any(
         administration.read_line(os.path.join(git_dir, "HEAD")) == f"ref: {BRANCHES}{branch}"

@@ -112,7 +112,7 @@ def written_by_newest(store: Checkpoints, stack: Stack, target: Checkpoint) -> l
         return []  # the checkpoint is gone: newly created, now ignored files stay
     old, new = (_read_contents(store, checkpoint).files for checkpoint in (target, source))
     paths = [name if isinstance(name, bytes) else str(name).encode() for name in names]
-    differing = diff.differences(store.repository, old, new, paths)
+    differing = diff.diff_trees(store.repository, old, new, paths)
     return [entry.path for entry in differing if entry.status == "A"]
 
 
@@ -208,7 +208,7 @@ def _is_half_done(store: Checkpoints, safety: Checkpoint, interrupted: str) -> b
         return False  # unknown: counts as a state to return to
     current = _describe(store, safety)[:2]
     for *trees, tree in zip(*sides, current, strict=True):  # files, then index entries
-        differing = (diff.differences(store.repository, side, tree) for side in trees)
+        differing = (diff.diff_trees(store.repository, side, tree) for side in trees)
         start_paths, target_paths = ({entry.path for entry in entries} for entries in differing)
         if start_paths & target_paths:
             return False

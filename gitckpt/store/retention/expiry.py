@@ -11,7 +11,7 @@ from itertools import chain
 from gitckpt.git import graph
 from gitckpt.git.files import private_dirs, regular
 from gitckpt.git.notes import Notes
-from gitckpt.git.objects.diff import Expansion, differences
+from gitckpt.git.objects.diff import Expansion, diff_trees
 from gitckpt.git.objects.encoding import empty_tree
 from gitckpt.git.repository import Repository
 from gitckpt.model import budget, note, policy, times
@@ -113,7 +113,7 @@ def decide_thinning(
 
 def list_tips(store: Checkpoints) -> set[str]:
     output = store.refs.list("refs/heads", "refs/tags", "refs/remotes", fields="%(objectname)")
-    return set(store.repository.cat_file.existing(sorted(set(output.decode("ascii").split()))))
+    return set(store.repository.cat_file.list_existing(sorted(set(output.decode("ascii").split()))))
 
 
 class _Contents:
@@ -152,9 +152,9 @@ class _Contents:
         pairs = ((base, files), (committed, files), (files, later_files))
         if any(self._expansion.is_beyond(*pair) for pair in pairs):
             return False
-        original = {d.path: (d.old_mode, d.old) for d in differences(repository, committed, files)}
-        changes = {d.path: d for d in differences(repository, files, later_files)}
-        paths = [d.path for d in differences(repository, base, files) if d.status != "D"]
+        original = {d.path: (d.old_mode, d.old) for d in diff_trees(repository, committed, files)}
+        changes = {d.path: d for d in diff_trees(repository, files, later_files)}
+        paths = [d.path for d in diff_trees(repository, base, files) if d.status != "D"]
         for path in filter(changes.__contains__, paths):
             new = changes[path].new_mode, changes[path].new
             is_gone = changes[path].status == "D" or new == original.get(path)
@@ -177,7 +177,7 @@ class _Contents:
 
 def _existing_commits(store: Checkpoints, entries: Infos) -> set[str]:
     commits = {entry.git_sha for entry in entries if entry.git_sha}
-    return set(store.repository.cat_file.existing(sorted(commits)))
+    return set(store.repository.cat_file.list_existing(sorted(commits)))
 
 
 def _submodules(entry: CheckpointInfo) -> set[str]:
@@ -388,7 +388,7 @@ def _rewritten(store: Checkpoints, entries: Infos) -> set[str]:
     new_commits: set[str] = set()
     for commit, lines in chain(pending.items(), noted_lines):
         new_commits |= {commits.get(note.link_id(line), commit) for line in lines or ()} - {commit}
-    existing = set(store.repository.cat_file.existing(sorted(new_commits)))
+    existing = set(store.repository.cat_file.list_existing(sorted(new_commits)))
     tips = list_tips(store) if existing else set()
     unreached = new_commits - existing | graph.outside(store.repository.git, existing - tips, tips)
     # All checkpoints of the commit: the note lists only the newest.

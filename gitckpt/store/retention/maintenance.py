@@ -162,7 +162,7 @@ def collect(repository: Repository) -> None:
     # git itself only collects after commits, and users who only save never commit.
     values = config.read(repository, r"^(maintenance\.auto|gc\.auto|gc\.cruftpacks)$")
     switches = [values.get(name, ["true"])[-1] for name in ("maintenance.auto", "gc.auto")]
-    if not all(map(config.is_on, switches)):
+    if not all(map(config.is_true, switches)):
         return
     # GITCKPT_SKIP: gitckpt's own hooks need not run. A user's pre-auto-gc hook may refuse.
     env = {"GITCKPT_SKIP": "1"}

@@ -229,7 +229,7 @@ def _unmerged(store: Checkpoints, newest: Sequence[CheckpointInfo]) -> set[str]:
     commits = {str(d.run): d.git_sha for d in documents if d.git_sha and str(d.run) not in dirty}
     if not commits:
         return dirty
-    existing = store.repository.cat_file.existing(sorted(set(commits.values())))
+    existing = store.repository.cat_file.list_existing(sorted(set(commits.values())))
     data = "".join(f"{commit}\n" for commit in existing).encode("ascii")
     words = ("rev-list", "--stdin", "--not", "--branches", "--tags", "--remotes")
     outside = set(store.repository.git.run(*words, data=data).out.decode("ascii").split())

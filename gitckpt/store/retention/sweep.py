@@ -66,7 +66,7 @@ def sweep_files(repository: Repository) -> list[str]:
 
 
 def left_files(repository: Repository) -> dict[str, leftovers.FileMark]:
-    scratch = ((path, leftovers.mark(path)) for path in _scratch(repository))
+    scratch = ((path, leftovers.read_mark(path)) for path in _scratch(repository))
     return {
         **leftovers.find_stale_objects(repository),
         **_stale_keep_files(repository),
@@ -115,10 +115,8 @@ def _scratch(repository: Repository) -> list[str]:
 
 def _unfinished_worktrees(repository: Repository) -> dict[str, leftovers.FileMark]:
     # Left by a killed `git worktree add`: git locks the new worktree, so it is never pruned.
-    unfinished = filter(
-        ownership.is_locked_by_gitckpt, administration.unfinished_git_dirs(repository)
-    )
-    return leftovers.find_older(times.GRACE, unfinished)
+    unfinished = filter(ownership.is_locked_by_gitckpt, administration.list_unfinished(repository))
+    return leftovers.find_old_files(times.GRACE, unfinished)
 
 
 def _stale_keep_files(repository: Repository) -> dict[str, leftovers.FileMark]:
@@ -128,7 +126,7 @@ def _stale_keep_files(repository: Repository) -> dict[str, leftovers.FileMark]:
     for path in [
         os.path.join(directory, name) for name in names_in(directory) if name.endswith(".keep")
     ]:
-        mark = leftovers.mark(path)
+        mark = leftovers.read_mark(path)
         try:
             with open(path, "rb") as file:
                 owner, _, pid = file.read(100).strip().partition(b" ")

@@ -38,7 +38,7 @@ _USER_REFS = ("refs/heads", "refs/tags", "refs/stash")
 
 def unsaved_submodules(store: Checkpoints, git_dir: str) -> list[str]:
     descriptions = []
-    for name, submodule, counterpart in modules.pairs(store.repository, git_dir):
+    for name, submodule, counterpart in modules.iterate_pairs(store.repository, git_dir):
         if counterpart is None:
             descriptions.append(f"the only repository of submodule {name}")
             continue
@@ -114,7 +114,7 @@ def is_pushed(store: Checkpoints, run: str) -> bool:
     """Return whether a remote-tracking branch contains the last commit of a run."""
     commit = _newest(store, run).git_sha
     for _, path in _worktrees_of(store.repository, run):
-        if (repository := administration.seen_from(store.repository, path)) is not None:
+        if (repository := administration.open_linked(store.repository, path)) is not None:
             with store.seen_from(repository, "plumbing") as view:
                 commit = view.objects.head()[0]
     if not commit:
@@ -175,14 +175,14 @@ def _remove(
             return reason
         if dry_run:
             continue
-        for _, submodule, counterpart in modules.pairs(store.repository, git_dir):
+        for _, submodule, counterpart in modules.iterate_pairs(store.repository, git_dir):
             if counterpart is not None:  # copy the checkpoints to the submodule's main repository
                 submodules.copy_checkpoints(store, submodule, counterpart)
         if os.path.lexists(path):  # ignored files go, as with `git worktree remove`
             _take_away(store.repository, git_dir, path)
         else:
             record_leftover(store, git_dir, path)
-            administration.forget(store.repository, git_dir)
+            administration.remove_git_dir(store.repository, git_dir)
     return _forgotten(store.repository, run)
 
 
@@ -226,7 +226,7 @@ def _reason(store: Checkpoints, newest: Checkpoint, git_dir: str, path: str) -> 
             )
         return f"{path} is no longer the worktree of the run" if os.path.lexists(path) else None
     is_broken = administration.lacks_commondir(store.repository, git_dir)
-    if is_broken or administration.lacks_head(git_dir):
+    if is_broken or administration.lacks_valid_head(git_dir):
         return f"git cannot use the worktree {path}; to repair it: git ckpt resume {newest.run}"
     if _is_inside(path) or os.path.realpath(store.repository.git_dir) == os.path.realpath(git_dir):
         return f"the current directory is in the worktree {path}"
@@ -244,7 +244,7 @@ def _is_inside(path: str) -> bool:
 
 
 def _unsaved(store: Checkpoints, newest: Checkpoint, path: str) -> list[str]:
-    if (repository := administration.seen_from(store.repository, path)) is None:
+    if (repository := administration.open_linked(store.repository, path)) is None:
         raise WorktreeError(f"{path} is not a worktree", hint="find the cause: git ckpt doctor")
     with store.seen_from(repository, "plumbing") as view:
         commit = view.objects.head()[0]
@@ -256,7 +256,7 @@ def _unsaved(store: Checkpoints, newest: Checkpoint, path: str) -> list[str]:
         captured = view.capture(limits, run_files.of_run(repository, str(newest.run)).added)
         old = manifest.read(repository, view.objects, newest.tree, commit)
         new = manifest.read(repository, view.objects, captured.tree, commit)
-        paths = [d.path for d in diff.differences(repository, old.files, new.files)]
+        paths = [d.path for d in diff.diff_trees(repository, old.files, new.files)]
         paths += manifest.differing_raw(repository, old, new)
         descriptions = [path.decode("utf-8", "replace") for path in paths]
         descriptions += _differing_index(repository, old, new, commit)
@@ -292,7 +292,7 @@ def _differing_run_files(repository: Repository, old: str | None, new: str | Non
     entry, empty = run_files.ENTRY, manifest.base_tree(repository, "")
     infos = [tree and repository.cat_file.info(f"{tree}:{entry}") for tree in (old, new)]
     old_oid, new_oid = (info[0] if info else empty for info in infos)
-    differing = diff.differences(repository, old_oid, new_oid) if old_oid != new_oid else ()
+    differing = diff.diff_trees(repository, old_oid, new_oid) if old_oid != new_oid else ()
     return [f"{entry}/{d.path.decode('utf-8', 'replace')}" for d in differing if d.status != "D"]
 
 
@@ -333,7 +333,7 @@ def _finish(parked: str) -> None:
     """Undo a removal if only the git directory `parked` was moved; else complete it."""
     git_dir, path, stage = map(_read_note(parked).get, ("git_dir", "path", "stage"), [""] * 3)
     if os.path.lexists(stage):
-        private_dirs.require(stage)
+        private_dirs.require_own(stage)
         delete_directory(stage)
     elif git_dir and not os.path.lexists(git_dir):
         is_in_place = administration.git_dir_of(path) == os.path.normpath(git_dir)

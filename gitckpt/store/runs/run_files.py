@@ -11,7 +11,7 @@ from gitckpt.git import fsync
 from gitckpt.git.contents import bounds
 from gitckpt.git.files import mounts, private_dirs, regular
 from gitckpt.git.filesystem import names_in
-from gitckpt.git.objects.diff import leaves
+from gitckpt.git.objects.diff import list_leaves
 from gitckpt.git.objects.encoding import DIRECTORY, EXECUTABLE, FILE, encode_tree, object_id
 from gitckpt.git.repository import Repository
 from gitckpt.git.worktree.administration import main_worktree
@@ -67,8 +67,8 @@ def names(repository: Repository, snapshot: str | None) -> list[str]:
     top = f"{snapshot}:{ENTRY}"
     if snapshot is None or repository.cat_file.info(top) is None:
         return []
-    bounds.require(repository, snapshot, "")
-    return [os.fsdecode(path) for path, _, _ in leaves(repository, top)]
+    bounds.require_sound(repository, snapshot, "")
+    return [os.fsdecode(path) for path, _, _ in list_leaves(repository, top)]
 
 
 def masked(repository: Repository, snapshot: str | None) -> list[str]:
@@ -119,7 +119,7 @@ class RunFiles:
         self, repository: Repository, objects: Objects, files: Worktree, commit: str, limits: Limits
     ) -> Worktree:
         """Return the captured `files` with the run's files; `commit` is HEAD ("": unborn)."""
-        private_dirs.require(self.path)
+        private_dirs.require_own(self.path)
         if files.degraded or not os.path.isdir(self.path):
             return files
         captured = _CapturedFiles(repository)
@@ -155,7 +155,7 @@ class RunFiles:
         return contents
 
     def restore(self, repository: Repository, objects: Objects, tree: str) -> None:
-        bounds.require(repository, tree, "")
+        bounds.require_sound(repository, tree, "")
         content = next(objects.read([tree], None))
         entries = manifest.decoded(content[1], repository, tree) if content else {}
         mode, oid = entries.get(ENTRY.encode(), (b"", ""))
@@ -167,13 +167,13 @@ class RunFiles:
         self, repository: Repository, objects: Objects, present: str, target: str | None
     ) -> None:
         """Replace the output files in `present` by those in `target`, two snapshots."""
-        private_dirs.require(self.path)
-        bounds.require(repository, present, "")
+        private_dirs.require_own(self.path)
+        bounds.require_sound(repository, present, "")
         if (mounted := mounts.describe(self.path)) is not None:
             problem = f"cannot restore the output files of the run: {mounted}"
             raise WorktreeError(problem, hint="unmount the file system, then run the command again")
         # Files that no snapshot has, such as suspected secrets, stay if they block nothing.
-        outputs = leaves(repository, present, [os.fsencode(f"{ENTRY}/{OUTPUT}/")])
+        outputs = list_leaves(repository, present, [os.fsencode(f"{ENTRY}/{OUTPUT}/")])
         try:
             for path, _, _ in outputs:
                 os.unlink(os.path.join(self.path, os.fsdecode(path.partition(b"/")[2])))
@@ -266,7 +266,7 @@ def _write_file(path: str, data: bytes, top: str, *, is_executable: bool = False
         return fd
 
     try:
-        private_dirs.make(directory)
+        private_dirs.make_directory(directory)
         with private_dirs.hold_open(directory), private_dirs.hold_open(top):
             scratch = os.path.join(top, _SCRATCH)
             regular.write_private(path, data, flushed=True, opener=opened, scratch=scratch)
@@ -308,6 +308,6 @@ def replace_file(path: str, data: bytes) -> None:
 
 def make_directory(path: str) -> None:
     try:
-        private_dirs.make(path)
+        private_dirs.make_directory(path)
     except OSError as error:
         raise WorktreeError(f"cannot create the directory {path}: {error.strerror}") from None

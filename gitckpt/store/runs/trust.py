@@ -157,7 +157,7 @@ def _files(store: Checkpoints, checkpoint: Checkpoint, previous: Checkpoint | No
     new = (checkpoint.tree, checkpoint.git_sha)
     try:
         trees = comparison.comparable_trees(store.repository, store.objects, old, new)
-        return [str(difference) for difference in diff.differences(store.repository, *trees)]
+        return [str(difference) for difference in diff.diff_trees(store.repository, *trees)]
     except (WorktreeError, GitError) as error:
         return [f"unknown: {error.message}"]
 

@@ -173,12 +173,12 @@ class _Capture:
         raw = manifest.write_raw(repository, self.objects, inexact.raw | self.as_is)
         directories, modes = self._read_layout(files)
         for path in survey.nested:
-            oid = modules.head_of(os.path.join(self.top, path))
+            oid = modules.read_head(os.path.join(self.top, path))
             self.omitted.append(Omitted(quoted(path), _NESTED, oid=oid))
         self.omitted += [*survey.submodules.values(), *survey.passed_over]
         content = manifest.Contents(files, stages, survey.flags, sparse=sparse, raw=raw)
         content.conversion = (
-            attributes.conversion_settings(repository, rules.configured) if rules else b""
+            attributes.describe_conversion(repository, rules.configured) if rules else b""
         )
         content.directories, content.modes = directories, modes
         is_flagged = any(flag != manifest.SKIPPED or sparse is None for flag in survey.flags)
@@ -202,7 +202,7 @@ class _Capture:
         repository, needed = self.index.repository, None
         if under_way:
             state = operation.collect(repository)
-            if bounds.is_too_much(state):
+            if bounds.is_too_large(state):
                 reason = f"the state of the {under_way} in progress: {bounds.OPERATION}"
                 self.omitted.append(Omitted(".git", reason))
                 under_way, state = None, {}
@@ -239,11 +239,11 @@ class _Capture:
         lead = set(survey.leading) - {os.path.dirname(path) for path in survey.deleted}
         lead |= {os.path.dirname(path) for path in self.read}
         candidates = set(survey.directories) - lead
-        directories = exact_files.empty_directories(
+        directories = exact_files.find_empty_directories(
             self.index.repository, self.top, candidates, files
         )
-        modes = exact_files.narrow_directories(survey.modes)
-        modes |= exact_files.narrow_files(self.top, self.read)
+        modes = exact_files.find_narrow_directories(survey.modes)
+        modes |= exact_files.find_narrow_files(self.top, self.read)
         limit = exact_files.MOST
         if (excess := len(directories) - limit) > 0:
             reason = f"an empty directory, as are {excess - 1} more: a snapshot keeps {limit}"
@@ -401,7 +401,7 @@ class _Capture:
             return f"git cannot store it: {refused.cause}", not driver
         _, our_oid = _our_entries(self.survey).get(path, (b"", b""))
         oid = self.survey.staged.get(path, our_oid).decode("ascii")
-        if oid.strip("0") and refusal.filter_works(self.index, path, oid):
+        if oid.strip("0") and refusal.does_filter_work(self.index, path, oid):
             may_be_held = self.keeps(path) and self.limits.looks_secret(path) is None
             return f"filter {driver} refuses it", may_be_held
         return f"filter {driver} does not work: {refused.cause}", False

@@ -41,12 +41,12 @@ def compare(
     with PrivateIndex(repository) as index:
         index.start_status()
         merged = merged_tree(repository, contents, commit)
-        additions = diff.differences(repository, merged, contents.files)
+        additions = diff.diff_trees(repository, merged, contents.files)
         untracked = [entry.path for entry in additions if entry.status == "A"]
         limits = replace(limits, timeout=float("inf"))
         captured = capture.capture_in(index, objects, head, limits, untracked, keeps=lambda _: True)
     current = manifest.read(repository, objects, captured.worktree.tree, head)
-    changes = diff.differences(repository, contents.files, captured.files)
+    changes = diff.diff_trees(repository, contents.files, captured.files)
     changes = [change for change in changes if not stays(change.path)]
     differing = [change for change in changes if not _is_displaced(repository, contents, change)]
     raw = manifest.raw_of(repository, contents)
@@ -75,7 +75,7 @@ def _is_displaced(repository: Repository, contents: Contents, change: Difference
 def find_wrong_layout(
     repository: Repository, directories: Collection[bytes], modes: Mapping[bytes, int]
 ) -> list[str]:
-    unmet = exact_files.unrestored_paths(repository.worktree or "", directories, modes)
+    unmet = exact_files.find_unrestored_paths(repository.worktree or "", directories, modes)
     return [f"the mode or directory {path.decode('utf-8', 'replace')}" for path in unmet]
 
 
@@ -86,7 +86,7 @@ def unexpected(
     raw: Mapping[bytes, str],
 ) -> list[str]:
     """Describe wrong differences; `raw` has oids of files restored byte for byte."""
-    differing_raw = set(exact_files.differing_paths(repository, raw))
+    differing_raw = set(exact_files.find_differing_paths(repository, raw))
     same_raw = raw.keys() - differing_raw
     names = []
     for entry in differing:
@@ -136,7 +136,7 @@ def comparable_trees(
             as_git = [path for path in paths if path not in raw]
             blobs = [(stored[0][path], path) for path in as_git]
             options = attributes.line_end_options(manifest.conversion_of(repository, snapshot))
-            contents = conversion.written_by_git(index, blobs, is_filtered=False, options=options)
+            contents = conversion.convert_blobs(index, blobs, is_filtered=False, options=options)
             new_oids = objects.write([("blob", data or b"") for data in contents], flushed=False)
             oids = dict(zip(as_git, new_oids, strict=True))
             oids |= {path: raw[path] for path in paths if path in raw}

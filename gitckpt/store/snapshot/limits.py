@@ -12,7 +12,7 @@ from collections.abc import Collection, Mapping, Sequence
 
 from gitckpt.git import config
 from gitckpt.git.contents import attributes
-from gitckpt.git.contents.attributes import Configured
+from gitckpt.git.contents.attributes import ConversionSettings
 from gitckpt.model.arguments import require, require_number, require_seconds, words
 from gitckpt.model.values import dataclass, field, replace
 
@@ -112,7 +112,7 @@ class Limits:
     # In bytes, of all untracked files: the largest are omitted until the rest fit. None: no limit.
     max_total_size: int | None = None
     # git's settings for line ends and filters; None if they were not read yet.
-    configured: Configured | None = field(default=None, compare=False, repr=False)
+    configured: ConversionSettings | None = field(default=None, compare=False, repr=False)
 
     def __post_init__(self) -> None:
         require_number("max_file_size", self.max_file_size, may_be_none=True)
@@ -158,10 +158,10 @@ class Limits:
             return f"larger than {size_text(limit)}", status.st_size
         return None
 
-    def conversions(self, repository: Repository) -> Configured:
+    def conversions(self, repository: Repository) -> ConversionSettings:
         if self.configured is not None:
             return self.configured
-        return Configured.of(config.read(repository, f"^({attributes.SETTINGS})"))
+        return ConversionSettings.of(config.read(repository, f"^({attributes.SETTINGS})"))
 
     def terms(self, included: Collection[bytes], regardless: Collection[bytes]) -> Terms:
         """Return which files to store raw: `regardless` always, secrets if `included`."""

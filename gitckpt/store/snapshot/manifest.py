@@ -9,7 +9,7 @@ from collections.abc import Collection, Mapping, Sequence
 from gitckpt.git.contents import bounds
 from gitckpt.git.contents.bounds import UnsoundSnapshot
 from gitckpt.git.objects import diff, encoding
-from gitckpt.git.objects.diff import leaves
+from gitckpt.git.objects.diff import list_leaves
 from gitckpt.git.objects.encoding import DIRECTORY, FILES, Entries, MalformedTree, object_id
 from gitckpt.git.process import GitError
 from gitckpt.git.repository import Repository
@@ -92,7 +92,7 @@ def with_commit(
     commit = checkpoint.git_sha
     if not commit or _has_commit(repository, commit):
         return checkpoint, None
-    new = rewrites.filter_repo_commits(repository).get(commit, "")
+    new = rewrites.read_filter_repo_map(repository).get(commit, "")
     if _has_commit(repository, new):
         remark = f"commit {commit[:10]} was rewritten: using {new[:10]} instead"
         remark += "" if checkpoint.tree is not None else ", with the files of that commit"
@@ -117,7 +117,7 @@ def tree_of_files(repository: Repository, snapshot: str | None, commit: str) -> 
     if snapshot is None and not commit:
         return encoding.empty_tree(repository.object_format)
     name = f"{commit}^{{tree}}" if snapshot is None else f"{snapshot}:files"
-    bounds.require(repository, snapshot, commit)
+    bounds.require_sound(repository, snapshot, commit)
     stored = repository.cat_file.info(name)
     if stored is None:
         raise WorktreeError(f"{name} is missing", hint=VERIFY)
@@ -187,7 +187,7 @@ def write(repository: Repository, objects: Objects, content: Contents) -> str:
 
 
 def contents_of(checkpoint: Checkpoint, repository: Repository, objects: Objects) -> Contents:
-    bounds.require(repository, checkpoint.tree, checkpoint.git_sha)
+    bounds.require_sound(repository, checkpoint.tree, checkpoint.git_sha)
     contents = read(repository, objects, checkpoint.tree, checkpoint.git_sha)
     return replace(contents, is_of_commit=checkpoint.worktree is None)
 
@@ -275,7 +275,7 @@ def regular_files(repository: Repository, tree: str) -> dict[bytes, str]:
 
 def _read_leaves(repository: Repository, tree: str) -> list[Leaf]:
     try:
-        return leaves(repository, tree)
+        return list_leaves(repository, tree)
     except GitError as error:
         message = f"the tree {tree} of the snapshot cannot be read: {error.message}"
         raise WorktreeError(message, hint=VERIFY) from None
@@ -355,7 +355,7 @@ def extras(repository: Repository, objects: Objects, checkpoint: Checkpoint) -> 
 def content(repository: Repository, checkpoint: Checkpoint, path: bytes, *, beside: bool) -> bytes:
     """Return a file's content; `beside`: of a file that the run keeps elsewhere."""
     if beside:
-        bounds.require(repository, checkpoint.tree, "")
+        bounds.require_sound(repository, checkpoint.tree, "")
         trees = [f"{checkpoint.tree}:{_BESIDE}"] if checkpoint.tree is not None else []
     else:
         raw = raw_tree(repository, checkpoint.tree)  # first: it holds the bytes of the file
@@ -377,7 +377,7 @@ def _find_blob(repository: Repository, tree: str, path: bytes) -> str | None:
     if not encoding.stays_within(path) or repository.cat_file.info(tree) is None:
         return None
     # `cat-file` reads a name per line, and a path may contain newlines.
-    entry = diff.leaf(repository, tree, path)
+    entry = diff.find_leaf(repository, tree, path)
     return entry[2] if entry and entry[1] not in (DIRECTORY, encoding.GITLINK) else None
 
 
@@ -389,7 +389,7 @@ def turn_into(
     if listed is None or merged is None:
         index.edit("read-tree", *(["--reset", merged] if merged else ["--empty"]))
     else:  # takes half the time, as few entries differ
-        changes = diff.differences(index.repository, listed, merged)
+        changes = diff.diff_trees(index.repository, listed, merged)
         index.put(item.line for item in sorted(changes, key=lambda item: item.status != "D"))
     index.put(conflict_lines(index.repository, contents))
     add_in_intent(index, contents, contents.flags.get(INTENT, ()))
@@ -403,7 +403,7 @@ def conflict_lines(repository: Repository, contents: Contents) -> list[bytes]:
         b"%s %s %d\t%s" % (mode, oid.encode("ascii"), stage, path)
         for stage in (1, 2, 3)
         if (tree := contents.index.get(stage))
-        for path, mode, oid in leaves(repository, tree)
+        for path, mode, oid in list_leaves(repository, tree)
     ]
 
 

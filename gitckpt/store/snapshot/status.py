@@ -13,8 +13,8 @@ from gitckpt.git.worktree import index as intent
 from gitckpt.git.worktree import modules
 from gitckpt.git.worktree.administration import (
     TRIES,
-    failing_filters,
-    filters_off,
+    disable_filters,
+    find_failing_filters,
     has_file_changed,
 )
 from gitckpt.git.worktree.index import PrivateIndex
@@ -149,7 +149,7 @@ def survey_worktree(index: PrivateIndex) -> tuple[Survey, bytes | None]:
     """
     children = [index.status()]  # the last one is `git status`
     try:
-        if not index.is_whole():
+        if not index.has_valid_checksum():
             raise GitError(["ls-files"], 128, "index file corrupt")
         children.insert(0, index.start("ls-files", "-v", "-z"))
         sparse = intent.read_sparse(index.repository)  # while git status runs
@@ -159,7 +159,7 @@ def survey_worktree(index: PrivateIndex) -> tuple[Survey, bytes | None]:
             children.append(index.status())
             children[1].kill_group()
         scan = Scan(index, os.fsencode(index.repository.worktree or ""))
-        survey.apart = modules.git_dirs_inside(index.repository)
+        survey.apart = modules.find_git_dirs_inside(index.repository)
         # While git status runs.
         scan.scan(path for path in survey.leading if not modules.is_below(path, survey.apart))
         _read_status(_finish_status(index, children), survey)
@@ -171,7 +171,7 @@ def survey_worktree(index: PrivateIndex) -> tuple[Survey, bytes | None]:
     # `git status` shows an intent-to-add entry without a file like an empty file, and no modes.
     empty = intent.intent_oid(index.repository.object_format) if survey.vanished else b""
     vanished = [path for path, oid in survey.vanished.items() if oid == empty]
-    intended = intent.intent_entries(index, [*survey.flags.get(INTENT, ()), *vanished])
+    intended = intent.find_intent_entries(index, [*survey.flags.get(INTENT, ()), *vanished])
     survey.flags.update(flags_of(intended))
     intent.forget_trees(index, sorted(intended))
 
@@ -204,8 +204,8 @@ def _finish_status(index: PrivateIndex, children: list[Child]) -> bytes:
             if remaining and has_file_changed(error):
                 index.unlock()
             # Files that need a failing required filter count as changed.
-            elif failing := failing_filters(index.repository, error):
-                options = filters_off(failing)
+            elif failing := find_failing_filters(index.repository, error):
+                options = disable_filters(failing)
             else:
                 raise
         children.append(index.status(*options))
@@ -238,7 +238,7 @@ def _clear_flags(index: PrivateIndex, survey: Survey, *, is_sparse: bool) -> boo
 
 def leading_to(paths: Iterable[bytes]) -> set[bytes]:
     """Return the parents of paths at all levels, with the top (the empty path)."""
-    return exact_files.with_parents({path.rpartition(b"/")[0] for path in paths}) | {b""}
+    return exact_files.add_parents({path.rpartition(b"/")[0] for path in paths}) | {b""}
 
 
 def _read_status(out: bytes, survey: Survey) -> None:
@@ -276,7 +276,7 @@ def _exclude_git_dirs(top: bytes, survey: Survey) -> None:
 
     survey.changed, survey.deleted = without(survey.changed), without(survey.deleted)
     untracked = without(survey.untracked)
-    candidates = modules.bare_repositories(top, untracked)
+    candidates = modules.find_bare_repositories(top, untracked)
     bare = [path for path in candidates if path not in survey.leading]
     outermost = [path for path in bare if not modules.is_below(os.path.dirname(path), bare)]
     survey.untracked = without(untracked, outermost)
@@ -315,6 +315,6 @@ def _read_submodules(
                 survey.passed_over.append(Omitted(quoted(path + b"/"), _PASSED_OVER))
             continue
         dirty = path in changed and bool(changed[path].dirty)
-        oid = modules.head_of(absolute) if path in changed else staged
+        oid = modules.read_head(absolute) if path in changed else staged
         reason = f"a submodule{' with uncommitted changes' if dirty else ''}: its files stay in it"
         survey.submodules[path] = Omitted(quoted(path), reason, oid=oid, dirty=dirty)

@@ -11,10 +11,10 @@ import stat
 from collections.abc import Callable, Mapping, Sequence
 
 from gitckpt.git import config, fsync, graph
-from gitckpt.git.command import NO_HOOKS, nul_ended
+from gitckpt.git.command import NO_HOOKS, encode_paths
 from gitckpt.git.contents import exact_files, unfiltered
 from gitckpt.git.files import private_dirs
-from gitckpt.git.objects.diff import leaves
+from gitckpt.git.objects.diff import list_leaves
 from gitckpt.git.objects.encoding import GITLINK
 from gitckpt.git.objects.plumbing import open_objects
 from gitckpt.git.process import GitError
@@ -81,10 +81,10 @@ class WorktreeOpener:
                 Nothing that existed before is changed.
         """
         repository, plan = self.repository, self.plan
-        private_dirs.require(plan.path)
+        private_dirs.require_own(plan.path)
         for entry in plan.forget:
             self.rescue(entry.git_dir, entry.path)
-            administration.forget(repository, entry.git_dir)
+            administration.remove_git_dir(repository, entry.git_dir)
         if plan.relink:
             administration.repair(repository, plan.path)
         if plan.action == MAKE:
@@ -105,7 +105,7 @@ class WorktreeOpener:
         self._require_objects()
         root = os.path.dirname(path)
         try:
-            private_dirs.make(root)
+            private_dirs.make_directory(root)
         except OSError as error:
             hint = "choose another directory: git ckpt resume --into DIR"
             raise WorktreeError(f"cannot make {root}: {error.strerror}", hint=hint) from None
@@ -155,7 +155,7 @@ class WorktreeOpener:
         # A power cut can empty HEAD; new commits would be on no branch, or on a wrong one.
         path, branch, commit = self.plan.path, self.plan.branch, self.checkpoint.git_sha
         git_dir = administration.git_dir_of(path)
-        if git_dir is None or not administration.lacks_head(git_dir):
+        if git_dir is None or not administration.lacks_valid_head(git_dir):
             return ()
         state = "gone" if administration.has_no_head(git_dir) else "empty or broken"
         if not commit and branch is None:
@@ -181,7 +181,7 @@ class WorktreeOpener:
         if self._has_files:
             contents = manifest.contents_of(checkpoint, worktree, self.objects)
             files, of_operation = self._choose_operation(worktree, contents)
-            branch = operation.rebased_branch(files)
+            branch = operation.find_rebased_branch(files)
             if branch is not None:
                 remarks.append(operation.hint_on_branch(branch))
             contents.operation = operation.detach(worktree, files)
@@ -224,7 +224,7 @@ class WorktreeOpener:
         options = ("--no-checkout", "--detach", "--lock", "--reason", reason)
         commit = checkpoint.git_sha or _make_empty_commit(repository)
         try:
-            administration.call(repository, "add", *options, path, commit, options=_ALONE)
+            administration.run_git(repository, "add", *options, path, commit, options=_ALONE)
             if checkpoint.git_sha and not self._has_files:  # as `git worktree add` would
                 with contextlib.closing(_require_seen(repository, path)) as worktree:
                     return fill_from_commit(worktree, _ALONE)
@@ -258,7 +258,7 @@ def default_root(repository: Repository, configured: str | None) -> str:
         return os.path.normpath(os.path.join(top or repository.common_dir, directory))
     if top is None:
         values = config.read(repository, r"^core\.bare$").get("core.bare", ["false"])
-        reason = "is bare" if config.is_on(values[-1]) else "does not name its main worktree"
+        reason = "is bare" if config.is_true(values[-1]) else "does not name its main worktree"
         hint = "choose a directory: git config ckpt.worktreeDir DIR, or git ckpt resume --into DIR"
         message = f"no directory for worktrees: {repository.common_dir} {reason}"
         raise WorktreeError(message, hint=hint)
@@ -278,7 +278,7 @@ def _move(repository: Repository, temporary: str, path: str) -> bool:
 
 
 def _require_seen(repository: Repository, path: str) -> Repository:
-    worktree = administration.seen_from(repository, path)
+    worktree = administration.open_linked(repository, path)
     if worktree is None:
         hint = "check the repository: git ckpt doctor"
         raise WorktreeError(f"git made no worktree at {path}", hint=hint)
@@ -304,7 +304,7 @@ def is_free(repository: Repository, ref: str) -> bool:
 
 def worktrees_on(repository: Repository, ref: str) -> list[str]:
     """Return the existing worktrees that have a branch checked out."""
-    listing = administration.call(repository, "list", "--porcelain", "-z").out
+    listing = administration.run_git(repository, "list", "--porcelain", "-z").out
     records = [record.split(b"\0") for record in listing.split(b"\0\0") if record]
     branch = b"branch " + os.fsencode(ref)
     paths = {os.fsdecode(lines[0].partition(b" ")[2]) for lines in records if branch in lines}
@@ -345,9 +345,9 @@ def fill_worktree(
                     (os.rmdir if is_submodule else os.unlink)(absolute)
             raw = manifest.raw_of(worktree, contents)
             exact_files.restore_raw(worktree, raw)
-            exact_files.refresh(index, raw.keys())
+            exact_files.refresh_entries(index, raw.keys())
             if still_failing:
-                unfiltered.forget(worktree, raw)
+                unfiltered.forget_files(worktree, raw)
             if unfiltered.uses_annex(worktree):
                 blobs = blobs_of(worktree, contents.files).items()
                 unfiltered.populate_annexed(
@@ -358,7 +358,7 @@ def fill_worktree(
         operation.bring_back(worktree, contents.operation)
     except GitError as error:
         if missing := graph.list_missing(worktree, contents.files, None):
-            is_promised = graph.promisor(worktree) is not None
+            is_promised = graph.find_promisor(worktree) is not None
             raise graph.missing_error(missing, is_promised=is_promised) from None
         message = f"cannot restore the files {contents.files}: {error.message}"
         raise WorktreeError(message, hint=error.hint) from None
@@ -391,7 +391,7 @@ def fill_from_commit(worktree: Repository, options: Sequence[str]) -> list[bytes
 
 
 def blobs_of(repository: Repository, tree: str) -> dict[bytes, str]:
-    return {path: oid for path, mode, oid in leaves(repository, tree) if mode != GITLINK}
+    return {path: oid for path, mode, oid in list_leaves(repository, tree) if mode != GITLINK}
 
 
 def _write_files(index: PrivateIndex, contents: Contents) -> list[bytes]:
@@ -407,7 +407,7 @@ def _write_files(index: PrivateIndex, contents: Contents) -> list[bytes]:
         if unmarked := [path for path in marked if path not in skipped]:
             index.update("--no-skip-worktree", unmarked)
             words = ("checkout-index", "--force", "--index", "-z", "--stdin")
-            index.run(*options, *PARALLEL, *words, data=nul_ended(unmarked), env=fetching)
+            index.run(*options, *PARALLEL, *words, data=encode_paths(unmarked), env=fetching)
 
     tree = contents.files
     paths, still_failing = unfiltered.write(repository, lambda: blobs_of(repository, tree), attempt)

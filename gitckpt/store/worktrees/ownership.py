@@ -99,7 +99,7 @@ def forget_behind(repository: Repository) -> None:
 
 
 def owner_at(repository: Repository, path: str) -> Owner | None:
-    worktree = administration.seen_from(repository, path)
+    worktree = administration.open_linked(repository, path)
     return owner(worktree) if worktree is not None else None
 
 
@@ -179,7 +179,7 @@ def temporary_path(repository: Repository, path: str) -> Iterator[str]:
 
 
 def _discard(repository: Repository, directory: str) -> None:
-    private_dirs.require(directory)
+    private_dirs.require_own(directory)
     real = os.path.realpath(directory) + os.sep
     for git_dir, path in administration.registered(repository):
         if not os.path.realpath(path).startswith(real):

@@ -91,7 +91,7 @@ def _capture_index(repository: Repository, objects: Objects, commit: str) -> Wor
         staged: dict[int, list[bytes]] = defaultdict(list)
         entries = index.entries()
         candidates = [path for path, _, oid, stage, _ in entries if (oid, stage) == (empty, 0)]
-        flags = manifest.flags_of(intent.intent_entries(index, candidates))
+        flags = manifest.flags_of(intent.find_intent_entries(index, candidates))
         intended = set(flags.get(manifest.INTENT, ()))
         for path, mode, oid, stage, _ in entries:
             if path not in intended:
@@ -172,7 +172,7 @@ def _clear_directories(repository: Repository, owner: Owner, directory: str | No
     default = os.path.join(root, owner.run or owner.checkpoint) if root is not None else None
     for path in (directory, default):
         if path is not None:
-            private_dirs.require(path)
+            private_dirs.require_own(path)
             ownership.remove_unfinished(repository, os.path.dirname(path))
 
 

@@ -31,7 +31,7 @@ def are_missing(path: str) -> bool:
 
 def finish(store: Checkpoints, path: str, checkpoint: Checkpoint, limits: Limits) -> list[str]:
     """Make the missing submodules of a worktree; return a remark on each failure."""
-    if (worktree := administration.seen_from(store.repository, path)) is None:
+    if (worktree := administration.open_linked(store.repository, path)) is None:
         return []
     with contextlib.closing(worktree):
         marker = os.path.join(worktree.git_dir, ref_names.SUBMODULES_FILE)
@@ -112,7 +112,7 @@ def _open(
 ) -> Repository:
     """Return the submodule's repository in `worktree`; copy `source` if it is missing."""
     path = modules.unquote(submodule.path)
-    repository = modules.seen_from(worktree, path)
+    repository = modules.open_checkout(worktree, path)
     if repository is not None:
         return repository
     spaces = (ref_names.CHECKPOINTS, *ref_names.OBJECTS)
@@ -157,7 +157,7 @@ def _fill_submodule(
     repository, commit = store.repository, captured.git_sha
     if os.listdir(repository.worktree or "") != [".git"]:  # left by a killed process
         _record_unfinished(store, captured, limits)
-    if captured.branch is not None and repository.tip_of(captured.branch) == commit:
+    if captured.branch is not None and repository.read_tip(captured.branch) == commit:
         repository.point_head(BRANCHES + captured.branch)
     elif commit:
         repository.point_head(commit)

@@ -271,7 +271,7 @@ class TestDue:
     @pytest.fixture
     def begun(self, monkeypatch: pytest.MonkeyPatch) -> list[str]:
         begun: list[str] = []
-        monkeypatch.setattr(hook, "detach", lambda argv, _: begun.append(argv[-1]))
+        monkeypatch.setattr(hook, "start_detached", lambda argv, _: begun.append(argv[-1]))
         return begun
 
     def test_a_day_after_the_first_one(self, repository: Repository, begun: list[str]) -> None:

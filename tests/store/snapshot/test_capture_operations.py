@@ -293,7 +293,7 @@ def test_what_somebody_else_wrote_as_the_name_of_a_branch(plain: Store, name: by
     assert not found["rebase-merge/head-name"].startswith(b"refs/")
     assert found["BISECT_START"] == name
     assert operation.is_branch_unmoved(repository, files) == (
-        operation.rebased_branch(files) is None
+        operation.find_rebased_branch(files) is None
     )
 
 
