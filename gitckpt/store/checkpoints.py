@@ -1,4 +1,4 @@
-"""Read and write the checkpoints of one repository; the internal side of `Store`."""
+"""Implement the methods of `Store` that read and write checkpoints."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ _ONE_IN_256 = "00"  # Prefix of ids. Loose refs are counted on one record in 256
 
 
 class Checkpoints:
-    """Read and write one repository's checkpoints; a thread-safe context manager."""
+    """Read and write the checkpoints of one repository; safe to share by threads."""
 
     def __init__(
         self,
@@ -133,7 +133,6 @@ class Checkpoints:
             self.repository.close()
 
     def private_index(self) -> PrivateIndex:
-        """Return an unopened private copy of the worktree's index."""
         from gitckpt.git.worktree.index import PrivateIndex
 
         with contextlib.suppress(IndexError):  # the index that git is already refreshing
@@ -143,7 +142,7 @@ class Checkpoints:
     def capture(
         self, limits: Limits | None = None, beside: Beside | None = None, *, recursive: bool = True
     ) -> Worktree:
-        """Capture the worktree; `beside` adds files that a run keeps outside of it."""
+        """Capture the worktree's files; `beside` adds files from outside the worktree."""
         from gitckpt.store.snapshot import capture as snapshot
         from gitckpt.store.snapshot.limits import Limits
 
@@ -178,10 +177,11 @@ class Checkpoints:
         then: Successor | None = None,
         **details: Unpack[Details],
     ) -> Checkpoint:
-        """Record a checkpoint; see `Store.record` for the arguments not named here.
+        """Record a checkpoint and return it; see `Store.record` for other arguments.
 
-        `change` computes the new state from that of the run's newest checkpoint ({} for a new run),
-        again after each lost race; then keys in `keeps` retain the other process's values.
+        `change` computes the new state from the state of the run's newest checkpoint ({} for a new
+        run). If another process records first, `change` runs again, and the keys of the state that
+        `keeps` names get the other process's values.
         """
         run = details.get("run")
         options = {"start": start, "key": key, "base": base, "worktree": worktree, "keeps": keeps}
@@ -241,7 +241,7 @@ class Checkpoints:
         without_files: str | None = None,
         **options: Unpack[Options],
     ) -> Checkpoint:
-        """Capture and record; `without_files` is the label if the capture times out."""
+        """Call `capture` and `record`; if capture times out, record label `without_files`."""
         from gitckpt.store.snapshot import capture as snapshot
 
         checked = {name: options.get(name) for name in ("start", "key", "change", "progress_of")}
@@ -262,7 +262,6 @@ class Checkpoints:
         return snapshot.record_whole(*common, parts=self._captured_parts)
 
     def _captured_parts(self, commit: str, files: str) -> Collection[str] | None:
-        """Return the objects of the last captured tree that its commit lacks, or None."""
         captured, parts = self._parts
         return parts if captured == (commit, files) else None
 
@@ -270,7 +269,7 @@ class Checkpoints:
         return codec.decode(self.raw(checkpoint_id), ref_names.CHECKPOINTS + checkpoint_id)
 
     def is_replaced(self, checkpoint_id: str) -> bool:
-        """Return whether a fetch has replaced a checkpoint written in this clone."""
+        """Return whether a fetch changed the ref of a checkpoint written in this clone."""
         if not ids.is_id(checkpoint_id):
             return False
         oid = self.refs.read(ref_names.CHECKPOINTS + checkpoint_id)
@@ -328,7 +327,7 @@ class Checkpoints:
             return notes.write(self.repository, self.objects, self.refs, instant)
 
     def write_due_links(self, instant: int | None = None, *, at_once: bool = False) -> bool:
-        """Write queued notes if the last write is a minute old, or `at_once`; log errors."""
+        """Write queued notes if they are due or `at_once` is true; log any error."""
         instant = self.clock() if instant is None else instant
         try:
             return (at_once or notes.is_due(self.repository, instant)) and self.write_links(instant)
@@ -356,7 +355,7 @@ class Checkpoints:
         last: Collection[str] = (),
         settled: bool = True,
     ) -> int:
-        """Remove checkpoints, with submodule checkpoints; options of `Remover.remove`."""
+        """Remove checkpoints, and submodules' checkpoints that only these refer to."""
         from gitckpt.store import submodules
 
         names = strings("checkpoint_ids", checkpoint_ids)

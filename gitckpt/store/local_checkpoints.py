@@ -1,7 +1,7 @@
-"""Record which checkpoints and documents of runs were written in this clone.
+"""Keep files that list the documents written in this clone.
 
-A fetch can replace the document that a checkpoint's ref points to; comparing oids with the recorded
-one reveals that. A line is written before the refs of its checkpoint, so a kill can leave a line
+After a fetch, a checkpoint's ref may point to a foreign document; its oid then differs from the
+listed oid. A line is written before the refs of its checkpoint, so after a kill a line may exist
 without a checkpoint. The hook imports this module.
 """
 
@@ -44,10 +44,10 @@ _TAIL = 4096  # bytes to search first: most lookups are for the newest of up to 
 def extend(
     repository: Repository, run: str, head: str, oids: Sequence[str], *, drives: bool = False
 ) -> list[str]:
-    """Append documents about to extend a run to its file; return the paths to flush.
+    """Append oids of a run's new documents to the run's file; return paths to flush.
 
-    `oids` are oldest first, `head` is "" for a new run. If another clone wrote the head, nothing is
-    appended; if a driver extends the run (`drives`), CkptError.
+    `oids` are oldest first; `head` is the run's newest document, or "" for a new run. If another
+    clone wrote `head`, this appends nothing, or raises CkptError if a driver writes (`drives`).
     """
     if head and not is_local(repository, run, head):
         if drives:
@@ -81,13 +81,13 @@ def append_oids(repository: Repository, run: str, oids: Sequence[str]) -> list[s
 
 
 def is_local(repository: Repository, run: str, oid: str) -> bool:
-    """Return whether this clone wrote or adopted a document (by oid) of a run."""
+    """Return whether this clone wrote or adopted the document `oid` of a run."""
     line = oid.encode("ascii", "replace")
     return any(line in _read_oids(repository, run, size) for size in (_TAIL, None))
 
 
 def oids_after(repository: Repository, run: str, oid: str) -> list[bytes]:
-    """Return the oids in a run's file after `oid`, newest first; some may lack refs."""
+    """Return the oids in a run's file after `oid`, newest first; some may lack a ref."""
     lines, line = _read_oids(repository, run, _TAIL), oid.encode("ascii", "replace")
     return lines[: lines.index(line) : -1] if line in lines else []
 
@@ -108,7 +108,7 @@ def forget(repository: Repository, run: str) -> None:
 
 
 def forget_removed_runs(repository: Repository, existing: Callable[[], Collection[str]]) -> None:
-    """Delete the files of removed runs; recent files may be of runs about to start."""
+    """Delete old files of runs that no longer exist."""
     directory = os.path.join(repository.private_dir, DIRECTORY)
     try:
         old = [
@@ -145,12 +145,12 @@ def worktree_name(repository: Repository) -> str:
 
 
 def creation_time(repository: Repository) -> str:
-    """Return the creation time of a linked worktree (names are reused); else ""."""
+    """Return when git created a linked worktree; "" for the main worktree."""
     return _creation_time(repository.git_dir) if repository.is_linked else ""
 
 
 def worktree_key(repository: Repository) -> str:
-    """Return a worktree's `<name>:<creation time>`, or `MAIN`; stable if it moves."""
+    """Return a key of this worktree that does not change if the worktree moves."""
     return worktree_key_in(repository.git_dir) if repository.is_linked else MAIN
 
 
@@ -172,7 +172,7 @@ def append(
     flushed: bool = False,
     kind: str = "",
 ) -> None:
-    """Append lines for pairs (id, oid); `is_apart`: of another worktree's files."""
+    """List documents (pairs of id and oid) as written in this worktree."""
     end = f"{kind or (_FROM if is_apart else _IN)} {worktree_key(repository)}\n"
     text = "".join(f"{name} {oid} {end}" for name, oid in documents)
     if text:
@@ -188,7 +188,7 @@ def append_fork(repository: Repository, checkpoint_id: str) -> None:
 
 
 def prepare(repository: Repository) -> None:
-    """Create `FILE` for the shell hook, which runs Python if the file is missing."""
+    """Create the list: without it, the shell hook starts Python at each commit."""
     private_dirs.append(os.path.join(repository.make_private_dir(), FILE), b"")
 
 
@@ -207,14 +207,13 @@ def is_captured_here(repository: Repository, checkpoint_id: str) -> bool:
 
 
 def replaced(checkpoint_id: str, hint_end: str = "") -> WorktreeError:
-    """Return the error for a replaced checkpoint; `hint_end` is appended to the hint."""
     problem = f"a fetch has replaced the document of checkpoint {checkpoint_id[: ids.SHORT]}"
     hint = f"put back what was written here: git ckpt verify --repair{hint_end}"
     return WorktreeError(problem, hint=hint)
 
 
 class LocalCheckpoints:
-    """Checkpoints written in this clone: the last line of `FILE` for each id."""
+    """The checkpoints written in this clone, with oid and worktree of each one."""
 
     def __init__(self, repository: Repository, lines: Mapping[str, Written]) -> None:
         self._repository = repository
@@ -269,7 +268,7 @@ class LocalCheckpoints:
 
 
 def forget_removed(repository: Repository, existing: Callable[[], Collection[str]]) -> None:
-    """Drop lines of removed checkpoints; the caller holds `ref_names.write_lock`."""
+    """Drop the lines of removed checkpoints; the caller holds the write lock."""
     lines = private_dirs.read(_path(repository)).split(b"\n")
     if len(lines) <= 2 * _FEW:
         return

@@ -1,8 +1,8 @@
 """Queue and write the git notes that link commits to checkpoints.
 
-Changes are queued and written together, as each notes commit turns the previous one into garbage.
-A line is queued before the refs of its checkpoint are written, and leaves the queue once the notes
-contain the line. The hook imports this module.
+Many changes are written together, as each notes commit turns the previous one into garbage. A note
+line is queued before the refs of its checkpoint are written, and leaves the queue when the notes
+contain it. The hook imports this module.
 """
 
 from __future__ import annotations
@@ -45,12 +45,12 @@ _STAMP = len("2026-11-21T20:16:35.123456Z")
 
 
 def prepare(repository: Repository) -> None:
-    """Create the queue for the shell hook, which runs Python if the file is missing."""
+    """Create the queue: without it, the shell hook starts Python at each commit."""
     private_dirs.append(os.path.join(repository.make_private_dir(), WAITING), b"")
 
 
 def append(repository: Repository, links: Lines, removed: Collection[str] = ()) -> None:
-    """Queue note lines by commit, and ids to remove; nothing if the disk is full."""
+    """Queue note lines by commit, and ids to remove; do nothing if the disk is full."""
     text = "".join(f"{commit} {line}\n" for commit, lines in links.items() for line in lines)
     text += "".join(f"{name}\n" for name in removed)
     if text:
@@ -61,7 +61,7 @@ def append(repository: Repository, links: Lines, removed: Collection[str] = ()) 
 
 
 def is_due(repository: Repository, instant: int) -> bool:
-    """Return whether changes are queued and the last write is over a minute ago."""
+    """Return whether the queue has changes and the last write is over a minute ago."""
     queue, last_write = (_status(repository, name) for name in (WAITING, WRITTEN))
     if queue is None or not queue.st_size:
         return False
@@ -84,9 +84,10 @@ def write(
     removed_ids: Collection[str] = (),
     prepared: Callable[[Sequence[Item]], object] = lambda _: None,
 ) -> bool:
-    """Write queue, `links` and `removed_ids` to the notes; return if notes changed.
+    """Apply the queue, `links` and `removed_ids` to the notes; return if they changed.
 
-    The caller holds `ref_names.write_lock`. `prepared` gets the objects before they are written.
+    The caller holds `ref_names.write_lock`. `prepared` gets the git objects before they are
+    written.
     """
     data = private_dirs.read(_path(repository))
     lines_by_commit, removed = _parse(data)
@@ -130,7 +131,7 @@ def write(
 
 
 def carry(repository: Repository, command: str) -> None:
-    """Copy queued note lines of amended or rebased commits to the new commits."""
+    """Queue the note lines of amended or rebased commits for the new commits, too."""
     queued, _ = pending(repository)
     if not queued:
         return

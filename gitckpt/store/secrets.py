@@ -1,7 +1,4 @@
-"""Find and mask likely secrets; remember hits that the user settled as no secrets.
-
-For speed, most rules search for a plain word, then match a regular expression after the word.
-"""
+"""Find and mask likely secrets, except hits that the user has settled as harmless."""
 
 from __future__ import annotations
 
@@ -78,7 +75,7 @@ _EXAMPLE = re.compile(rb"(?i)example|placeholder|changeme|\.\.\.|xxxx")
 
 
 def _find_by_context(data: bytes, text: bytes) -> Iterator[tuple[str, int, int]]:
-    """Yield rule, start, end of secrets; `text` is `data` with escapes blanked."""
+    """Yield rule, start and end of secrets near words such as "password" or "token"."""
     if b"PRIVATE KEY" in data:
         yield from _find_private_keys(data)
     folded = text.lower()
@@ -149,7 +146,6 @@ def _is_bearer(value: bytes) -> bool:
 
 
 def _is_login(value: bytes) -> bool:
-    """Return whether a value is base64 of `name:password`."""
     try:
         name, colon, password = base64.b64decode(value + b"=" * (-len(value) % 4)).partition(b":")
     except binascii.Error:
@@ -163,12 +159,11 @@ def _is_placeholder(password: bytes) -> bool:
 
 
 def entropy_of(text: bytes) -> float:
-    """Return the entropy in bits per byte."""
     shares = [count / len(text) for count in Counter(text).values()]
     return -sum(share * math.log2(share) for share in shares)
 
 
-# The search by all rules, fast enough to run at each save.
+# The search by all rules at each save. For speed, most rules search for a plain word first.
 
 LARGEST = 1_000_000  # bytes of a file to search: files that people write are smaller
 MASK = b"[masked: "  # start of the replacement of a secret
@@ -189,7 +184,7 @@ _ESCAPED = re.compile(rb"\\[nrt]")
 
 @dataclass(frozen=True, slots=True)
 class Hit:
-    """A likely secret: the rule's name, and start and end as byte offsets."""
+    """A likely secret in a text: name of the rule, first byte, and end."""
 
     rule: str
     start: int
@@ -222,7 +217,7 @@ def _compile(expression: str) -> re.Pattern[bytes]:
 
 
 def find(data: bytes) -> list[Hit]:
-    """Return likely secrets by offset; of overlapping hits, only the first."""
+    """Return the likely secrets in a text; of overlapping ones, only the first."""
     # "\\nghp_…" in JSON: the "n" belongs to the line break, not to the token.
     text = _ESCAPED.sub(b"  ", data) if b"\\" in data else data
     hits = [*_find_tokens(text), *(Hit(*match) for match in _find_by_context(data, text))]
@@ -283,7 +278,7 @@ def _match_token(text: bytes, start: int, candidates: list[Rule]) -> Hit | None:
 
 
 def lines(data: bytes) -> list[tuple[Hit, int, bytes]]:
-    """Return each hit in a file with its line number and bytes; [] if binary."""
+    """Return each hit in a text file, with line number and secret; [] if binary."""
     if b"\0" in data[:_BINARY]:
         return []
     hits, line, end = [], 1, 0
@@ -295,7 +290,6 @@ def lines(data: bytes) -> list[tuple[Hit, int, bytes]]:
 
 
 def masked(text: str) -> str:
-    """Replace each likely secret in a text by `[masked: RULE]`."""
     return masked_bytes(text.encode("utf-8", "surrogatepass")).decode("utf-8", "surrogatepass")
 
 
@@ -319,14 +313,14 @@ class Settled:
         self._repository = repository
 
     def digest(self, secret: bytes) -> str:
-        """Return the keyed hash (16 hex digits) that identifies a secret in documents."""
+        """Return a keyed hash (16 hex digits), under which documents name a secret."""
         return hashlib.blake2b(secret, key=self._key, digest_size=_DIGEST_BYTES).hexdigest()
 
     def is_settled(self, path: str, digest: str) -> bool:
         return not self._lines.isdisjoint((_DIGEST + digest.encode(), _PATH + _escape(path)))
 
     def settle(self, name: str) -> bool:
-        """Settle a file (path) or secret (digest); return whether it was not yet settled."""
+        """Settle the hits in a file (path) or a secret (digest); return if that is new."""
         if not name:
             hint = "name a path or a digest from: git ckpt show ID"
             raise UsageError("the path or digest is empty", hint=hint)
@@ -377,7 +371,7 @@ def _escape(path: str) -> bytes:
 
 
 def unsettled(repository: Repository, data: bytes) -> list[tuple[Hit, int, str]]:
-    """Return unsettled hits in a file, with line number and digest; [] if binary."""
+    """Return the unsettled hits in a file's content, with line number and digest."""
     settled = Settled(repository)
     hits = [(hit, line, settled.digest(secret)) for hit, line, secret in lines(data)]
     return [hit for hit in hits if not settled.is_settled("", hit[2])]
@@ -402,7 +396,7 @@ def find_suspects(
     paths: Sequence[bytes],
     stored: Mapping[bytes, bytes] | None = None,
 ) -> tuple[Suspect, ...]:
-    """Return unsettled hits in `paths`; contents are `stored`, else in tree `files`."""
+    """Return likely secrets in `paths`; read contents from `stored` or tree `files`."""
     if stored is None:
         contents = _read_files(index, files, paths)
     else:
@@ -418,7 +412,7 @@ def find_suspects(
 def unsettled_suspects(
     repository: Repository, path: bytes, hit_rows: Sequence[tuple[str, int, bytes]]
 ) -> list[Suspect]:
-    """Return the unsettled hits of a file; `hit_rows` are rule, line and bytes."""
+    """Return the unsettled hits among `hit_rows`: rule, line number and secret."""
     settled, name = Settled(repository), quoted(path)
     hits = ((rule, line, settled.digest(secret)) for rule, line, secret in hit_rows[:MOST])
     return [Suspect(name, *hit) for hit in hits if not settled.is_settled(name, hit[2])]

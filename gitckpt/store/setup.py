@@ -1,4 +1,4 @@
-"""Install or uninstall hooks, git settings and `gitckpt.toml`; inspect remotes."""
+"""Install or remove git hooks and `gitckpt.toml`; check git's settings of remotes."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _PUSHED = ("heads", "tags")  # refs to push after the remote's mirror setting is
 
 
 def inspect(repository: Repository) -> list[Finding]:
-    """Return a finding per remote configured to push, replace or prune checkpoints."""
+    """Return a finding for each remote whose settings push or overwrite checkpoints."""
     configured = config.read(repository, r"^remote\..*\.(mirror|push|fetch)$")
     remotes: dict[str, dict[str, list[str]]] = {}
     for key, values in configured.items():
@@ -71,7 +71,7 @@ def _matches_own_refs(specs: Sequence[str], side: int) -> bool:
 
 
 def install(repository: Repository, mode: str) -> Installation:
-    """Install hooks that record each commit; write `gitckpt.toml` if missing."""
+    """Install hooks that record each commit; write `gitckpt.toml` if it is missing."""
     version = require_git()
     notes.prepare(repository)
     local_checkpoints.prepare(repository)

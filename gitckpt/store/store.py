@@ -1,4 +1,4 @@
-"""Define `Store`: all operations on the checkpoints of a repository."""
+"""Define `Store`, which has all operations on the checkpoints of a repository."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class Store:
         with Store.open() as store: saved = store.save("plan-complete", {"step": 3})
 
     Threads may share a store; a forked process must open its own. A `checkpoint` argument is a
-    `Checkpoint` or a full id; for an id, methods also raise the errors of `read`.
+    `Checkpoint` or a full id. If it is an id, the method also raises the errors of `read`.
     """
 
     def __init__(self, checkpoints: Checkpoints) -> None:
@@ -66,10 +66,11 @@ class Store:
         adapter: str = "auto",
         listener: Listener | None = None,
     ) -> Self:
-        """Open the store of the repository that contains `path`, or raise RepositoryError.
+        """Open the store of the git repository that contains `path`.
 
-        `adapter` is "libgit2" (faster for many calls), "plumbing" (runs git) or "auto" (chooses).
-        Variables such as `GIT_DIR` are obeyed only if `path` is the current directory.
+        `adapter` selects how git's objects are read: by "libgit2" (fast for many calls), by
+        "plumbing" (git commands), or "auto". Variables such as `GIT_DIR` are obeyed only if `path`
+        is the current directory. Raises RepositoryError if there is no repository.
         """
         require_path("path", path, as_text=True)
         require_text("adapter", adapter)
@@ -87,24 +88,24 @@ class Store:
         self.close()
 
     def close(self) -> None:
-        """Write queued notes, end git processes and close files; failures are logged."""
+        """Write queued git notes (or log why not), end git processes and close files."""
         self._checkpoints.close()
 
     @property
     def worktree(self) -> str | None:
-        """The top of the worktree in which checkpoints are recorded; None if bare."""
+        """The top directory of the worktree of this store; None in a bare repository."""
         return self._checkpoints.repository.worktree
 
     @property
     def run(self) -> str | None:
-        """The id of the run that this worktree was created for, or None."""
+        """The id of the run for which gitckpt created this worktree; None if for no run."""
         from gitckpt.store.worktrees import ownership
 
         owner = ownership.owner(self._checkpoints.repository)
         return owner.run if owner is not None else None
 
     def capture(self, limits: Limits | None = None) -> Worktree:
-        """Capture the worktree, to pass to `record`; the default limits have no timeout."""
+        """Store the worktree's files in git, for `record`; by default without a timeout."""
         return self._checkpoints.capture(limits)
 
     def record(
@@ -118,13 +119,14 @@ class Store:
         base: str | None = None,
         **details: Unpack[draft.Details],
     ) -> Checkpoint:
-        """Record a checkpoint; when this returns, it is on disk.
+        """Record a checkpoint, which is on disk when this method returns.
 
         Args:
-            label: `{phase}-{status}`, such as "research-failed"; without a status, "complete".
+            label: `{phase}-{status}`, such as "research-failed"; the default status is "complete".
             state: JSON values, bytes, dates and times by name; None copies the run's newest state.
-            worktree: the result of `capture`; None if the files equal those of the linked commit.
-            start: name of a new run, instead of `run`; `run_of` returns the run with a `key`.
+            worktree: the result of `capture`; None if all files are as in the linked commit.
+            start: the name of a new run, to record its first checkpoint; excludes `run`.
+            key: an idempotency key of the new run: `run_of` returns the run that has this key.
             base: rev or full oid of the commit to link, instead of HEAD; "" to link no commit.
 
         Raises UsageError, StateError, NotFoundError, RunExists, LeaseLost or BusyError.
@@ -149,33 +151,35 @@ class Store:
         key: str | None = None,
         **details: Unpack[draft.Details],
     ) -> Checkpoint:
-        """Call `capture`, then `record`; BusyError if HEAD keeps moving meanwhile."""
+        """Capture the worktree and record it; raise BusyError if HEAD keeps moving."""
         guard = self._guard(details)
         return self._checkpoints.save(
             label, state, limits=limits, start=start, key=key, guard=guard, **details
         )
 
     def read(self, checkpoint_id: str) -> Checkpoint:
-        """Return the checkpoint with a full id, or raise NotFoundError, InvalidCheckpoint."""
+        """Return the checkpoint with a full id; raise NotFoundError or InvalidCheckpoint."""
         return self._checkpoints.read(checkpoint_id)
 
     def raw(self, checkpoint_id: str) -> bytes:
-        """Return the stored bytes of a checkpoint's document; raises the errors of `read`."""
+        """Return the bytes of a checkpoint's document; raise the errors of `read`."""
         return self._checkpoints.raw(checkpoint_id)
 
     def find(self, text: str) -> str:
-        """Resolve a name to a checkpoint's id, or raise NotFoundError, AmbiguousError.
+        """Return the id of the checkpoint that a text names.
 
-        `text` is a rev, "latest", "latest:any", or at least 4 characters of an id or run id.
+        `text` is a git revision (for a checkpoint of that commit), "latest" (in this worktree),
+        "latest:any", or at least 4 characters of the id of a checkpoint or run (for its newest
+        checkpoint). Raises NotFoundError or AmbiguousError.
         """
         return self._checkpoints.find(text)
 
     def list(self, query: Query | None = None) -> Sequence[CheckpointInfo]:
-        """List checkpoints that match a query, newest first; None lists all of them."""
+        """List the checkpoints that match a query, newest first; without one, list all."""
         return self._checkpoints.list(query)
 
     def links(self, commit: str) -> Sequence[CheckpointInfo]:
-        """List checkpoints linked to a rev, a missing commit's full oid, or "" (unborn)."""
+        """List the checkpoints linked to a commit (rev or full oid), or to none ("")."""
         require_text("commit", commit)
         inside = self._checkpoints
         try:
@@ -187,7 +191,7 @@ class Store:
         return inside.links(oid)
 
     def changed_files(self, entries: Sequence[CheckpointInfo]) -> Mapping[str, int]:
-        """Count, by checkpoint id, the captured files that differ from the linked commit."""
+        """Map each checkpoint id to the number of files that differ from its commit."""
         from gitckpt.store.records import finder
 
         inside = self._checkpoints
@@ -198,36 +202,36 @@ class Store:
         return self._checkpoints.problems()
 
     def replaced(self, entries: Sequence[CheckpointInfo]) -> Mapping[str, str]:
-        """Return the original oids, by id, of the checkpoints that a fetch has replaced."""
+        """Map the id of each checkpoint that a fetch replaced to its document's old oid."""
         oids = {entry.id: entry.oid for entry in _require_entries(entries)}
         return LocalCheckpoints.read(self._checkpoints.repository, oids).replaced(oids)
 
     def resume(
         self, checkpoint: Checkpoint | str, directory: str | os.PathLike[str] | None = None
     ) -> OpenResult:
-        """Return the worktree to continue a checkpoint in, or raise WorktreeError.
+        """Return a worktree in which the work can continue from a checkpoint.
 
-        Creates a missing worktree, in `directory` if given.
+        Creates a missing worktree, in `directory` if given. Raises WorktreeError.
         """
         from gitckpt.store.worktrees import resumption
 
         return resumption.resume(self._checkpoints, self._resolve(checkpoint), directory)
 
     def worktrees_made_from(self, checkpoint_ids: Collection[str]) -> Mapping[str, str]:
-        """Return worktrees that `resume` created from these checkpoints: id by path."""
+        """Map paths of worktrees to the ids of the checkpoints that they were made from."""
         from gitckpt.store.worktrees import ownership
 
         names = strings("checkpoint_ids", checkpoint_ids)
         return dict(ownership.made_from(self._checkpoints.repository, names))
 
     def rewritten(self) -> Sequence[CheckpointInfo]:
-        """List checkpoints whose commits `git filter-repo` rewrote; they may need a purge."""
+        """List checkpoints linked to commits that `git filter-repo` has rewritten."""
         return self._checkpoints.rewritten()
 
     def remove(self, checkpoint_ids: Collection[str]) -> int:
-        """Remove checkpoints by full id; return the number of deleted checkpoint refs.
+        """Remove checkpoints by full id; return how many refs of checkpoints it deleted.
 
-        NotFoundError: nothing was removed. BusyError: some may be removed, but none only in part.
+        Raises NotFoundError before any change, or BusyError after some checkpoints were removed.
         """
         for checkpoint_id in strings("checkpoint_ids", checkpoint_ids):
             ids.require_id(checkpoint_id)
@@ -240,56 +244,57 @@ class Store:
     # Runs
 
     def find_run(self, text: str) -> str:
-        """Resolve a run id or its prefix, or raise NotFoundError, AmbiguousError."""
+        """Return the run id that begins with a text; raise NotFoundError, AmbiguousError."""
         from gitckpt.store.records import finder
 
         require_text("text", text)
         return finder.find_run(text, self._checkpoints.index)
 
     def run_named(self, text: str) -> str | None:
-        """Resolve a run id or its prefix; None if no run matches; or AmbiguousError."""
+        """Return the run id that begins with a text, or None; raise AmbiguousError."""
         from gitckpt.store.records import finder
 
         return finder.named_run(text, self._checkpoints.repository, self._checkpoints.index)
 
     def newest(self, run: str) -> Checkpoint:
-        """Return a run's newest checkpoint, or raise NotFoundError, InvalidCheckpoint."""
+        """Return a run's newest checkpoint; raise NotFoundError or InvalidCheckpoint."""
         return self._checkpoints.heads.catch_up(ids.require_run_id(run))
 
     def is_ours(self, checkpoint: Checkpoint | str) -> bool:
-        """Return whether this clone wrote a checkpoint, or the user adopted it as trusted."""
+        """Return whether this clone wrote a checkpoint or the user decided to trust it."""
         from gitckpt.store.runs import trust
 
         return trust.is_ours(self._checkpoints, self._resolve(checkpoint))
 
     def runs(self) -> Sequence[RunInfo]:
-        """List all runs with their status, ordered by newest checkpoint, newest first."""
+        """List all runs with their status; sort by newest checkpoint, newest run first."""
         from gitckpt.store.runs import summary
 
         return summary.summaries(self._checkpoints)
 
     def unfinished_runs(self) -> Sequence[RunInfo]:
-        """List the unfinished runs of this worktree without a live driver, newest first."""
+        """List this worktree's unfinished runs that no process drives, newest first."""
         from gitckpt.store.runs import summary
 
         return summary.unfinished(self._checkpoints)
 
     def made_elsewhere(self, names: Iterable[str]) -> Mapping[str, str]:
-        """Return checkpoints and runs of other worktrees of this clone: worktree by id."""
+        """Map ids of runs and checkpoints to the other worktrees that they were made in."""
         from gitckpt.store.runs import summary
 
         return summary.made_elsewhere(self._checkpoints, strings("names", names))
 
     def history(self, run: str) -> History:
-        """Return the phases of one run, or raise NotFoundError."""
+        """Return a run's history, phase by phase; raise NotFoundError without such a run."""
         from gitckpt.store.runs import summary
 
         return summary.read(self._checkpoints, run)
 
     def cancel(self, run: str, *, wait: float = 30.0) -> bool:
-        """Stop the driver of a run, which stays resumable; return whether one was found.
+        """Stop the process that drives a run; return whether there was one.
 
-        CkptError if the driver still runs after `wait` seconds. 0 asks it to stop, without signal.
+        The run can be resumed. Raises CkptError if the process still runs after `wait` seconds. If
+        `wait` is 0, this only asks the process to stop, and does not wait.
         """
         from gitckpt.store.leases.leases import cancel
 
@@ -298,18 +303,18 @@ class Store:
         return cancel(leases, ids.require_run_id(run), wait=wait, tell=tell)
 
     def take_over(self, run: str, *, holder: str = "a program") -> None:
-        """Take the lease of a run whose driver is stalled; else raise LeaseHeld."""
+        """Release the lease of a run if its driver is stalled; otherwise raise LeaseHeld."""
         require_text("holder", holder)
         inside = self._checkpoints
         inside.heads.read(ids.require_run_id(run))
         inside.leases.acquire(run, holder, take_over=True).release()
 
     def run_of(self, key: str) -> str | None:
-        """Return the id of the run that was started with a key, or None."""
+        """Return the id of the run that `record` started with this key, or None."""
         return self._checkpoints.claim(key).run()
 
     def latest_resumable(self) -> Checkpoint | None:
-        """Return the newest checkpoint of an unfinished run or phase of this worktree."""
+        """Return this worktree's newest checkpoint of an unfinished run or phase."""
         from gitckpt.store.runs import summary
 
         return summary.latest_resumable(self._checkpoints)
@@ -317,7 +322,8 @@ class Store:
     def remove_run(self, run: str) -> int:
         """Remove a run, its worktree, lease and files; return how many checkpoints it had.
 
-        Raises LeaseHeld, WorktreeError (uncaptured changes) or UsageError (named by another run).
+        Raises LeaseHeld (a process drives the run), WorktreeError (its worktree has uncaptured
+        changes) or UsageError (another run needs this run).
         """
         from gitckpt.store.retention import expiry
 
@@ -335,11 +341,13 @@ class Store:
         announce: _Announce = lambda _: None,
         trust: bool = False,
     ) -> RestoreResult:
-        """Restore files into this worktree, after a safety checkpoint; HEAD does not move.
+        """Restore files of a checkpoint into this worktree, without moving HEAD.
 
-        Restores `paths` (relative to the top), and with `index` their index entries; if None, all
-        files, the index and an operation in progress. `announce` gets warnings before any change;
-        `trust` accepts a fetched document. NotFoundError or WorktreeError: nothing has changed.
+        First records a safety checkpoint, to which `undo` can return. Restores `paths` (relative to
+        the top), and with `index` their index entries; if `paths` is None, all files, the index,
+        and a merge or rebase in progress. `announce` gets a list of warnings before any change.
+        `trust` accepts a checkpoint that was fetched from another clone. Nothing has changed if
+        this raises NotFoundError or WorktreeError.
         """
         from gitckpt.store.restore import restorer
 
@@ -349,27 +357,27 @@ class Store:
         return restorer.restore(self._checkpoints, resolved, names, announce=announce, **options)
 
     def undo(self, *, dry_run: bool = False, announce: _Announce = lambda _: None) -> RestoreResult:
-        """Undo the newest `restore` of this worktree that is not undone; or NotFoundError."""
+        """Revert this worktree's newest `restore`; raise NotFoundError without one."""
         from gitckpt.store.restore import restorer
 
         require_callable("announce", announce)
         return restorer.undo(self._checkpoints, dry_run=dry_run, announce=announce)
 
     def redo(self, *, dry_run: bool = False, announce: _Announce = lambda _: None) -> RestoreResult:
-        """Redo the newest `undo` since the last `restore`, or raise NotFoundError."""
+        """Repeat the `restore` that `undo` reverted; raise NotFoundError without one."""
         from gitckpt.store.restore import restorer
 
         require_callable("announce", announce)
         return restorer.redo(self._checkpoints, dry_run=dry_run, announce=announce)
 
     def undo_steps(self) -> Sequence[UndoStep]:
-        """List the next steps of `undo` in this worktree, then those of `redo`."""
+        """List the restores that `undo` can revert, then the ones `redo` can repeat."""
         from gitckpt.store.restore import undo
 
         return undo.steps(self._checkpoints)
 
     def is_cut_off(self) -> bool:
-        """Return whether the newest restore was interrupted: files may be old or new."""
+        """Return whether the newest restore was killed before it had written all files."""
         from gitckpt.store.restore import undo
 
         return undo.read(self._checkpoints).open is not None
@@ -382,10 +390,11 @@ class Store:
         paths: Sequence[_Path] = (),
         options: Sequence[str] = (),
     ) -> bytes:
-        """Return git's diff from `before` to `after`, or to this worktree if None.
+        """Return the output of `git diff` from `before` to `after`, or to this worktree.
 
-        `paths` are pathspecs relative to the current directory; `options` are those of `git diff`.
-        NotFoundError if a pathspec matches no file; WorktreeError if the repository lacks contents.
+        `paths` are pathspecs relative to the current directory; `options` are options of `git
+        diff`. Raises NotFoundError if a pathspec matches no file, and WorktreeError if the
+        repository lacks the content of a file.
         """
         from gitckpt.store.snapshot import comparison, manifest
 
@@ -414,7 +423,7 @@ class Store:
         paths: Sequence[_Path] = (),
         options: Sequence[str] = (),
     ) -> bytes:
-        """Return git's diff from a checkpoint's linked commit to its files; see `diff`."""
+        """Return `git diff` from a checkpoint's linked commit to its captured files."""
         from gitckpt.store.snapshot import manifest
 
         repository, resolved = self._checkpoints.repository, self._resolve(checkpoint)
@@ -452,7 +461,7 @@ class Store:
             raise WorktreeError(problem, hint=hint) from None
 
     def file(self, checkpoint: Checkpoint | str, path: _Path, *, beside: bool = False) -> bytes:
-        """Return a file's content; with `beside`, that of a file listed by `beside()`."""
+        """Return a captured file's content; with `beside`, of a file from `beside()`."""
         from gitckpt.store.snapshot import manifest
 
         require_path("path", path)
@@ -460,19 +469,19 @@ class Store:
         return manifest.content(repository, resolved, os.fsencode(path), beside=beside)
 
     def beside(self, checkpoint: Checkpoint | str) -> Sequence[str]:
-        """List the files that a run keeps outside its worktree: inputs and phase outputs."""
+        """List a run's inputs and phase outputs, which are stored outside its worktree."""
         from gitckpt.store.runs import run_files
 
         return run_files.names(self._checkpoints.repository, self._resolve(checkpoint).tree)
 
     def masked(self, checkpoint: Checkpoint | str) -> Sequence[str]:
-        """List the files of `beside()` in which likely secrets were masked."""
+        """List the files of `beside()` in which gitckpt has masked likely secrets."""
         from gitckpt.store.runs import run_files
 
         return run_files.masked(self._checkpoints.repository, self._resolve(checkpoint).tree)
 
     def extras(self, checkpoint: Checkpoint | str) -> Extras:
-        """Return what a snapshot records beyond a git tree; or raise WorktreeError."""
+        """Return properties of the captured files that a git tree cannot express."""
         from gitckpt.store.snapshot import manifest
 
         inside = self._checkpoints
@@ -494,7 +503,7 @@ class Store:
     # Upkeep
 
     def policy(self) -> Policy:
-        """Return the retention policy of `gitckpt.toml` and git's configuration."""
+        """Return the retention policy that `gitckpt.toml` and git's configuration define."""
         return self._checkpoints.rules.read().policy
 
     def expire(
@@ -504,7 +513,7 @@ class Store:
         dry_run: bool = False,
         progress: Callable[[str], None] = lambda _: None,
     ) -> ExpireResult:
-        """Remove what the policy (default: `policy()`) does not keep; or BusyError."""
+        """Remove the checkpoints that a policy (by default `policy()`) does not keep."""
         from gitckpt.model.policy import Policy
         from gitckpt.store.retention import expiry, maintenance
 
@@ -517,9 +526,9 @@ class Store:
         return result
 
     def settle(self, what: str) -> bool:
-        """Mark a path, or a digest of `worktree.suspects`, as no secret, in this clone.
+        """Record, in this clone, that a file or a likely secret holds no secret.
 
-        Returns False if it was marked before.
+        `what` is a path, or a digest from `worktree.suspects`. Returns False if known before.
         """
         from gitckpt.store.secrets import Settled
 
@@ -528,7 +537,7 @@ class Store:
         return Settled(self._checkpoints.repository).settle(what)
 
     def loosened(self) -> Loosening | None:
-        """Return defaults that `gitckpt.toml` weakens, or None; UsageError for mistakes."""
+        """Return the defaults that `gitckpt.toml` weakens; None if it weakens none."""
         from gitckpt.store.config import settings
 
         current = settings.read(self._checkpoints.repository)
@@ -536,14 +545,14 @@ class Store:
         return current.loosened
 
     def allow(self, loosened: Loosening) -> None:
-        """Allow what `loosened()` returned, in this clone, until `gitckpt.toml` changes."""
+        """Let `gitckpt.toml` weaken these defaults in this clone, until the file changes."""
         from gitckpt.store.config import settings
 
         require("loosened", loosened, settings.Loosening, "what Store.loosened returned")
         settings.record_approval(self._checkpoints.repository, [loosened.digest])
 
     def disallow(self) -> bool:
-        """Withdraw what `allow` allowed in this clone; return False if nothing was."""
+        """Withdraw all permissions that `allow` gave; return False if there were none."""
         from gitckpt.store.config import settings
 
         return settings.remove_approvals(self._checkpoints.repository)
@@ -556,10 +565,12 @@ class Store:
         only: Collection[str] | None = None,
         progress: Callable[[int, int], None] | None = None,
     ) -> Report:
-        """Check every checkpoint and all objects that it needs.
+        """Check every checkpoint, or the ones in `only`, and all objects that it needs.
 
-        `repair` restores derived data, and objects whose content exists elsewhere; or BusyError.
-        `contents` reads every object; `only` are full ids of checkpoints and runs to check.
+        `repair` rewrites refs, notes and the index, which follow from the documents, and restores
+        replaced documents; this may raise BusyError. `contents` also reads every object, and then
+        calls `progress` with two numbers: objects read, and objects in all. `only` has full ids of
+        checkpoints and runs.
         """
         from gitckpt.store.audit import verification
 
@@ -573,27 +584,27 @@ class Store:
         )
 
     def write_notes(self, *, only_if_due: bool = False) -> bool:
-        """Write queued notes for `git log`; return whether notes changed; or BusyError."""
+        """Write the queued git notes, or only if due; return whether the notes changed."""
         inside = self._checkpoints
         return inside.write_due_links() if only_if_due else inside.write_links()
 
     def examine(self) -> Diagnosis:
-        """Check git, hooks, settings, locks and refs for problems; change nothing."""
+        """Check git, hooks, settings, locks and refs for problems, without any change."""
         from gitckpt.store.audit import doctor
 
         return doctor.diagnose(self._checkpoints)
 
     def usage(self) -> Usage:
-        """Measure the disk usage of checkpoints, worktrees and derived files."""
+        """Measure the disk usage of checkpoints, worktrees and gitckpt's own files."""
         from gitckpt.store import usage
 
         return usage.measure(self._checkpoints)
 
     def install(self, hooks: str = "auto") -> Installation:
-        """Install hooks, git settings and `gitckpt.toml`: each commit gets a checkpoint.
+        """Install git hooks, which record each commit, and `gitckpt.toml`.
 
-        `hooks` says where: "config" (git's configuration), "files" (the hooks directory),
-        "external" (the user adds the lines of `advice`), "none", or "auto" (chooses).
+        `hooks` selects how: "config" (in git's configuration), "files" (in the hooks directory),
+        "external" (the user adds the lines of `advice` to hooks), "none", or "auto" (chooses).
         """
         from gitckpt.store import setup
         from gitckpt.store.retention import maintenance
@@ -603,9 +614,10 @@ class Store:
         return result
 
     def outlook(self) -> str:
-        """Return whether the next commit will record a checkpoint.
+        """Return whether the installed hooks will record the next commit.
 
-        "recorded", "missed" (the user must act), "none" (installed without hooks), "not installed".
+        The result is "recorded", "missed" (the user must act), "none" (installed without hooks) or
+        "not installed".
         """
         from gitckpt.git.command import require_git
         from gitckpt.store.hooks import installation
@@ -613,7 +625,7 @@ class Store:
         return installation.outlook(self._checkpoints.repository, version=require_git())
 
     def uninstall(self) -> Installation:
-        """Remove what `install` added; keep checkpoints and other tools' lines in hooks."""
+        """Remove what `install` added, but keep checkpoints and other tools' hook lines."""
         from gitckpt.store import setup
 
         return setup.uninstall(self._checkpoints.repository)

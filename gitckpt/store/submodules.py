@@ -58,9 +58,10 @@ _LABEL = "submodule-complete"
 def capture(
     store: AnyCheckpoints, files: Worktree, paths: Collection[bytes], limits: Limits
 ) -> Worktree:
-    """Capture submodules recursively; list failed ones as omitted, with a reason.
+    """Record a checkpoint of each submodule, recursively, and add them to `files`.
 
-    `files` is the capture of the superproject; the result is `files` with the submodules added.
+    `files` is the capture of the superproject. In the result, submodules that could not be captured
+    are among the omitted paths, with the reason.
     """
     captured: list[Submodule] = []
     failed: dict[bytes, str] = {}
@@ -123,9 +124,9 @@ def _differs(store: AnyCheckpoints, old_entry: Submodule, new_entry: Submodule) 
 def capture_tree(
     store: AnyCheckpoints, tree: str, skip: Collection[str] = ()
 ) -> tuple[Submodule, ...]:
-    """Return checkpoints of the clean submodules that `tree` names; log failures.
+    """Return a checkpoint, without changes, of each submodule commit in `tree`.
 
-    Finds or records a checkpoint of each submodule commit; skips the quoted paths in `skip`.
+    Uses an existing checkpoint or records one. Skips the quoted paths in `skip`; logs failures.
     """
     repository = store.repository
     if not tree or repository.worktree is None or not modules.may_have_submodules(repository):
@@ -202,7 +203,6 @@ def fetch_hint(path: bytes, checkpoint_id: str) -> str:
 
 
 def describe_problem(repository: Repository, path: bytes, checkpoint_id: str) -> str | None:
-    """Describe the problem of a submodule's checkpoint; None if there is no problem."""
     ref = ref_names.CHECKPOINTS + checkpoint_id
     submodule = modules.find_with_ref(repository, path, ref)
     if submodule is None:
@@ -233,9 +233,10 @@ def removal(
     checkpoint_ids: Collection[str],
     listed: Mapping[str, CheckpointInfo] | None = None,
 ) -> Iterator[None]:
-    """After the body, remove submodule checkpoints that only `checkpoint_ids` named.
+    """Return a context that cleans submodules after its body removes checkpoints.
 
-    The body removes `checkpoint_ids`; failures of the rest are logged.
+    On exit, this removes the submodule checkpoints that only `checkpoint_ids` named, and logs
+    errors.
     """
     try:
         query = Query(ids=list(checkpoint_ids))
@@ -276,7 +277,7 @@ def sweep(store: AnyCheckpoints) -> None:
 
 
 def copy_checkpoints(store: AnyCheckpoints, source: Repository, to: Repository) -> None:
-    """Copy the submodule checkpoints, with the refs they need, between repositories."""
+    """Copy the checkpoints of a submodule, and other refs they need, to a repository."""
     with store.seen_from(source, "plumbing") as source_store:
         listed = [entry.id for entry in source_store.list() if entry.trigger == SUBMODULE]
     ids = [name for name in listed if not modules.has_ref(to, ref_names.CHECKPOINTS + name)]

@@ -1,6 +1,6 @@
-"""Measure gitckpt's disk usage: its files, and objects that only its refs reach.
+"""Measure how much disk space gitckpt's files, refs and objects use.
 
-Nothing is changed or fetched, symbolic links are not followed, missing objects are skipped.
+Measuring changes and fetches nothing, follows no symbolic links, and skips missing objects.
 """
 
 from __future__ import annotations
@@ -48,10 +48,10 @@ class StoredObject:
 def _find_exclusive_objects(
     repository: Repository, roots: Sequence[Collection[str]], tips: Collection[str]
 ) -> tuple[list[set[str]], bool]:
-    """Return, per set of `roots`, the objects that no other ref reaches.
+    """Return, for each set of `roots`, the objects that only gitckpt's refs reach.
 
-    An object counts for the first set that reaches it; `tips` are oids of other tools' refs.
-    The second value is False if git could not read all objects.
+    An object counts for the first set that reaches it. `tips` are oids of other tools' refs in the
+    same namespaces. The second value is False if git could not read all objects.
     """
     excluded = [f"--exclude={ref}" for space in _SPACES for ref in (space, f"{space}/*")]
     excluded.append("--all")
@@ -84,7 +84,7 @@ def _walk(
     revs: Collection[str],
     take: Callable[[Iterator[str]], object],
 ) -> bool:
-    """Pass the oids of `git rev-list` to `take`; return whether git succeeded."""
+    """Pass the oids that `git rev-list` prints to `take`; return if git succeeded."""
 
     def decode(lines: list[bytes]) -> None:
         take(line.decode("ascii") for line in lines)
@@ -113,14 +113,14 @@ def _look_up(repository: Repository, oids: Collection[str]) -> dict[str, StoredO
 
 
 class Measure:
-    """Count files, each once, except at or below the absolute paths `excluded`."""
+    """Count files, hard links once, but skip the absolute paths in `excluded`."""
 
     def __init__(self, excluded: Collection[str] = ()) -> None:
         self._excluded = frozenset(excluded)
         self._seen: set[tuple[int, int]] = set()
 
     def of(self, path: str) -> tuple[int, int]:
-        """Return number and disk bytes of the files at or below a path."""
+        """Return the number of files below a path, and their bytes on disk."""
         files, size, waiting = 0, 0, [path]
         while waiting:
             current = waiting.pop()
@@ -168,7 +168,7 @@ class WorktreeUse:
 
 @dataclass(frozen=True, slots=True)
 class Leftover:
-    """Scratch files of one kind, in use by a process or left behind by a killed one."""
+    """Scratch files of one kind that a process uses or a killed process has left."""
 
     kind: str  # a pattern of the names, such as "tmp_pack_*"
     number: int  # of files and directories
@@ -197,7 +197,7 @@ class Usage:
 
     @property
     def bytes(self) -> int:
-        """The sum of the known bytes, without `loose`, which the other fields include."""
+        """The sum of the known bytes; `loose` is not added, as other fields include it."""
         amounts = [self.checkpoints, self.files, self.leases, self.links, self.refs]
         amounts += [self.run_files, self.index, self.private]
         size = sum(worktree.bytes for worktree in self.worktrees)
@@ -275,7 +275,7 @@ def _measure_refs(repository: Repository, refs: Mapping[str, str]) -> Amount:
 
 
 def _list_worktrees(repository: Repository, root: str) -> list[_Worktree]:
-    """Return path, git directory and owner of worktrees; only paths if git lists none."""
+    """List gitckpt's worktrees; if git does not list one, only its path is known."""
     worktrees: list[_Worktree] = []
     registered = set()
     for git_dir, path in administration.registered(repository):

@@ -1,4 +1,4 @@
-"""Check installation, settings, stale locks and refs that hold no checkpoint."""
+"""Find problems of hooks, settings, locks and refs, for `git ckpt doctor`."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _SPACE = ref_names.CHECKPOINTS.rstrip("/")
 
 @dataclass(frozen=True, slots=True)
 class Diagnosis:
-    """What `git ckpt doctor` found: properties of the repository, and problems."""
+    """The result of `git ckpt doctor`: facts about the repository, and problems."""
 
     facts: Mapping[str, str | int | None]
     findings: Sequence[Finding]
@@ -117,7 +117,6 @@ def _inspect_settings(repository: Repository) -> Iterator[Finding]:
 
 
 def _find_unknown_settings(repository: Repository) -> Iterator[Finding]:
-    """Yield git settings `ckpt.*` that gitckpt does not read, such as typos."""
     names = (*settings.NAMES, *installation.SETTINGS)
     for name, file in settings.setting_files(repository).items():
         if name in names:

@@ -1,4 +1,4 @@
-"""Read the refs and documents that `verify` checks, each once."""
+"""Read each ref and document once, for all checks of `git ckpt verify`."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ _BROKEN = "ignoring broken ref "
 
 
 class Row(NamedTuple):
-    """A valid checkpoint: its index entry, and the objects and checkpoints it names."""
+    """A valid checkpoint: its index entry, and the objects and checkpoints it needs."""
 
     entry: CheckpointInfo  # as the index should have it
     parent: str | None
@@ -58,7 +58,6 @@ class Row(NamedTuple):
 
     @property
     def check(self) -> Update:
-        """An update that changes nothing, but aborts if the checkpoint's ref has moved."""
         return Update(self.ref, self.entry.oid, self.entry.oid)
 
 
@@ -71,7 +70,7 @@ class Link:
 
 @dataclass(frozen=True, slots=True)
 class Flaw:
-    """A finding, and the repair that `--repair` makes; no repair if no field is set."""
+    """A finding of `verify`, and fields that say how to repair it (none if empty)."""
 
     finding: Finding
     updates: tuple[Update, ...] = ()  # in one transaction
@@ -83,7 +82,6 @@ class Flaw:
 
     @property
     def key(self) -> tuple[str, str, str]:
-        """Identify the same flaw in a later inspection."""
         return self.finding.code, self.finding.object, self.finding.sentence
 
     @property
@@ -124,7 +122,7 @@ class Evidence:
         return self.kind(space, oid) == KINDS[space]
 
     def below(self, space: str) -> list[tuple[str, str, str]]:
-        """Return name below `space`, full name and oid of refs; not below checkpoints."""
+        """Return the refs below `space`: the last part of the name, full name and oid."""
         refs = [(ref, oid) for ref, oid in self.refs.items() if ref.startswith(space)]
         return [(ref.removeprefix(space), ref, oid) for ref, oid in refs]
 
@@ -135,7 +133,7 @@ class Evidence:
         return sorted(self.rows.values(), key=lambda row: row.entry.time)
 
     def commits(self) -> list[str]:
-        """Return the linked commits, newest first: roughly the order in packs, for speed."""
+        """Return the oids of all linked commits, newest first, as in packs."""
         commits = dict.fromkeys(row.entry.git_sha for row in reversed(self.by_time()))
         return [oid for oid in commits if oid and self.is_sound(ref_names.KEEP, oid)]
 
@@ -143,9 +141,9 @@ class Evidence:
 def list_refs(
     repository: Repository, take: Callable[[str, str, str], object] = lambda *_: None
 ) -> tuple[bytes, str]:
-    """Call `take` with oid, name and symbolic target ("" for none) of gitckpt's refs.
+    """Call `take` with oid, name and symbolic target of each of gitckpt's refs.
 
-    Returns a hash of the listing, and what git wrote to stderr.
+    The target is "" for an ordinary ref. Returns a hash of the list, and git's error messages.
     """
     digest = hashlib.blake2b()
 
@@ -162,8 +160,7 @@ def list_refs(
 
 
 def gather(store: Checkpoints) -> Evidence:
-    """Read all refs and documents, with three git processes for any number of them."""
-    evidence = Evidence()
+    evidence = Evidence()  # filled by three git processes for any number of refs
 
     def take(oid: str, ref: str, target: str) -> None:
         if not ref.startswith(ref_names.CHECKPOINTS):
@@ -247,7 +244,6 @@ def cure_of_invalid(ref: str) -> str:
 
 
 def find_broken_refs(repository: Repository, complaint: str) -> Iterator[Flaw]:
-    """Yield gitckpt's refs that git calls broken, such as empty files after a crash."""
     # Each part of git's message may name the ref.
     lines = [line for line in complaint.split("\n") if _BROKEN in line]
     for ref in dict.fromkeys(line.partition(_BROKEN)[2] for line in lines):
@@ -257,7 +253,7 @@ def find_broken_refs(repository: Repository, complaint: str) -> Iterator[Flaw]:
 
 
 def find_blocking_refs(repository: Repository, refs: Collection[str]) -> list[Flaw]:
-    """Return refs such as `refs/ckpt`, whose existence prevents all refs below them."""
+    """Return flaws for refs such as `refs/ckpt`, which block all refs below them."""
     names = [ref for ref in BARRING if ref in refs]
     names += [ref for ref in _SHARED if repository.cat_file.info(ref) is not None]
     sentence = "blocks all refs below its name, so nothing can be recorded"

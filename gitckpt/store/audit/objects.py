@@ -1,4 +1,4 @@
-"""Verify that the objects that checkpoints need exist, and that refs protect them.
+"""Check that the objects of all checkpoints exist, and that refs protect them.
 
 Snapshots may be fetched from anywhere, so this module also checks their shape and size.
 """
@@ -55,9 +55,10 @@ def audit_objects(
     damaged: Collection[str],
     only: Collection[str] | None = None,
 ) -> Iterator[Flaw]:
-    """Yield checkpoints (all or `only`) that lack objects, then the damaged objects.
+    """Yield flaws for checkpoints that lack objects, then for damaged objects.
 
-    `empty` maps oids to paths of empty loose objects. With `only`, commit history is not checked.
+    `empty` maps oids to the paths of empty object files. If `only` names checkpoints, this checks
+    only these, without the history of their commits.
     """
     lost = {*damaged, *graph.find_unreadable(store.repository, sorted(empty))}
     # Sorted by time, similar trees are adjacent, which is fast.
@@ -91,7 +92,7 @@ def audit_objects(
 
 
 def _missing_objects(row: Row, evidence: Evidence) -> list[str]:
-    """Return a checkpoint's missing objects, unless a flaw of its ref reports them."""
+    """List missing objects of a checkpoint, except the ones reported with their refs."""
     missing = [pair for pair in row.holds.items() if evidence.kind(*pair) is None]
     refs, keep = evidence.refs, ref_names.KEEP
     return [oid for space, oid in missing if space == keep or refs.get(space + row.id) == oid]
@@ -114,7 +115,6 @@ def _describe_incomplete(row: Row, oids: list[str], *, lacks_commit: bool) -> Fl
 
 
 def audit_snapshots(store: Checkpoints, evidence: Evidence) -> Iterator[Flaw]:
-    """Yield a flaw, the first problem, for each checkpoint with an invalid snapshot."""
     space = ref_names.TREES
     trees = {row.id: row.holds[space] for row in evidence.rich if space in row.holds}
     trees = {id_: tree for id_, tree in trees.items() if evidence.is_sound(space, tree)}
@@ -156,7 +156,7 @@ def _find_problems(store: Checkpoints, roots: list[str]) -> Iterator[tuple[str, 
 
 
 def audit_refs(repository: Repository, evidence: Evidence) -> Iterator[Flaw]:
-    """Yield the flaws of object refs, of replaced checkpoints, and of branches."""
+    """Yield flaws of refs: wrong, missing, symbolic, or without a checkpoint."""
     for holder in evidence.rich:
         yield from _holder_flaws(holder, evidence)
     for space in ref_names.OBJECTS:
@@ -195,7 +195,7 @@ def find_replaced(
 
 
 def find_lost_targets(repository: Repository) -> Iterator[Flaw]:
-    """Yield branches, tags, stashes and detached HEADs that point to lost objects."""
+    """Yield flaws for the user's refs and HEADs whose object is missing or damaged."""
     tips = _list_tips(repository)
     odd = graph.find_other_kinds(repository, sorted({oid for oid, _ in tips.values()}), "commit")
     lost = [tip for tip in tips.items() if odd.get(tip[1][0], "") is None]

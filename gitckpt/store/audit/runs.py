@@ -1,4 +1,4 @@
-"""Verify runs: order of checkpoints, heads, references, keys and leases."""
+"""Check runs: the order of their checkpoints, heads, references, keys and leases."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ _RUN = phase.split(ref_names.RUN_COMPLETE)[0]
 
 
 def audit_runs(store: Checkpoints, evidence: Evidence) -> Iterator[Flaw]:
-    """Yield the flaws of runs; `audit_links` must have read the notes before.
+    """Yield the flaws of runs; needs what `audit_links` found in the notes.
 
-    `remove` also deletes note lines and the refs that keep objects. If these still name a missing
-    checkpoint, its ref was not removed, but lost (by a pruning fetch, a disk fault).
+    If notes or refs still name a missing checkpoint, its ref was lost (by a pruning fetch or a disk
+    fault), because `remove` would have deleted them, too.
     """
     holder_ids = {id_ for space in ref_names.OBJECTS for id_, _, _ in evidence.below(space)}
     traces = (evidence.strays | holder_ids) - remover.interrupted_removals(store.repository)
@@ -80,7 +80,7 @@ def _parent_flaws(row: Row, expected: Sequence[str], evidence: Evidence) -> Iter
 
 
 def _has_legal_gap(chain: Sequence[Row], position: int, evidence: Evidence) -> bool:
-    """Return whether expiry or an invalid checkpoint explains the missing numbers."""
+    """Return whether expiry or an invalid checkpoint explains a gap in the sequence."""
     if chain[position].parent in evidence.invalid:
         return True
     if _is_complete(chain) and all(row in (_newest_driven(chain), chain[-1]) for row in chain):
@@ -96,7 +96,7 @@ def _has_legal_gap(chain: Sequence[Row], position: int, evidence: Evidence) -> b
 
 
 def _newest_driven(chain: Sequence[Row]) -> Row:
-    """Return a run's newest checkpoint by a driver, else the newest of all."""
+    """Return the newest checkpoint that a driver recorded, else the newest of all."""
     return next((row for row in reversed(chain) if row.entry.trigger == PHASE), chain[-1])
 
 

@@ -1,7 +1,4 @@
-"""Check refs, notes, index and worktrees against the documents: `git ckpt verify`.
-
-docs/verify.md explains the code of each finding.
-"""
+"""Check refs, notes, index and worktrees against the documents: `git ckpt verify`."""
 
 from __future__ import annotations
 
@@ -39,7 +36,7 @@ _FIELDS = attrgetter(*(name for name in entry.FIELDS if name != "changed"))
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What `verify` checked, found and repaired."""
+    """The result of `git ckpt verify`: what was checked, found and repaired."""
 
     checked: Mapping[str, int]  # number of checked refs, runs, worktrees etc. by name
     findings: Sequence[Finding]  # including repaired ones
@@ -58,9 +55,10 @@ def verify(
     only: Collection[str] | None = None,
     progress: graph.Counted | None = None,
 ) -> Report:
-    """Check all that gitckpt stores in a repository; arguments as of `Store.verify`.
+    """Check all that gitckpt stores in a repository; see `Store.verify` for arguments.
 
-    Other processes may write meanwhile. A repair drops a worktree only if no work is lost.
+    Other processes may write at the same time. A repair removes git's record of a worktree only if
+    no work is lost.
     """
     damaged = graph.find_all_unreadable(store.repository, progress) if contents else set()
     checked, flaws = _inspect_settled(store, damaged, only)
@@ -92,7 +90,7 @@ def verify(
 def _inspect_settled(
     store: Checkpoints, damaged: Collection[str], only: Collection[str] | None
 ) -> tuple[dict[str, int], list[Flaw]]:
-    """Inspect until no process writes meanwhile; keep flaws that persist."""
+    """Inspect again while other processes change refs; return flaws that persist."""
     digest, checked, flaws = _inspect(store, damaged, only)
     for _ in range(_INSPECTIONS - 1):
         if not flaws or inventory.list_refs(store.repository)[0] == digest:
@@ -142,7 +140,7 @@ def _inspect(
 
 
 def mend(store: Checkpoints, flaws: Sequence[Flaw]) -> list[str]:
-    """Repair flaws, except those whose refs have moved; return a message per failure."""
+    """Repair flaws, except where refs have moved; return a message for each failure."""
     refused: list[str] = []
     with ref_names.write_lock(store.repository) as is_alone:
         is_kept = False
@@ -202,7 +200,7 @@ def _write_links(store: Checkpoints, links: Sequence[Link]) -> None:
 
 
 def audit_links(store: Checkpoints, evidence: Evidence) -> tuple[list[Flaw], int]:
-    """Return the flaws of the notes, and the number of links.
+    """Return the flaws of the git notes, and the number of links to checkpoints.
 
     A checkpoint counts as linked if any note names it (git copies notes to rewritten commits), if
     its note line is queued, or if the note of its commit is full.
@@ -237,7 +235,6 @@ def audit_links(store: Checkpoints, evidence: Evidence) -> tuple[list[Flaw], int
 
 
 def _line_flaws(evidence: Evidence, commit: str, line: str) -> Iterator[Flaw]:
-    """Yield the flaws of one line of a note, except lines that users wrote."""
     id_ = note.link_id(line)
     row = evidence.rows.get(id_)
     new = None if row is None else _link_line(row.entry)

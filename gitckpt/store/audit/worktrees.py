@@ -1,4 +1,4 @@
-"""Verify gitckpt's worktrees; at most one finding each, so no hints contradict."""
+"""Check gitckpt's worktrees, with at most one finding for each worktree."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from gitckpt.store.worktrees import opener, ownership, resumption
 
 
 def audit(store: Checkpoints, evidence: Evidence) -> tuple[list[Flaw], int]:
-    """Return flaws of worktrees, and the number of worktrees that gitckpt created."""
+    """Return the flaws of gitckpt's worktrees, and the number of these worktrees."""
     repository = store.repository
     root = resumption.known_root(repository)
     flaws: list[Flaw] = []
@@ -50,7 +50,7 @@ def audit(store: Checkpoints, evidence: Evidence) -> tuple[list[Flaw], int]:
 
 
 def find_headless(repository: Repository) -> Iterator[Finding]:
-    """Yield existing worktrees whose HEAD or commondir file is missing or broken."""
+    """Yield a finding for each worktree whose HEAD or commondir file is unusable."""
     for git_dir, path in administration.registered(repository):
         if not ownership.is_same(administration.git_dir_of(path), git_dir):
             continue
@@ -108,7 +108,7 @@ def _check(
 
 
 def can_forget(repository: Repository, git_dir: str, path: str, linked: Iterable[str]) -> bool:
-    """Return whether dropping a deleted worktree loses only commits in `linked`."""
+    """Return whether, of a deleted worktree, only commits in `linked` would be lost."""
     if administration.main_worktree(repository) is None:
         return False
     # Only in the default directory beside the main worktree: elsewhere a disk may be unmounted.
@@ -120,7 +120,7 @@ def can_forget(repository: Repository, git_dir: str, path: str, linked: Iterable
 
 
 def _describe_missing_owner(owner: ref_names.Owner, evidence: Evidence) -> str:
-    """Describe a missing run or checkpoint that a worktree is for; "" if it exists."""
+    """Say that the run or checkpoint of a worktree is gone; "" if it exists."""
     exists, name = owner.checkpoint in evidence.oids, f"checkpoint {owner.checkpoint}"
     if owner.run is not None:
         exists, name = owner.run in evidence.all_runs(), f"run {owner.run}"

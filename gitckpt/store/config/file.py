@@ -1,4 +1,4 @@
-"""Read a file such as `gitckpt.toml` table by table; report all mistakes."""
+"""Read tables of a TOML file such as `gitckpt.toml`; collect all mistakes in it."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class Mistakes:
 
 
 class Table(table.TableReader):
-    """A table of a file. For a missing or wrong key, its methods return the default."""
+    """A table of a TOML file. For a missing or wrong key, methods return the default."""
 
     kinds: Mapping[type, str] = {**table.TableReader.kinds, bool: "true or false"}
 
@@ -104,7 +104,7 @@ class Table(table.TableReader):
         return default
 
     def name(self, reserved: Collection[str]) -> str:
-        """Return the `name` of a phase or step, with which checkpoint labels begin."""
+        """Return the key `name` of a phase or step; report invalid or reserved names."""
         name = self.values.get("name")
         if name is None:
             self.complain(f"{self.label} has no name")
@@ -149,7 +149,7 @@ class Table(table.TableReader):
     def duration(
         self, key: str, default: int | None = None, *, positive: bool = False
     ) -> int | None:
-        """Return microseconds, or the default; with `positive`, zero is a mistake."""
+        """Return a duration in µs, or the default; `positive` makes zero a mistake."""
         length = self._microseconds(key, "a duration", "30m")
         if length is None:
             return default
@@ -251,12 +251,10 @@ def _suggest(name: str, choices: Collection[str]) -> str | None:
 
 
 def is_storable(text: str) -> bool:
-    """Return whether a text can be passed to a process and written as UTF-8."""
     return "\0" not in text and not any("\ud800" <= character <= "\udfff" for character in text)
 
 
 def display(value: object) -> str:
-    """Format a TOML value for a message, in at most 60 characters."""
     if isinstance(value, bool):
         return str(value).lower()
     text = "a table" if isinstance(value, dict) else table.shown(value, 61)
@@ -279,7 +277,7 @@ OBEYED = "gitckpt.toml"
 
 
 class ConfigError(UsageError):
-    """Mistakes in a file; `cure` replaces the hint to correct the file."""
+    """Mistakes in a TOML file; `cure` replaces the usual hint to correct the file."""
 
     def __init__(self, path: str, mistakes: Collection[Mistake], cure: str | None = None) -> None:
         self.mistakes = sorted(mistakes, key=lambda mistake: mistake.line)
@@ -311,7 +309,7 @@ class ConfigFile:
         return Table(value, (key,), label or key, self._mistakes)
 
     def read_tables(self, key: str, kind: str, read: Callable[[str, Table], T]) -> dict[str, T]:
-        """Read each table `[key.NAME]`; raise `ConfigError` if the file has mistakes."""
+        """Read each table `[key.NAME]`; raise ConfigError if the file has any mistake."""
         parent = self.table(key)
         tables = {}
         for name in parent.values:
@@ -333,7 +331,7 @@ def read_file(path: str) -> ConfigFile:
 
 
 def text_of(path: str) -> str:
-    """Return the text of a file, "" if it is missing; `UsageError` if unreadable."""
+    """Return a file's text, or "" without a file; raise UsageError if unreadable."""
     try:
         read = private_dirs.content if os.path.basename(path) == OBEYED else regular.content
         return read(path, budget.FILE.size).decode("utf-8", "surrogateescape")

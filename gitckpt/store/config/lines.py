@@ -46,7 +46,7 @@ class Locations:
                 statement = []
 
     def line(self, *path: str | int) -> int:
-        """Return the line, from 1, where a key or else its nearest parent first occurs."""
+        """Return the line number of a key, or of its nearest parent in the file."""
         while path and path not in self._lines:
             path = path[:-1]
         return self._lines.get(path, 1)
@@ -77,7 +77,7 @@ class Locations:
 
 
 def _tokens(text: str) -> Iterator[_Token]:
-    """Yield all tokens except spaces and comments; end with a line end."""
+    """Yield all tokens but spaces and comments, with line numbers; then a newline."""
     line = 1
     for match in _TOKEN.finditer(text):
         part = match.group()

@@ -1,4 +1,4 @@
-"""Read settings from `gitckpt.toml`; `git config ckpt.*` overrides them per clone."""
+"""Read `gitckpt.toml`; settings in git's configuration override its values."""
 
 from __future__ import annotations
 
@@ -165,7 +165,6 @@ def record_approval(repository: Repository, digests: Collection[str]) -> None:
 
 
 def remove_approvals(repository: Repository) -> bool:
-    """Remove all approvals in this clone; return whether there were any."""
     try:
         with _open_approvals(repository, "r+") as file:
             had_any = bool(file.read().strip())
@@ -199,7 +198,7 @@ _MAX_NAMED = 3  # keys in a notice
 
 @dataclass(frozen=True, slots=True)
 class Loosening:
-    """The defaults that `gitckpt.toml` loosens; the user allows all of them or none."""
+    """Defaults that `gitckpt.toml` weakens; the user allows all of them or none."""
 
     # By key, such as "retention.keep_last": the value in the file, and the value that applies
     # until the user allows the first one; both as the file would have them.
@@ -219,7 +218,7 @@ class Settings:
 
     @property
     def notice(self) -> str:
-        """Return a line on loosened values that the user has not allowed; "" for none."""
+        """A line that names weakened defaults that the user has not allowed, or ""."""
         if self.loosened is None or self.loosened.is_allowed:
             return ""
         names = first_of(list(self.loosened.values), _MAX_NAMED)
@@ -232,9 +231,10 @@ class Settings:
 
 
 def read(repository: Repository, file: ConfigFile | None = None) -> Settings:
-    """Return the settings of a repository; `file` replaces the `gitckpt.toml` on disk.
+    """Return the settings of a repository; `file` replaces its `gitckpt.toml`.
 
-    After a mistake, the strictest of the built-in values, the readable values and HEAD's apply.
+    If the settings have a mistake, the strictest of these values apply: the defaults, the readable
+    values, and the values in `gitckpt.toml` of HEAD.
     """
     from_git = config.read(repository, rf"^(ckpt\.|{attributes.SETTINGS})")
     owned, error = _values_in_git(from_git)
@@ -258,7 +258,7 @@ def read(repository: Repository, file: ConfigFile | None = None) -> Settings:
 
 
 def _values_in_git(from_git: Mapping[str, list[str]]) -> tuple[dict[str, Any], UsageError | None]:
-    """Return values by key from git's configuration; and the error of a bad value."""
+    """Return values in git's configuration by key, and an error for a wrong value."""
     mistakes = toml_file.Mistakes("")
     values = {name: _as_toml(name, texts) for name, texts in from_git.items() if name in NAMES}
     table = Table(values, (), "git config", mistakes)
@@ -320,7 +320,7 @@ def setting_files(repository: Repository) -> dict[str, str]:
 
 
 def age_of_runs(repository: Repository, pipeline: str, age: int) -> int:
-    """Return after how many microseconds a run expires; a short `age` needs approval."""
+    """Return at what age, in µs, a pipeline's runs expire; a short one needs approval."""
     settings = read(repository)
     loosened = settings.loosened
     allowed = loosened.values if loosened is not None and loosened.is_allowed else {}
@@ -329,7 +329,7 @@ def age_of_runs(repository: Repository, pipeline: str, age: int) -> int:
 
 
 def _tables(file: ConfigFile) -> dict[str, Table]:
-    """Return the tables that `KEYS` names; record unknown keys and tables as mistakes."""
+    """Return the tables of `KEYS`; add unknown keys and tables to the mistakes."""
     names = dict.fromkeys(name.partition(".")[0] for name in KEYS)
     file.top.only((*names, *_ELSEWHERE))
     tables = {}
@@ -394,7 +394,7 @@ def template() -> str:
 
 
 def write_template(path: str) -> bool:
-    """Write `gitckpt.toml` or add missing tables to it; return whether it changed."""
+    """Write `gitckpt.toml`, or add missing tables; return whether the file changed."""
     import tomlkit
     from tomlkit.exceptions import TOMLKitError
 
@@ -466,7 +466,7 @@ def _find_mistakes(repository: Repository, name: str, data: bytes) -> ConfigErro
 
 
 class SettingsReader:
-    """Read settings at each use; report each problem once, to `tell`."""
+    """Read the settings at each use; pass each problem to `tell` only once."""
 
     def __init__(self, repository: Repository, tell: Callable[[str], object]) -> None:
         self._repository = repository

@@ -1,4 +1,4 @@
-"""Acquire, renew and check leases: the right to drive a run, one holder at a time."""
+"""Acquire, renew and check leases; only the holder of a lease may drive its run."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class LeaseHeld(BusyError):
 
 
 class LeaseLost(BusyError):
-    """Another process has taken over the lease; this process must not write any more."""
+    """Another process has taken over the lease; this process must no longer write."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,17 +65,17 @@ class Lease:
 
     @property
     def end(self) -> int:
-        """When the lease ends unless renewed, in microseconds since the epoch."""
+        """The time at which the lease ends without renewal, in µs since the epoch."""
         return min(times.from_text(self.expires), times.from_text(self.renewed) + LONGEST)
 
     def is_endless(self, instant: int) -> bool:
-        """Return whether the lease is valid for longer than any driver would write."""
+        """Return whether the lease is valid for longer than gitckpt ever writes."""
         expires, renewed = times.from_text(self.expires), times.from_text(self.renewed)
         return self.released is None and max(expires - renewed, renewed - instant) > LONGEST
 
     @property
     def is_here(self) -> bool:
-        """Whether this process could see the holder's process, if that still lives."""
+        """Whether the holder's process id is meaningful here: same machine and namespace."""
         host = filesystem.this_host()
         return (self.host, self.boot, self.namespace) == (host.name, host.boot, host.namespace)
 
@@ -124,7 +124,7 @@ _PATIENCE = 5.0  # in seconds: a process that checks for life holds the lock for
 
 
 class _SharedLock(Lock):
-    """The lock file of this process, for all its leases in a repository."""
+    """The lock file of this process, shared by all its leases in a repository."""
 
     leases = 0  # number of leases that need the lock
     stays = False  # whether to leave the file, unlocked: it shows that a holder has ended
@@ -135,7 +135,7 @@ _mutex = threading.Lock()
 
 
 def _after_fork() -> None:
-    """Close lock files in a forked child: while open there, they stay locked."""
+    """Close inherited lock files in a forked child, which would keep them locked."""
     global _mutex  # noqa: PLW0603 - another thread may have held it
     _mutex = threading.Lock()
     for shared in _locks.values():
@@ -192,7 +192,7 @@ class LockFiles:
         return os.open(self._path(lease), flags | os.O_NOFOLLOW | os.O_CLOEXEC)
 
     def is_alive(self, lease: Lease, oid: str) -> bool | None:
-        """Return whether the process that wrote a lease lives; None if unknown."""
+        """Return whether the process that wrote a lease is alive; None if unknown."""
         if not self.has_recorded(lease, oid):
             return None
         if locked := is_locked(self._path(lease)):
@@ -228,7 +228,7 @@ class Leases:
         self.clock = clock
 
     def read(self, run: str) -> tuple[str, Lease] | None:
-        """Return oid and lease of a run; None if the run never had a lease."""
+        """Return the oid and the lease of a run; None if the run never had a lease."""
         ref = ref_names.LEASES + run
         if (oid := self.current(run)) is None:
             return None
@@ -245,14 +245,14 @@ class Leases:
             raise self.refusal(*lease)
 
     def is_held(self, oid: str, lease: Lease) -> bool:
-        """Return whether a live process holds a lease; on other machines, go by expiry."""
+        """Return whether a process holds the lease; if it is not visible, by expiry."""
         if lease.released is not None:
             return False
         alive = self._files.is_alive(lease, oid)
         return self.clock() < lease.end if alive is None else alive
 
     def is_stalled(self, oid: str, lease: Lease) -> bool:
-        """Return whether the holder lives, but is stopped or has missed two renewals."""
+        """Return whether the holder is alive, but stopped or late with two renewals."""
         if lease.released is not None or lease.is_ours or not self._files.is_alive(lease, oid):
             return False
         # Two renewals are overdue at halfway of the validity.
@@ -285,7 +285,7 @@ class Leases:
     def acquire(
         self, run: str, holder: str, length: int = LENGTH, *, take_over: bool = False
     ) -> Hold:
-        """Acquire a lease for `length` µs; `take_over` takes it from a stalled holder."""
+        """Acquire a run's lease for `length` µs; `take_over` allows a stalled holder."""
         if length > LONGEST:
             hint = f"request at most {LONGEST} µs"
             raise UsageError(f"a lease of {length} µs is too long", hint=hint)
@@ -306,7 +306,7 @@ class Leases:
     def acquire_all(
         self, runs: Iterable[str], holder: str
     ) -> tuple[dict[str, Hold], dict[str, CkptError]]:
-        """Acquire many leases, in one transaction if possible; return holds and errors."""
+        """Acquire leases of many runs; return, by run, the leases held and the errors."""
         holds: dict[str, Hold] = {}
         refused: dict[str, CkptError] = {}
         documents, updates = [], []
@@ -341,7 +341,7 @@ class Leases:
     def _next(
         self, run: str, holder: str, length: int, *, take_over: bool = False
     ) -> tuple[Lease, str, Lease | None]:
-        """Return the new lease, and the oid ("" for none) and lease that it replaces."""
+        """Return the next lease, and the oid ("" for none) and lease that it replaces."""
         instant = self.clock()
         predecessor: Lease | None = None
         oid = self.current(run) or ""
@@ -368,7 +368,7 @@ class Leases:
         return Lease(run, token, holder, *process, acquired, acquired, expires), oid, predecessor
 
     def swap(self, lease: Lease, old: str, *, is_ours: bool = False) -> str:
-        """Replace the lease with the oid `old` ("": create it); `RefMoved` if it changed."""
+        """Write a lease over the one with oid `old` ("" for none); return its new oid."""
         data = render(lease)
         oid = object_id("blob", data, self._repository.object_format)
         if is_ours:
@@ -381,7 +381,7 @@ class Leases:
         self._files.release(lease, is_over=is_over)
 
     def cancel(self, run: str) -> tuple[str, Lease] | None:
-        """Mark a run's lease as cancelled; return the old (oid, lease), or None if free."""
+        """Mark a run's lease as cancelled; return the oid and lease before, or None."""
         for _ in range(20):
             if (current := self.read(run)) is None or not self.is_held(*current):
                 return None
@@ -404,7 +404,7 @@ class Leases:
 
 @dataclass(slots=True)
 class Hold:
-    """A lease that this process has acquired; usable from several threads."""
+    """A lease that this process holds; several threads may use it."""
 
     _leases: Leases
     _oid: str
@@ -421,7 +421,7 @@ class Hold:
             return Update(ref_names.LEASES + self.lease.run, self._oid, self._oid)
 
     def check(self) -> None:
-        """Raise `LeaseLost` unless the lease is held; read whether it was cancelled."""
+        """Raise LeaseLost if another process has the lease; read `cancelled` again."""
         with self._mutex:
             if self._leases.current(self.lease.run) == self._oid:
                 return
@@ -449,7 +449,7 @@ class Hold:
             self.close(is_over=self.lease.released is not None)
 
     def close(self, *, is_over: bool) -> None:
-        """Unlock this process's lock file; delete it if `is_over`, as a released lease is."""
+        """Release this process's lock; delete the lock file if the lease `is_over`."""
         with self._mutex:
             if self._is_open:
                 self._is_open = False
@@ -468,7 +468,7 @@ class Hold:
 
 @dataclass(frozen=True, slots=True)
 class BoundToToken:
-    """Let a process that a driver started write only while the driver's lease lasts."""
+    """The right of a driver's child process to write while the driver has the lease."""
 
     _leases: Leases
     _run: str
@@ -476,7 +476,7 @@ class BoundToToken:
     drives = False  # the writer is a child of the driver
 
     def update(self) -> Update:
-        """Return an update that fails its transaction if another driver has the run."""
+        """Return a ref update that aborts its transaction if the lease changes hands."""
         if (current := self._leases.read(self._run)) is None or current[1].token != self._token:
             raise lost(self._run, current and current[1])
         return Update(ref_names.LEASES + self._run, current[0], current[0])
@@ -490,7 +490,7 @@ _INTERVAL = 0.1  # seconds between checks whether a cancelled driver has ended
 
 
 def cancel(leases: Leases, run: str, *, wait: float, tell: Callable[[str], object]) -> bool:
-    """Stop a driver, waiting up to `wait` seconds (0: do not wait); False without one."""
+    """Stop the driver of a run within `wait` seconds; return whether there was one."""
     if (cancelled := leases.cancel(run)) is None:
         return False
     oid, lease = cancelled
