@@ -126,8 +126,8 @@ class Checkpoints:
         finally:
             if self._index is not None:
                 self._index.close()
-            for ahead in self._ahead:
-                ahead.close()
+            for unused_index in self._ahead:
+                unused_index.close()
             self.refs.close()
             self.objects.close()
             self.repository.close()
@@ -150,13 +150,13 @@ class Checkpoints:
         commit = draft.head(self.repository, self.objects)[0]
         # An explicit capture has no timeout. A caller that must not wait passes its own limits.
         limits = limits or replace(self.rules.limits(), timeout=float("inf"))
-        captured = snapshot.capture(self.private_index(), self.objects, commit, limits)
-        self._parts = (commit, captured.files), captured.parts
-        worktree = captured.worktree
-        if captured.submodules and limits.submodules and recursive:
+        capture_result = snapshot.capture(self.private_index(), self.objects, commit, limits)
+        self._parts = (commit, capture_result.files), capture_result.parts
+        worktree = capture_result.worktree
+        if capture_result.submodules and limits.submodules and recursive:
             from gitckpt.store import submodules  # imports `typing`
 
-            worktree = submodules.capture(self, worktree, captured.submodules, limits)
+            worktree = submodules.capture(self, worktree, capture_result.submodules, limits)
         if beside is None:
             return worktree
         return beside(self.repository, self.objects, worktree, commit, limits)
@@ -192,36 +192,36 @@ class Checkpoints:
             self.heads.move_up_once(run)
         commit, branch = draft.head(self.repository, self.objects) if base is None else (base, None)
         instant = self.clock()
-        needs: Sequence[str] = ()
+        new_objects: Sequence[str] = ()
         if worktree is not None and worktree.tree is not None:
             from gitckpt.store.snapshot import capture as snapshot
 
-            files = worktree.tree, commit, self._captured_parts
-            needs = sorted(snapshot.own_objects(self.repository, *files) or ())
-        recorder = partial(self._recorder.record, needs=needs)
-        drafted = partial(draft.draft, head=(commit, branch), worktree=worktree)
+            tree_and_parts = worktree.tree, commit, self._captured_parts
+            new_objects = sorted(snapshot.own_objects(self.repository, *tree_and_parts) or ())
+        record_proposal = partial(self._recorder.record, needs=new_objects)
+        make_draft = partial(draft.draft, head=(commit, branch), worktree=worktree)
         first_id = details["id"] if "id" in details else self.new_id()
-        first = drafted(label, state, details, checkpoint_id=first_id, instant=instant)
-        checkpoint, fields, data = first
-        changing = None if change is None else draft.StateUpdater(*first[:2], change, progress_of)
-        proposal = Proposal(fields, data, guard=guard, change=changing, keeps=keeps)
+        parts = make_draft(label, state, details, checkpoint_id=first_id, instant=instant)
+        checkpoint, fields, new_state = parts
+        updater = None if change is None else draft.StateUpdater(*parts[:2], change, progress_of)
+        proposal = Proposal(fields, new_state, guard=guard, change=updater, keeps=keeps)
         if then is not None:
             draft.require_call(then.label, then.details, state=then.state)
-            made: Any = {"checkpoint_id": then.details["id"], "instant": self.clock()}
-            second = drafted(then.label, then.state, then.details, **made)
-            recorder(proposal, then=[Proposal(*second[1:], keeps=keeps)])
-            then.checkpoint = draft.recorded(*second)
+            second_details: Any = {"checkpoint_id": then.details["id"], "instant": self.clock()}
+            second_draft = make_draft(then.label, then.state, then.details, **second_details)
+            record_proposal(proposal, then=[Proposal(*second_draft[1:], keeps=keeps)])
+            then.checkpoint = draft.recorded(*second_draft)
         elif start is None:
-            recorder(proposal)
+            record_proposal(proposal)
         else:
             proposal.starts_run, proposal.is_apart = True, base is not None
             proposal.claim = None if key is None else self.claim(key)
-            self.heads.start(lambda: recorder(proposal), fields, instant, start)
+            self.heads.start(lambda: record_proposal(proposal), fields, instant, start)
         self._has_written = True
         self.write_due_links(instant)
-        if changing is not None:
-            checkpoint, data = changing.checkpoint, changing.state
-        if data == {} and not details.get("pipeline"):
+        if updater is not None:
+            checkpoint, new_state = updater.checkpoint, updater.state
+        if new_state == {} and not details.get("pipeline"):
             error_log.append(self.repository, f"checkpoint {checkpoint.id} has an empty state")
         if checkpoint.id.startswith(_ONE_IN_256):
             try:
@@ -229,7 +229,7 @@ class Checkpoints:
             except CkptError as error:
                 # The checkpoint is recorded by now, so the caller sees no error.
                 error_log.append(self.repository, f"refs were not packed: {error.message}")
-        return draft.recorded(checkpoint, fields, data)
+        return draft.recorded(checkpoint, fields, new_state)
 
     def save(
         self,
@@ -249,21 +249,21 @@ class Checkpoints:
         draft.require_call(label, details, **checked)
         then = options.get("then")
 
-        def attempt() -> Checkpoint:
-            files = self.capture(limits, beside)
-            used = without_files if without_files is not None and files.degraded else label
-            return self.record(used, state, worktree=files, **options)
+        def capture_and_record() -> Checkpoint:
+            worktree = self.capture(limits, beside)
+            used_label = without_files if without_files is not None and worktree.degraded else label
+            return self.record(used_label, state, worktree=worktree, **options)
 
         def remove(torn: Collection[str]) -> None:
-            successor = then.checkpoint if then is not None else None
-            self.remove([*torn, successor.id] if successor is not None else torn)
+            second_checkpoint = then.checkpoint if then is not None else None
+            self.remove([*torn, second_checkpoint.id] if second_checkpoint is not None else torn)
 
-        common = self.repository, self.objects, attempt, remove, self.announce
-        return snapshot.record_whole(*common, parts=self._captured_parts)
+        shared_arguments = self.repository, self.objects, capture_and_record, remove, self.announce
+        return snapshot.record_whole(*shared_arguments, parts=self._captured_parts)
 
     def _captured_parts(self, commit: str, files: str) -> Collection[str] | None:
-        captured, parts = self._parts
-        return parts if captured == (commit, files) else None
+        captured_pair, parts = self._parts
+        return parts if captured_pair == (commit, files) else None
 
     def read(self, checkpoint_id: str) -> Checkpoint:
         return codec.decode(self.raw(checkpoint_id), ref_names.CHECKPOINTS + checkpoint_id)
@@ -273,8 +273,8 @@ class Checkpoints:
         if not ids.is_id(checkpoint_id):
             return False
         oid = self.refs.read(ref_names.CHECKPOINTS + checkpoint_id)
-        local = local_checkpoints.LocalCheckpoints.read(self.repository, [checkpoint_id])
-        return oid is not None and local.is_replaced(checkpoint_id, oid)
+        local_entries = local_checkpoints.LocalCheckpoints.read(self.repository, [checkpoint_id])
+        return oid is not None and local_entries.is_replaced(checkpoint_id, oid)
 
     def read_own(self, checkpoint_id: str) -> Checkpoint:
         if self.is_replaced(checkpoint_id):
@@ -307,8 +307,8 @@ class Checkpoints:
     def rewritten(self) -> Sequence[CheckpointInfo]:
         from gitckpt.git.worktree import operation
 
-        rewritten = operation.filter_repo_commits(self.repository)
-        return [entry for entry in self.list() if entry.git_sha in rewritten] if rewritten else []
+        commits = operation.filter_repo_commits(self.repository)
+        return [entry for entry in self.list() if entry.git_sha in commits] if commits else []
 
     def problems(self) -> Sequence[Problem]:
         return self.index.problems()
@@ -358,10 +358,10 @@ class Checkpoints:
         """Remove checkpoints, and submodules' checkpoints that only these refer to."""
         from gitckpt.store import submodules
 
-        names = strings("checkpoint_ids", checkpoint_ids)
-        with submodules.removal(self, names, listed):
+        valid_ids = strings("checkpoint_ids", checkpoint_ids)
+        with submodules.removal(self, valid_ids, listed):
             remover = self.remover()
-            count = remover.remove(names, runs=runs, listed=listed, last=last, settled=settled)
+            count = remover.remove(valid_ids, runs=runs, listed=listed, last=last, settled=settled)
         self._has_removed = True
         return count
 

@@ -43,12 +43,12 @@ def trace(error: BaseException) -> str:
     import traceback
 
     lines: list[str] = []
-    traced: set[int] = set()
+    seen_ids: set[int] = set()
     cause: BaseException | None = error
-    while cause is not None and id(cause) not in traced:
-        traced.add(id(cause))
-        name, calls = type(cause).__qualname__, traceback.format_tb(cause.__traceback__)
-        lines[:0] = ["Traceback (most recent call last):\n", *calls, f"{name}\n"]
+    while cause is not None and id(cause) not in seen_ids:
+        seen_ids.add(id(cause))
+        class_name, call_lines = type(cause).__qualname__, traceback.format_tb(cause.__traceback__)
+        lines[:0] = ["Traceback (most recent call last):\n", *call_lines, f"{class_name}\n"]
         cause = cause.__cause__ or (None if cause.__suppress_context__ else cause.__context__)
     return "".join(lines)
 

@@ -82,14 +82,14 @@ def append_oids(repository: Repository, run: str, oids: Sequence[str]) -> list[s
 
 def is_local(repository: Repository, run: str, oid: str) -> bool:
     """Return whether this clone wrote or adopted the document `oid` of a run."""
-    line = oid.encode("ascii", "replace")
-    return any(line in _read_oids(repository, run, size) for size in (_TAIL, None))
+    oid_line = oid.encode("ascii", "replace")
+    return any(oid_line in _read_oids(repository, run, byte_count) for byte_count in (_TAIL, None))
 
 
 def oids_after(repository: Repository, run: str, oid: str) -> list[bytes]:
     """Return the oids in a run's file after `oid`, newest first; some may lack a ref."""
-    lines, line = _read_oids(repository, run, _TAIL), oid.encode("ascii", "replace")
-    return lines[: lines.index(line) : -1] if line in lines else []
+    oids, oid_bytes = _read_oids(repository, run, _TAIL), oid.encode("ascii", "replace")
+    return oids[: oids.index(oid_bytes) : -1] if oid_bytes in oids else []
 
 
 def local_oids(repository: Repository, run: str) -> frozenset[str]:
@@ -111,14 +111,14 @@ def forget_removed_runs(repository: Repository, existing: Callable[[], Collectio
     """Delete old files of runs that no longer exist."""
     directory = os.path.join(repository.private_dir, DIRECTORY)
     try:
-        old = [
+        old_runs = [
             entry.name
             for entry in os.scandir(directory)
             if time.time() - entry.stat(follow_symlinks=False).st_mtime > times.GRACE
         ]
     except OSError:
         return
-    for run in set(old).difference(existing() if old else ()):
+    for run in set(old_runs).difference(existing() if old_runs else ()):
         forget(repository, run)
 
 
@@ -173,8 +173,8 @@ def append(
     kind: str = "",
 ) -> None:
     """List documents (pairs of id and oid) as written in this worktree."""
-    end = f"{kind or (_FROM if is_apart else _IN)} {worktree_key(repository)}\n"
-    text = "".join(f"{name} {oid} {end}" for name, oid in documents)
+    line_end = f"{kind or (_FROM if is_apart else _IN)} {worktree_key(repository)}\n"
+    text = "".join(f"{checkpoint_id} {oid} {line_end}" for checkpoint_id, oid in documents)
     if text:
         with contextlib.suppress(OSError):
             path = os.path.join(repository.make_private_dir(), FILE)
@@ -193,11 +193,11 @@ def prepare(repository: Repository) -> None:
 
 
 def copy(source: Repository, target: Repository, checkpoint_ids: Collection[str]) -> None:
-    local = LocalCheckpoints.read(source, checkpoint_ids)
+    entries = LocalCheckpoints.read(source, checkpoint_ids)
     for kind in (_FROM, _COPIED):
-        names = [name for name in checkpoint_ids if local.has_captured(name) == (kind == _COPIED)]
-        oids = ((name, local.oid(name)) for name in names)
-        append(target, [(name, oid) for name, oid in oids if oid is not None], kind=kind)
+        names = [id_ for id_ in checkpoint_ids if entries.has_captured(id_) == (kind == _COPIED)]
+        oids = ((id_, entries.oid(id_)) for id_ in names)
+        append(target, [(id_, oid) for id_, oid in oids if oid is not None], kind=kind)
 
 
 def is_captured_here(repository: Repository, checkpoint_id: str) -> bool:
@@ -227,7 +227,7 @@ class LocalCheckpoints:
         if checkpoint_ids is None or len(checkpoint_ids) > _FEW:
             lines = data.split(b"\n")
         else:
-            lines = [_last_line(data, name) for name in checkpoint_ids]
+            lines = [_last_line(data, checkpoint_id) for checkpoint_id in checkpoint_ids]
         return cls(repository, dict(filter(None, map(_parse, lines))))
 
     def __iter__(self) -> Iterator[str]:
@@ -260,11 +260,11 @@ class LocalCheckpoints:
         return self._lines.get(checkpoint_id, (None, None, None))[2]
 
     def ids_as_written(self, oids: Mapping[str, str]) -> set[str]:
-        return {name for name, line in self._lines.items() if oids.get(name) == line[0]}
+        return {id_ for id_, fields in self._lines.items() if oids.get(id_) == fields[0]}
 
     def replaced(self, oids: Mapping[str, str]) -> dict[str, str]:
-        names = (name for name, oid in oids.items() if self.is_replaced(name, oid))
-        return {name: self._lines[name][0] for name in names}
+        replaced_ids = (id_ for id_, oid in oids.items() if self.is_replaced(id_, oid))
+        return {id_: self._lines[id_][0] for id_ in replaced_ids}
 
 
 def forget_removed(repository: Repository, existing: Callable[[], Collection[str]]) -> None:
@@ -272,9 +272,9 @@ def forget_removed(repository: Repository, existing: Callable[[], Collection[str
     lines = private_dirs.read(_path(repository)).split(b"\n")
     if len(lines) <= 2 * _FEW:
         return
-    ids = existing()
-    entries = ((_parse(line), line) for line in lines)
-    lines_by_id = {entry[0]: line for entry, line in entries if entry and entry[0] in ids}
+    existing_ids = existing()
+    parsed = ((_parse(line), line) for line in lines)
+    lines_by_id = {entry[0]: line for entry, line in parsed if entry and entry[0] in existing_ids}
     if len(lines) <= 2 * (len(lines_by_id) + _FEW):
         return
     from gitckpt.git.files import regular  # seldom needed
@@ -287,8 +287,8 @@ def forget_removed(repository: Repository, existing: Callable[[], Collection[str
 def _oid_of(repository: Repository, checkpoint_id: str) -> str | None:
     from gitckpt.store import notes  # not needed to record
 
-    document = repository.cat_file.info(notes.CHECKPOINTS + checkpoint_id)
-    return document[0] if document is not None else None
+    object_info = repository.cat_file.info(notes.CHECKPOINTS + checkpoint_id)
+    return object_info[0] if object_info is not None else None
 
 
 def _last_line(data: bytes, checkpoint_id: str) -> bytes:
@@ -299,10 +299,10 @@ def _last_line(data: bytes, checkpoint_id: str) -> bytes:
 
 
 def _parse(line: bytes) -> tuple[str, Written] | None:
-    parts = os.fsdecode(line).split(" ", 3)
-    if len(parts) != 4 or not ids.is_id(parts[0]) or not ids.is_oid(parts[1]):
+    fields = os.fsdecode(line).split(" ", 3)
+    if len(fields) != 4 or not ids.is_id(fields[0]) or not ids.is_oid(fields[1]):
         return None
-    return parts[0], (parts[1], parts[2], parts[3])
+    return fields[0], (fields[1], fields[2], fields[3])
 
 
 def _path(repository: Repository) -> str:

@@ -75,10 +75,10 @@ class Store:
         require_path("path", path, as_text=True)
         require_text("adapter", adapter)
         require("listener", listener, (Listener, NoneType), "a Listener")
-        name = os.fspath(path)
+        path_text = os.fspath(path)
         # Otherwise a program started by a hook would open the repository of the hook.
-        is_current = not os.path.exists(name) or os.path.samefile(name, os.curdir)
-        repository = open_repository(name, by_variables=is_current)
+        is_current = not os.path.exists(path_text) or os.path.samefile(path_text, os.curdir)
+        repository = open_repository(path_text, by_variables=is_current)
         return cls(Checkpoints(repository, adapter=adapter, listener=listener))
 
     def __enter__(self) -> Self:
@@ -134,8 +134,8 @@ class Store:
         checkpoints, guard = self._checkpoints, self._guard(details)
         if isinstance(base, str) and base != "":
             # The running cat-file process checks a full oid; that of a tag must be peeled.
-            info = checkpoints.repository.cat_file.info(base) if ids.is_oid(base) else None
-            if info is None or info[1] != "commit":
+            object_info = checkpoints.repository.cat_file.info(base) if ids.is_oid(base) else None
+            if object_info is None or object_info[1] != "commit":
                 base = checkpoints.repository.commit_or_unborn(base)
         return checkpoints.record(
             label, state, worktree=worktree, start=start, key=key, base=base, guard=guard, **details
@@ -181,21 +181,21 @@ class Store:
     def links(self, commit: str) -> Sequence[CheckpointInfo]:
         """List the checkpoints linked to a commit (rev or full oid), or to none ("")."""
         require_text("commit", commit)
-        inside = self._checkpoints
+        checkpoints = self._checkpoints
         try:
-            oid = inside.repository.commit(commit) if commit else ""
+            oid = checkpoints.repository.commit(commit) if commit else ""
         except NotFoundError:
             if not ids.is_oid(commit):
                 raise
             oid = commit
-        return inside.links(oid)
+        return checkpoints.links(oid)
 
     def changed_files(self, entries: Sequence[CheckpointInfo]) -> Mapping[str, int]:
         """Map each checkpoint id to the number of files that differ from its commit."""
         from gitckpt.store.records import finder
 
-        inside = self._checkpoints
-        return finder.count_changes(inside.repository, inside.index, _require_entries(entries))
+        store = self._checkpoints
+        return finder.count_changes(store.repository, store.index, _require_entries(entries))
 
     def problems(self) -> Sequence[Problem]:
         """List the refs below `refs/checkpoints/` that are not valid checkpoints."""
@@ -221,8 +221,8 @@ class Store:
         """Map paths of worktrees to the ids of the checkpoints that they were made from."""
         from gitckpt.store.worktrees import ownership
 
-        names = strings("checkpoint_ids", checkpoint_ids)
-        return dict(ownership.made_from(self._checkpoints.repository, names))
+        valid_ids = strings("checkpoint_ids", checkpoint_ids)
+        return dict(ownership.made_from(self._checkpoints.repository, valid_ids))
 
     def rewritten(self) -> Sequence[CheckpointInfo]:
         """List checkpoints linked to commits that `git filter-repo` has rewritten."""
@@ -305,9 +305,9 @@ class Store:
     def take_over(self, run: str, *, holder: str = "a program") -> None:
         """Release the lease of a run if its driver is stalled; otherwise raise LeaseHeld."""
         require_text("holder", holder)
-        inside = self._checkpoints
-        inside.heads.read(ids.require_run_id(run))
-        inside.leases.acquire(run, holder, take_over=True).release()
+        checkpoints = self._checkpoints
+        checkpoints.heads.read(ids.require_run_id(run))
+        checkpoints.leases.acquire(run, holder, take_over=True).release()
 
     def run_of(self, key: str) -> str | None:
         """Return the id of the run that `record` started with this key, or None."""
@@ -352,9 +352,9 @@ class Store:
         from gitckpt.store.restore import restorer
 
         require_callable("announce", announce)
-        resolved, names = self._resolve(checkpoint), [] if paths is None else _encode_paths(paths)
+        loaded, raw_paths = self._resolve(checkpoint), [] if paths is None else _encode_paths(paths)
         options = {"index": index, "dry_run": dry_run, "trusted": trust}
-        return restorer.restore(self._checkpoints, resolved, names, announce=announce, **options)
+        return restorer.restore(self._checkpoints, loaded, raw_paths, announce=announce, **options)
 
     def undo(self, *, dry_run: bool = False, announce: _Announce = lambda _: None) -> RestoreResult:
         """Revert this worktree's newest `restore`; raise NotFoundError without one."""
@@ -398,22 +398,22 @@ class Store:
         """
         from gitckpt.store.snapshot import comparison, manifest
 
-        inside, paths = self._checkpoints, arguments.paths_of(paths)
-        first, second = self._resolve(before), None if after is None else self._resolve(after)
+        checkpoints, paths = self._checkpoints, arguments.paths_of(paths)
+        old, new = self._resolve(before), None if after is None else self._resolve(after)
         # First check for missing objects: a capture of the same files would write them again.
-        manifest.files_of(inside.repository, first)
-        if second is not None:
-            where = f"in checkpoint {second.id[: ids.SHORT]}"
-            files = second.tree, second.git_sha
-        elif inside.repository.worktree is not None:
-            where = "among the captured files here"
-            files = inside.capture(recursive=False).tree, inside.objects.head()[0]
+        manifest.files_of(checkpoints.repository, old)
+        if new is not None:
+            place = f"in checkpoint {new.id[: ids.SHORT]}"
+            second_files = new.tree, new.git_sha
+        elif checkpoints.repository.worktree is not None:
+            place = "among the captured files here"
+            second_files = checkpoints.capture(recursive=False).tree, checkpoints.objects.head()[0]
         else:
             hint = "compare two checkpoints: git ckpt diff ID ID"
             raise WorktreeError("there is no worktree here to compare with", hint=hint)
-        sides = (first.tree, first.git_sha), files
-        trees = comparison.comparable_trees(inside.repository, inside.objects, *sides)
-        self._require_matches(trees, paths, f"in checkpoint {first.id[: ids.SHORT]} or {where}")
+        pairs = (old.tree, old.git_sha), second_files
+        trees = comparison.comparable_trees(checkpoints.repository, checkpoints.objects, *pairs)
+        self._require_matches(trees, paths, f"in checkpoint {old.id[: ids.SHORT]} or {place}")
         return self._compare(*trees, paths, options)
 
     def diff_commit(
@@ -426,22 +426,22 @@ class Store:
         """Return `git diff` from a checkpoint's linked commit to its captured files."""
         from gitckpt.store.snapshot import manifest
 
-        repository, resolved = self._checkpoints.repository, self._resolve(checkpoint)
-        base = manifest.tree_of_files(repository, None, resolved.git_sha)
-        files = manifest.files_of(repository, resolved)
-        return self._compare(base, files, arguments.paths_of(paths), options)
+        repository, full_checkpoint = self._checkpoints.repository, self._resolve(checkpoint)
+        commit_tree = manifest.tree_of_files(repository, None, full_checkpoint.git_sha)
+        files_tree = manifest.files_of(repository, full_checkpoint)
+        return self._compare(commit_tree, files_tree, arguments.paths_of(paths), options)
 
     def _require_matches(self, trees: Sequence[str], paths: Sequence[_Path], where: str) -> None:
         empty_tree = object_id("tree", b"", self._checkpoints.repository.object_format)
-        unmatched = [  # perhaps typos
+        unmatched_paths = [  # perhaps typos
             os.fsdecode(path)
             for path in paths
             if not any(self._compare(empty_tree, tree, [path], ["--name-only"]) for tree in trees)
         ]
-        if unmatched:
+        if unmatched_paths:
             hint = "paths are relative to the current directory; see: git ckpt diff ID --stat"
-            names = arguments.first_of(unmatched)
-            raise NotFoundError(f"no file {where} matches {names}", hint=hint)
+            shown_paths = arguments.first_of(unmatched_paths)
+            raise NotFoundError(f"no file {where} matches {shown_paths}", hint=hint)
 
     def _compare(self, old: str, new: str, paths: Sequence[_Path], options: Sequence[str]) -> bytes:
         repository = self._checkpoints.repository
@@ -465,8 +465,8 @@ class Store:
         from gitckpt.store.snapshot import manifest
 
         require_path("path", path)
-        repository, resolved = self._checkpoints.repository, self._resolve(checkpoint)
-        return manifest.content(repository, resolved, os.fsencode(path), beside=beside)
+        repository, full_checkpoint = self._checkpoints.repository, self._resolve(checkpoint)
+        return manifest.content(repository, full_checkpoint, os.fsencode(path), beside=beside)
 
     def beside(self, checkpoint: Checkpoint | str) -> Sequence[str]:
         """List a run's inputs and phase outputs, which are stored outside its worktree."""
@@ -484,8 +484,8 @@ class Store:
         """Return properties of the captured files that a git tree cannot express."""
         from gitckpt.store.snapshot import manifest
 
-        inside = self._checkpoints
-        return manifest.extras(inside.repository, inside.objects, self._resolve(checkpoint))
+        store = self._checkpoints
+        return manifest.extras(store.repository, store.objects, self._resolve(checkpoint))
 
     def diff_states(
         self, before: Checkpoint | str, after: Checkpoint | str
@@ -519,10 +519,10 @@ class Store:
 
         require("policy", policy, (Policy, NoneType), "a Policy")
         require_callable("progress", progress)
-        inside = self._checkpoints
-        result = expiry.expire(inside, policy or self.policy(), dry_run=dry_run, progress=progress)
+        store = self._checkpoints
+        result = expiry.expire(store, policy or self.policy(), dry_run=dry_run, progress=progress)
         if not dry_run:
-            maintenance.pack(inside.repository)
+            maintenance.pack(store.repository)
         return result
 
     def settle(self, what: str) -> bool:
@@ -540,9 +540,9 @@ class Store:
         """Return the defaults that `gitckpt.toml` weakens; None if it weakens none."""
         from gitckpt.store.config import settings
 
-        current = settings.read(self._checkpoints.repository)
-        current.require_correct()
-        return current.loosened
+        current_settings = settings.read(self._checkpoints.repository)
+        current_settings.require_correct()
+        return current_settings.loosened
 
     def allow(self, loosened: Loosening) -> None:
         """Let `gitckpt.toml` weaken these defaults in this clone, until the file changes."""
@@ -585,8 +585,8 @@ class Store:
 
     def write_notes(self, *, only_if_due: bool = False) -> bool:
         """Write the queued git notes, or only if due; return whether the notes changed."""
-        inside = self._checkpoints
-        return inside.write_due_links() if only_if_due else inside.write_links()
+        checkpoints = self._checkpoints
+        return checkpoints.write_due_links() if only_if_due else checkpoints.write_links()
 
     def examine(self) -> Diagnosis:
         """Check git, hooks, settings, locks and refs for problems, without any change."""
@@ -632,12 +632,12 @@ class Store:
 
 
 def _encode_paths(paths: Sequence[_Path]) -> list[bytes]:
-    names = [os.fsencode(path) for path in arguments.paths_of(paths)]
-    if not names:
+    encoded_paths = [os.fsencode(path) for path in arguments.paths_of(paths)]
+    if not encoded_paths:
         raise UsageError("paths: the list is empty", hint="pass no paths to restore all files")
-    if b"" in names:
+    if b"" in encoded_paths:
         raise UsageError("paths: a path is empty", hint='name "." for all files')
-    return [b"" if name == b"." else name for name in names]  # git names the top ""
+    return [b"" if raw == b"." else raw for raw in encoded_paths]  # git names the top ""
 
 
 def _require_entries(entries: Sequence[CheckpointInfo]) -> Sequence[CheckpointInfo]:

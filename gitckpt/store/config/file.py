@@ -85,8 +85,8 @@ class Table(table.TableReader):
         expected = f"an array of tables, [[{header}]]"
         tables = []
         for i, item in enumerate(self._list(key, expected, lambda item: isinstance(item, dict))):
-            name = f"{label} {display(item.get('name', i + 1))}"
-            tables.append(Table(item, (*self.path, key, i), name, self._mistakes))
+            element_label = f"{label} {display(item.get('name', i + 1))}"
+            tables.append(Table(item, (*self.path, key, i), element_label, self._mistakes))
         return tables
 
     def text(self, key: str, default: str | None = None, *, one_line: bool = False) -> str | None:
@@ -143,21 +143,21 @@ class Table(table.TableReader):
         return self.wrong(key, f"a number from {minimum:g} to {maximum:g}", value, default)
 
     def age(self, key: str, default: int) -> int:
-        length = self._microseconds(key, "an age", "30d")
-        return default if length is None else length
+        microseconds = self._microseconds(key, "an age", "30d")
+        return default if microseconds is None else microseconds
 
     def duration(
         self, key: str, default: int | None = None, *, positive: bool = False
     ) -> int | None:
         """Return a duration in µs, or the default; `positive` makes zero a mistake."""
-        length = self._microseconds(key, "a duration", "30m")
-        if length is None:
+        microseconds = self._microseconds(key, "a duration", "30m")
+        if microseconds is None:
             return default
-        if length > _MAX_DURATION or (positive and not length):
-            problem = "more than a century" if length else "zero"
+        if microseconds > _MAX_DURATION or (positive and not microseconds):
+            problem = "more than a century" if microseconds else "zero"
             self.complain(f"{key} in {self.label}: {self.values[key]!r} is {problem}", key)
             return default
-        return length
+        return microseconds
 
     def _microseconds(self, key: str, noun: str, example: str) -> int | None:
         value = self.values.get(key)
@@ -246,8 +246,8 @@ class Table(table.TableReader):
 
 
 def _suggest(name: str, choices: Collection[str]) -> str | None:
-    close = closest(name, choices)
-    return f"did you mean {close}?" if close else None
+    closest_name = closest(name, choices)
+    return f"did you mean {closest_name}?" if closest_name else None
 
 
 def is_storable(text: str) -> bool:
@@ -262,14 +262,14 @@ def display(value: object) -> str:
 
 
 def name_problem(name: str) -> str | None:
-    problems = {
+    is_problem = {
         "is empty": not name.strip(),
         "begins or ends with a space": name != name.strip(),
         "has a control character": not name.isprintable(),
         "has a /": "/" in name,
         f"is longer than {_MAX_NAME} characters": len(name) > _MAX_NAME,
     }
-    return next((problem for problem, is_present in problems.items() if is_present), None)
+    return next((problem for problem, is_present in is_problem.items() if is_present), None)
 
 
 # In the top directory of a worktree. A branch may contain a symlink, so `text_of` follows none.
@@ -310,12 +310,12 @@ class ConfigFile:
 
     def read_tables(self, key: str, kind: str, read: Callable[[str, Table], T]) -> dict[str, T]:
         """Read each table `[key.NAME]`; raise ConfigError if the file has any mistake."""
-        parent = self.table(key)
+        parent_table = self.table(key)
         tables = {}
-        for name in parent.values:
+        for name in parent_table.values:
             if problem := name_problem(name):
-                parent.complain(f"the name of {kind} {name!r} {problem}", name)
-            table = parent.subtable(name, f"{kind} {name!r}")
+                parent_table.complain(f"the name of {kind} {name!r} {problem}", name)
+            table = parent_table.subtable(name, f"{kind} {name!r}")
             if table is not None:
                 tables[name] = read(name, table)
         self.require_correct()
@@ -333,8 +333,8 @@ def read_file(path: str) -> ConfigFile:
 def text_of(path: str) -> str:
     """Return a file's text, or "" without a file; raise UsageError if unreadable."""
     try:
-        read = private_dirs.content if os.path.basename(path) == OBEYED else regular.content
-        return read(path, budget.FILE.size).decode("utf-8", "surrogateescape")
+        read_content = private_dirs.content if os.path.basename(path) == OBEYED else regular.content
+        return read_content(path, budget.FILE.size).decode("utf-8", "surrogateescape")
     except WorktreeError as error:
         raise UsageError(error.message, hint=error.hint) from None
     except FileNotFoundError:
@@ -353,8 +353,8 @@ def _parse(text: str, path: str) -> dict[str, object]:
     except ValueError as error:
         import re
 
-        text_end = text.count("\n") + (not text.endswith("\n"))
-        where = re.search(r" \(at (?:line (\d+), column \d+|end of document)\)$", str(error))
-        line = int(where[1] or text_end) if where else 1
-        problem = str(error)[: where.start()] if where else str(error)
+        line_count = text.count("\n") + (not text.endswith("\n"))
+        error_place = re.search(r" \(at (?:line (\d+), column \d+|end of document)\)$", str(error))
+        line = int(error_place[1] or line_count) if error_place else 1
+        problem = str(error)[: error_place.start()] if error_place else str(error)
         raise ConfigError(path, [Mistake(max(line, 1), f"not TOML: {problem}")]) from None

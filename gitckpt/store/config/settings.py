@@ -62,11 +62,11 @@ def _read_size(table: Table, key: str, default: int | None) -> int | None:
     if value is None:
         return default
     text = str(value).strip() if type(value) in (int, str) else ""
-    digits = text.rstrip("BKMGIbkmgi ")
-    factor = _SIZES.get(text[len(digits) :].strip().upper())
-    if not (digits.isascii() and digits.isdigit()) or factor is None:
+    number_text = text.rstrip("BKMGIbkmgi ")
+    unit_bytes = _SIZES.get(text[len(number_text) :].strip().upper())
+    if not (number_text.isascii() and number_text.isdigit()) or unit_bytes is None:
         return table.wrong(key, 'a size such as "50 MB"', value, default)
-    return int(digits) * factor
+    return int(number_text) * unit_bytes
 
 
 def _read_submodules(table: Table, key: str, default: str) -> str:
@@ -83,8 +83,8 @@ def _read_patterns(table: Table, key: str, default: tuple[str, ...]) -> tuple[st
 
 
 def _join_patterns(secrets: tuple[str, ...], more_secrets: tuple[str, ...]) -> tuple[str, ...]:
-    names = {pattern.lower() for pattern in secrets}
-    return (*secrets, *(pattern for pattern in more_secrets if pattern.lower() not in names))
+    lowered = {pattern.lower() for pattern in secrets}
+    return (*secrets, *(pattern for pattern in more_secrets if pattern.lower() not in lowered))
 
 
 def _equal_or_none(include: tuple[str, ...], other: tuple[str, ...]) -> tuple[str, ...]:
@@ -167,14 +167,14 @@ def record_approval(repository: Repository, digests: Collection[str]) -> None:
 def remove_approvals(repository: Repository) -> bool:
     try:
         with _open_approvals(repository, "r+") as file:
-            had_any = bool(file.read().strip())
+            had_approvals = bool(file.read().strip())
             file.truncate(0)
             os.fsync(file.fileno())
     except FileNotFoundError:
         return False
     except OSError as error:
         raise _unwritable(path_approval(repository), error) from None
-    return had_any
+    return had_approvals
 
 
 def _unwritable(path: str, error: OSError) -> CkptError:
@@ -222,8 +222,8 @@ class Settings:
         if self.loosened is None or self.loosened.is_allowed:
             return ""
         names = first_of(list(self.loosened.values), _MAX_NAMED)
-        instead = "until you allow that, built-in values apply: git ckpt allow"
-        return f"{FILE} loosens {names}; {instead}"
+        consequence = "until you allow that, built-in values apply: git ckpt allow"
+        return f"{FILE} loosens {names}; {consequence}"
 
     def require_correct(self) -> None:
         if self.error is not None:
@@ -236,25 +236,25 @@ def read(repository: Repository, file: ConfigFile | None = None) -> Settings:
     If the settings have a mistake, the strictest of these values apply: the defaults, the readable
     values, and the values in `gitckpt.toml` of HEAD.
     """
-    from_git = config.read(repository, rf"^(ckpt\.|{attributes.SETTINGS})")
-    owned, error = _values_in_git(from_git)
+    git_texts = config.read(repository, rf"^(ckpt\.|{attributes.SETTINGS})")
+    git_values, error = _values_in_git(git_texts)
     defaults = {name: key.default for name, key in KEYS.items()}
     from_file: dict[str, Any] = {}
-    where = path(repository)
+    file_path = path(repository)
     try:
-        file = file or toml_file.read_file(where)
-        from_file = _values_in_file(file, owned)
+        file = file or toml_file.read_file(file_path)
+        from_file = _values_in_file(file, git_values)
         file.require_correct()
     except UsageError as mistake:
         error = mistake
     if error is not None or file is None:
-        values = _strictest_values(defaults, from_file, _values_in_head(repository)) | owned
-        problem = _describe_problem(error, where) if error is not None else ""
-        return replace(_make_settings(values, from_git), error=error, problem=problem)
-    strict = _strictest_values(defaults, from_file)
-    loosened = _find_loosening(repository, file, from_file, strict | owned)
-    values = defaults | from_file if loosened is not None and loosened.is_allowed else strict
-    return replace(_make_settings(values | owned, from_git), loosened=loosened)
+        values = _strictest_values(defaults, from_file, _values_in_head(repository)) | git_values
+        problem = _describe_problem(error, file_path) if error is not None else ""
+        return replace(_make_settings(values, git_texts), error=error, problem=problem)
+    strict_values = _strictest_values(defaults, from_file)
+    loosened = _find_loosening(repository, file, from_file, strict_values | git_values)
+    values = defaults | from_file if loosened is not None and loosened.is_allowed else strict_values
+    return replace(_make_settings(values | git_values, git_texts), loosened=loosened)
 
 
 def _values_in_git(from_git: Mapping[str, list[str]]) -> tuple[dict[str, Any], UsageError | None]:
@@ -262,24 +262,24 @@ def _values_in_git(from_git: Mapping[str, list[str]]) -> tuple[dict[str, Any], U
     mistakes = toml_file.Mistakes("")
     values = {name: _as_toml(name, texts) for name, texts in from_git.items() if name in NAMES}
     table = Table(values, (), "git config", mistakes)
-    owned = {}
+    git_values = {}
     for name, key in KEYS.items():
         if key.setting in values:
-            count = len(mistakes.entries)
+            count_before = len(mistakes.entries)
             value = key.read(table, key.setting, key.default)
-            if len(mistakes.entries) == count:
-                owned[name] = value
-    first = next(iter(mistakes.entries), None)
-    return owned, None if first is None else UsageError(first.text, hint=first.hint)
+            if len(mistakes.entries) == count_before:
+                git_values[name] = value
+    mistake = next(iter(mistakes.entries), None)
+    return git_values, None if mistake is None else UsageError(mistake.text, hint=mistake.hint)
 
 
 def _values_in_file(file: ConfigFile, owned: Collection[str] = ()) -> dict[str, Any]:
     tables = _tables(file)
     values = {}
     for name, key in KEYS.items():
-        table, _, short = name.partition(".")
-        if name not in owned and short in tables[table].values:
-            values[name] = key.read(tables[table], short, key.default)
+        table_name, _, key_name = name.partition(".")
+        if name not in owned and key_name in tables[table_name].values:
+            values[name] = key.read(tables[table_name], key_name, key.default)
     return values
 
 
@@ -288,8 +288,8 @@ def head_text(repository: Repository) -> str:
 
 
 def _content_at(repository: Repository, commit: str) -> bytes | None:
-    (stored,) = repository.cat_file.contents([f"{commit}:{FILE}"], budget.FILE.size)
-    return stored[2] if stored is not None and stored[1] == "blob" else None
+    (stored_file,) = repository.cat_file.contents([f"{commit}:{FILE}"], budget.FILE.size)
+    return stored_file[2] if stored_file is not None and stored_file[1] == "blob" else None
 
 
 def _values_in_head(repository: Repository) -> dict[str, Any]:
@@ -310,9 +310,10 @@ def _describe_problem(error: UsageError, path: str) -> str:
     instead = "using built-in settings, or stricter ones that can be read"
     if not isinstance(error, ConfigError):
         return f"{error.message}; {instead}"
-    first, number = error.mistakes[0], len(error.mistakes) - 1
-    count = f" (and {number} more)" if number else ""
-    return f"{FILE}:{first.line}: {first.text}{count}; {instead}, until this is corrected: {path}"
+    first_mistake, more_count = error.mistakes[0], len(error.mistakes) - 1
+    others = f" (and {more_count} more)" if more_count else ""
+    mistake_text = f"{FILE}:{first_mistake.line}: {first_mistake.text}{others}"
+    return f"{mistake_text}; {instead}, until this is corrected: {path}"
 
 
 def setting_files(repository: Repository) -> dict[str, str]:
@@ -323,17 +324,17 @@ def age_of_runs(repository: Repository, pipeline: str, age: int) -> int:
     """Return at what age, in µs, a pipeline's runs expire; a short one needs approval."""
     settings = read(repository)
     loosened = settings.loosened
-    allowed = loosened.values if loosened is not None and loosened.is_allowed else {}
-    is_allowed = allowed.get(_retention_key(pipeline), ("",))[0] == times.length_text(age)
+    allowed_values = loosened.values if loosened is not None and loosened.is_allowed else {}
+    is_allowed = allowed_values.get(_retention_key(pipeline), ("",))[0] == times.length_text(age)
     return age if is_allowed else max(age, settings.policy.runs_older_than)
 
 
 def _tables(file: ConfigFile) -> dict[str, Table]:
     """Return the tables of `KEYS`; add unknown keys and tables to the mistakes."""
-    names = dict.fromkeys(name.partition(".")[0] for name in KEYS)
-    file.top.only((*names, *_ELSEWHERE))
+    table_names = dict.fromkeys(name.partition(".")[0] for name in KEYS)
+    file.top.only((*table_names, *_ELSEWHERE))
     tables = {}
-    for name in names:
+    for name in table_names:
         tables[name] = file.table(name, f"[{name}]", f"write [{name}] above its keys")
         prefix = f"{name}."
         tables[name].only([key.removeprefix(prefix) for key in KEYS if key.startswith(prefix)])
@@ -347,7 +348,7 @@ def _find_loosening(
     for name, value in values.items():
         if strict[name] != value:
             loosened[name] = (KEYS[name].to_file(value), KEYS[name].to_file(strict[name]))
-    ages = {}
+    ages_by_key = {}
     pipelines = file.document.get(PIPELINES)
     for name, pipeline in pipelines.items() if isinstance(pipelines, dict) else ():
         if not isinstance(pipeline, dict) or name_problem(name) is not None:
@@ -356,13 +357,13 @@ def _find_loosening(
         with contextlib.suppress(UsageError):  # the pipeline's reader reports it
             age = times.parse_age(text.strip()) if isinstance(text, str) else strict[_RUNS]
             if age < strict[_RUNS]:
-                ages[_retention_key(name)] = times.length_text(age)
-    loosened |= {name: (age, times.length_text(strict[_RUNS])) for name, age in ages.items()}
+                ages_by_key[_retention_key(name)] = times.length_text(age)
+    loosened |= {name: (age, times.length_text(strict[_RUNS])) for name, age in ages_by_key.items()}
     if not loosened:
         return None
 
     # One digest for all values: a short age may be harmless only with a large `keep_last`.
-    digest = digest_of("settings", [*sorted(values.items()), *sorted(ages.items())])
+    digest = digest_of("settings", [*sorted(values.items()), *sorted(ages_by_key.items())])
     return Loosening(loosened, digest, digest in approved_digests(repository))
 
 
@@ -372,19 +373,19 @@ def _retention_key(pipeline: str) -> str:
 
 def _make_settings(values: Mapping[str, Any], from_git: Mapping[str, list[str]]) -> Settings:
     policy, limits = (
-        {name.removeprefix(table): values[name] for name in KEYS if name.startswith(table)}
-        for table in ("retention.", "snapshot.")
+        {name.removeprefix(prefix): values[name] for name in KEYS if name.startswith(prefix)}
+        for prefix in ("retention.", "snapshot.")
     )
     limits["submodules"] = limits["submodules"] == ALL
     limits["timeout"] /= times.MICRO
-    configured = attributes.Configured.of(from_git)
+    attribute_settings = attributes.Configured.of(from_git)
     worktree_dir = from_git[WORKTREE_DIR][-1] if WORKTREE_DIR in from_git else None
-    return Settings(Policy(**policy), Limits(**limits, configured=configured), worktree_dir)
+    return Settings(Policy(**policy), Limits(**limits, configured=attribute_settings), worktree_dir)
 
 
 def path(repository: Repository) -> str:
-    top = repository.worktree or main_worktree(repository)
-    return os.path.join(top, FILE) if top else ""
+    top_dir = repository.worktree or main_worktree(repository)
+    return os.path.join(top_dir, FILE) if top_dir else ""
 
 
 def template() -> str:
@@ -398,19 +399,19 @@ def write_template(path: str) -> bool:
     import tomlkit
     from tomlkit.exceptions import TOMLKitError
 
-    settings, title, example = template().partition(_EXAMPLE_TITLE)
+    settings_text, example_title, example = template().partition(_EXAMPLE_TITLE)
     try:
         old_text = text_of(path)
         budget.require(old_text, budget.FILE)
-        document = tomlkit.parse(old_text or settings)
-        for name, table in tomlkit.parse(settings).items():
+        document = tomlkit.parse(old_text or settings_text)
+        for name, table in tomlkit.parse(settings_text).items():
             if name not in document:
                 document.add(tomlkit.nl())
                 document.add(name, table)
         new_text = tomlkit.dumps(document)
         if PIPELINES not in document and f"[{PIPELINES}." not in old_text:
-            added = title + example
-            new_text += added.replace("\n", "\r\n") if "\r\n" in old_text else added
+            example_text = example_title + example
+            new_text += example_text.replace("\n", "\r\n") if "\r\n" in old_text else example_text
         if new_text != old_text:
             opener = private_dirs.open_without_links
             with open(path, "w", encoding="utf-8", newline="", opener=opener) as file:
@@ -436,9 +437,9 @@ _SHORT = 10
 
 def require_correct(repository: Repository, commit: str) -> None:
     name = f"{commit}:{FILE}"
-    data = _content_at(repository, commit) if commit else None
+    content = _content_at(repository, commit) if commit else None
     # If it lacks the file, the run reports mistakes after checkout.
-    if data is None or _find_mistakes(repository, name, data) is None:
+    if content is None or _find_mistakes(repository, name, content) is None:
         return
     # The file may be a link, or a filter may change it; these checks start processes, so they wait.
     entry = leaf(repository, commit, os.fsencode(FILE))
@@ -449,18 +450,18 @@ def require_correct(repository: Repository, commit: str) -> None:
         return
     cure = f"the run would use this file: correct {path(repository) or FILE}, commit it, and"
     try:
-        is_base = repository.commit("HEAD") != commit
+        is_other_commit = repository.commit("HEAD") != commit
     except NotFoundError:  # an unborn branch, as in a bare repository
-        is_base = True
-    cure += " start again" + ("; or start at another commit: --base REV" if is_base else "")
+        is_other_commit = True
+    cure += " start again" + ("; or start at another commit: --base REV" if is_other_commit else "")
     raise ConfigError(f"{commit[:_SHORT]}:{FILE}", error.mistakes, cure)
 
 
 def _find_mistakes(repository: Repository, name: str, data: bytes) -> ConfigError | None:
     try:
         file = ConfigFile(data.decode("utf-8", "surrogateescape"), name)
-    except ConfigError as not_toml:
-        return not_toml
+    except ConfigError as parse_error:
+        return parse_error
     error = read(repository, file).error
     return error if isinstance(error, ConfigError) else None
 
