@@ -73,7 +73,7 @@ class Checkpoints:
     ) -> None:
         self.repository = repository
         self.objects: Objects = open_objects(repository, adapter)
-        self.refs = Refs(repository, self._clear)
+        self.refs = Refs(repository, self._clear_stale_lock)
         self._index: Index | None = None
         self._ahead = [] if ahead is None else [ahead]
         self._parts: tuple[tuple[str, str], Collection[str] | None] = ("", ""), None
@@ -338,7 +338,7 @@ class Checkpoints:
             return False
 
     def link(self, entries: Sequence[CheckpointInfo]) -> None:
-        notes.append(self.repository, ref_names.link_lines(entries))
+        notes.queue(self.repository, ref_names.link_lines(entries))
 
     def claim(self, key: str) -> Claim:
         from gitckpt.store.records.keys import Claim
@@ -370,7 +370,7 @@ class Checkpoints:
 
         return Remover(self.repository, self.objects, self.refs, self.index)
 
-    def _clear(self, lock: str) -> bool:
+    def _clear_stale_lock(self, lock: str) -> bool:
         from gitckpt.store.records import heads  # locks are seldom in the way
 
         return heads.clear_stale_locks(self.repository, self.announce, lock)

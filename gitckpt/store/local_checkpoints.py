@@ -41,7 +41,7 @@ DIRECTORY = "chains"
 _TAIL = 4096  # bytes to search first: most lookups are for the newest of up to 100,000 lines
 
 
-def extend(
+def extend_run(
     repository: Repository, run: str, head: str, oids: Sequence[str], *, drives: bool = False
 ) -> list[str]:
     """Append oids of a run's new documents to the run's file; return paths to flush.
@@ -102,7 +102,7 @@ def _read_oids(repository: Repository, run: str, size: int | None = None) -> lis
     return private_dirs.read(_run_path(repository, run), size).split()
 
 
-def forget(repository: Repository, run: str) -> None:
+def forget_run(repository: Repository, run: str) -> None:
     with contextlib.suppress(OSError):  # maintenance tries again
         os.unlink(_run_path(repository, run))
 
@@ -119,7 +119,7 @@ def forget_removed_runs(repository: Repository, existing: Callable[[], Collectio
     except OSError:
         return
     for run in set(old_runs).difference(existing() if old_runs else ()):
-        forget(repository, run)
+        forget_run(repository, run)
 
 
 def _run_path(repository: Repository, run: str) -> str:
@@ -164,7 +164,7 @@ def _creation_time(git_dir: str) -> str:
     return ""
 
 
-def append(
+def append_lines(
     repository: Repository,
     documents: Iterable[tuple[str, str]],
     *,
@@ -183,26 +183,26 @@ def append(
 
 
 def append_fork(repository: Repository, checkpoint_id: str) -> None:
-    if oid := _oid_of(repository, checkpoint_id):
-        append(repository, [(checkpoint_id, oid)], kind=_COPIED)
+    if oid := _read_ref_oid(repository, checkpoint_id):
+        append_lines(repository, [(checkpoint_id, oid)], kind=_COPIED)
 
 
-def prepare(repository: Repository) -> None:
+def create_file(repository: Repository) -> None:
     """Create the list: without it, the shell hook starts Python at each commit."""
     private_dirs.append(os.path.join(repository.make_private_dir(), FILE), b"")
 
 
-def copy(source: Repository, target: Repository, checkpoint_ids: Collection[str]) -> None:
+def copy_lines(source: Repository, target: Repository, checkpoint_ids: Collection[str]) -> None:
     entries = LocalCheckpoints.read(source, checkpoint_ids)
     for kind in (_FROM, _COPIED):
         names = [id_ for id_ in checkpoint_ids if entries.has_captured(id_) == (kind == _COPIED)]
         oids = ((id_, entries.oid(id_)) for id_ in names)
-        append(target, [(id_, oid) for id_, oid in oids if oid is not None], kind=kind)
+        append_lines(target, [(id_, oid) for id_, oid in oids if oid is not None], kind=kind)
 
 
 def is_captured_here(repository: Repository, checkpoint_id: str) -> bool:
     local = LocalCheckpoints.read(repository, [checkpoint_id])
-    oid = _oid_of(repository, checkpoint_id)
+    oid = _read_ref_oid(repository, checkpoint_id)
     return oid is not None and local.has(checkpoint_id, oid) and local.has_captured(checkpoint_id)
 
 
@@ -228,7 +228,7 @@ class LocalCheckpoints:
             lines = data.split(b"\n")
         else:
             lines = [_last_line(data, checkpoint_id) for checkpoint_id in checkpoint_ids]
-        return cls(repository, dict(filter(None, map(_parse, lines))))
+        return cls(repository, dict(filter(None, map(_parse_line, lines))))
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._lines)
@@ -273,7 +273,7 @@ def forget_removed(repository: Repository, existing: Callable[[], Collection[str
     if len(lines) <= 2 * _FEW:
         return
     existing_ids = existing()
-    parsed = ((_parse(line), line) for line in lines)
+    parsed = ((_parse_line(line), line) for line in lines)
     lines_by_id = {entry[0]: line for entry, line in parsed if entry and entry[0] in existing_ids}
     if len(lines) <= 2 * (len(lines_by_id) + _FEW):
         return
@@ -284,7 +284,7 @@ def forget_removed(repository: Repository, existing: Callable[[], Collection[str
         regular.write_private(_path(repository), data, flushed=True, opener=private_dirs.create)
 
 
-def _oid_of(repository: Repository, checkpoint_id: str) -> str | None:
+def _read_ref_oid(repository: Repository, checkpoint_id: str) -> str | None:
     from gitckpt.store import notes  # not needed to record
 
     object_info = repository.cat_file.info(notes.CHECKPOINTS + checkpoint_id)
@@ -298,7 +298,7 @@ def _last_line(data: bytes, checkpoint_id: str) -> bytes:
     return data[start + 1 : end] if -1 < start < end else b""
 
 
-def _parse(line: bytes) -> tuple[str, Written] | None:
+def _parse_line(line: bytes) -> tuple[str, Written] | None:
     fields = os.fsdecode(line).split(" ", 3)
     if len(fields) != 4 or not ids.is_id(fields[0]) or not ids.is_oid(fields[1]):
         return None

@@ -44,12 +44,12 @@ _MANY = 1000  # for more checkpoints, list all refs instead of looking up each o
 _STAMP = len("2026-11-21T20:16:35.123456Z")
 
 
-def prepare(repository: Repository) -> None:
+def create_queue(repository: Repository) -> None:
     """Create the queue: without it, the shell hook starts Python at each commit."""
     private_dirs.append(os.path.join(repository.make_private_dir(), WAITING), b"")
 
 
-def append(repository: Repository, links: Lines, removed: Collection[str] = ()) -> None:
+def queue(repository: Repository, links: Lines, removed: Collection[str] = ()) -> None:
     """Queue note lines by commit, and ids to remove; do nothing if the disk is full."""
     text = "".join(f"{commit} {line}\n" for commit, lines in links.items() for line in lines)
     text += "".join(f"{removed_id}\n" for removed_id in removed)
@@ -62,7 +62,7 @@ def append(repository: Repository, links: Lines, removed: Collection[str] = ()) 
 
 def is_due(repository: Repository, instant: int) -> bool:
     """Return whether the queue has changes and the last write is over a minute ago."""
-    queue_status, last_write_status = (_status(repository, file) for file in (WAITING, WRITTEN))
+    queue_status, last_write_status = (_stat_file(repository, file) for file in (WAITING, WRITTEN))
     if queue_status is None or not queue_status.st_size:
         return False
     age_ns = instant * 1000 - last_write_status.st_mtime_ns if last_write_status is not None else -1
@@ -71,7 +71,7 @@ def is_due(repository: Repository, instant: int) -> bool:
 
 def pending(repository: Repository) -> tuple[Lines, set[str]]:
     """Return the queued note lines by commit, and the queued ids to remove."""
-    return _parse(private_dirs.read(_path(repository)))
+    return _parse_queue(private_dirs.read(_queue_path(repository)))
 
 
 def write(
@@ -89,8 +89,8 @@ def write(
     The caller holds `ref_names.write_lock`. `prepared` gets the git objects before they are
     written.
     """
-    queue_data = private_dirs.read(_path(repository))
-    lines_by_commit, ids_to_remove = _parse(queue_data)
+    queue_data = private_dirs.read(_queue_path(repository))
+    lines_by_commit, ids_to_remove = _parse_queue(queue_data)
     for commit, lines in (links or {}).items():
         lines_by_commit.setdefault(commit, []).extend(lines)
     ids_to_remove.update(removed_ids)
@@ -143,7 +143,7 @@ def carry(repository: Repository, command: str) -> None:
     for old_commit, new_commit in read_rewrites(repository):
         if old_commit in queued_lines and new_commit != old_commit:
             copied_lines.setdefault(new_commit, []).extend(queued_lines[old_commit])
-    append(repository, copied_lines)
+    queue(repository, copied_lines)
 
 
 def _existing_ids(repository: Repository, refs: Refs, checkpoint_ids: set[str]) -> set[str]:
@@ -155,17 +155,17 @@ def _existing_ids(repository: Repository, refs: Refs, checkpoint_ids: set[str]) 
     return {id_ for id_, ref in paths.items() if read_loose(repository, ref) or look_up_ref(ref)}
 
 
-def _status(repository: Repository, file_name: str) -> os.stat_result | None:
+def _stat_file(repository: Repository, file_name: str) -> os.stat_result | None:
     with contextlib.suppress(OSError):
         return os.lstat(os.path.join(repository.private_dir, file_name))
     return None
 
 
-def _path(repository: Repository) -> str:
+def _queue_path(repository: Repository) -> str:
     return os.path.join(repository.private_dir, WAITING)
 
 
-def _parse(data: bytes) -> tuple[Lines, set[str]]:
+def _parse_queue(data: bytes) -> tuple[Lines, set[str]]:
     links: dict[str, dict[str, str]] = {}
     removed_ids: set[str] = set()
     for entry in data.decode("utf-8", "surrogateescape").split("\n"):

@@ -79,21 +79,21 @@ def _find_by_context(data: bytes, text: bytes) -> Iterator[tuple[str, int, int]]
     if b"PRIVATE KEY" in data:
         yield from _find_private_keys(data)
     lower_text = text.lower()
-    for start in _find_word(lower_text, b"://"):
+    for start in _find_all(lower_text, b"://"):
         if (match := _IN_URL.match(text, start)) and not _NO_SECRET.search(match[0]):
             yield "password-in-url", *match.span(1)
     for word in (b"machine", b"default"):
-        for start in _find_word(lower_text, word):
+        for start in _find_all(lower_text, word):
             if (match := _NETRC.match(text, start)) and not _is_placeholder(match[1]):
                 yield "netrc-password", *match.span(1)
-    for start in _find_word(lower_text, b"auth"):
+    for start in _find_all(lower_text, b"auth"):
         yield from _find_authorization(text, lower_text, start)
     for name in _NAMES:
-        for start in _find_word(lower_text, name):
+        for start in _find_all(lower_text, name):
             yield from _find_assignment(text, lower_text, name, start)
 
 
-def _find_word(text: bytes, word: bytes) -> Iterator[int]:
+def _find_all(text: bytes, word: bytes) -> Iterator[int]:
     start = text.find(word)
     while start >= 0:
         yield start
@@ -216,7 +216,7 @@ def _compile(expression: str) -> re.Pattern[bytes]:
     return re.compile(expression.encode())
 
 
-def find(data: bytes) -> list[Hit]:
+def find_hits(data: bytes) -> list[Hit]:
     """Return the likely secrets in a text; of overlapping ones, only the first."""
     # "\\nghp_…" in JSON: the "n" belongs to the line break, not to the token.
     text = _ESCAPED.sub(b"  ", data) if b"\\" in data else data
@@ -282,7 +282,7 @@ def lines(data: bytes) -> list[tuple[Hit, int, bytes]]:
     if b"\0" in data[:_BINARY]:
         return []
     hits, line_number, counted_end = [], 1, 0
-    for hit in find(data):
+    for hit in find_hits(data):
         line_number += data.count(b"\n", counted_end, hit.start)
         counted_end = hit.start
         hits.append((hit, line_number, data[hit.start : hit.end]))
@@ -290,12 +290,12 @@ def lines(data: bytes) -> list[tuple[Hit, int, bytes]]:
 
 
 def masked(text: str) -> str:
-    return masked_bytes(text.encode("utf-8", "surrogatepass")).decode("utf-8", "surrogatepass")
+    return mask_bytes(text.encode("utf-8", "surrogatepass")).decode("utf-8", "surrogatepass")
 
 
-def masked_bytes(data: bytes, hits: Sequence[Hit] | None = None) -> bytes:
+def mask_bytes(data: bytes, hits: Sequence[Hit] | None = None) -> bytes:
     pieces, previous_end = [], 0
-    for hit in find(data) if hits is None else hits:
+    for hit in find_hits(data) if hits is None else hits:
         pieces += [data[previous_end : hit.start], MASK + f"{hit.rule}]".encode()]
         previous_end = hit.end
     return b"".join([*pieces, data[previous_end:]])
@@ -314,17 +314,17 @@ class Settled:
 
     def digest(self, secret: bytes) -> str:
         """Return a keyed hash (16 hex digits), under which documents name a secret."""
-        return hashlib.blake2b(secret, key=self._key, digest_size=_DIGEST_BYTES).hexdigest()
+        return hashlib.blake2b(secret, key=self._digest_key, digest_size=_DIGEST_BYTES).hexdigest()
 
     def is_settled(self, path: str, digest: str) -> bool:
-        return not self._lines.isdisjoint((_DIGEST + digest.encode(), _PATH + _escape(path)))
+        return not self._lines.isdisjoint((_DIGEST + digest.encode(), _PATH + _escape_path(path)))
 
     def settle(self, name: str) -> bool:
         """Settle the hits in a file (path) or a secret (digest); return if that is new."""
         if not name:
             hint = "name a path or a digest from: git ckpt show ID"
             raise UsageError("the path or digest is empty", hint=hint)
-        line = _DIGEST + name.encode() if is_digest(name) else _PATH + _escape(name)
+        line = _DIGEST + name.encode() if is_digest(name) else _PATH + _escape_path(name)
         if line in self._lines:
             return False
         path = os.path.join(self._repository.make_private_dir(), FILE)
@@ -342,7 +342,7 @@ class Settled:
         return frozenset(private_dirs.read(path).split(b"\n"))
 
     @functools.cached_property
-    def _key(self) -> bytes:
+    def _digest_key(self) -> bytes:
         path = os.path.join(self._repository.make_private_dir(), KEY)
         try:
             if os.path.lexists(path) and os.lstat(path).st_size == 0:
@@ -366,19 +366,19 @@ def is_digest(text: str) -> bool:
     return len(text) == 2 * _DIGEST_BYTES and not text.strip("0123456789abcdef")
 
 
-def _escape(path: str) -> bytes:
+def _escape_path(path: str) -> bytes:
     return path.encode("utf-8", "surrogateescape").replace(b"\\", b"\\\\").replace(b"\n", b"\\n")
 
 
-def unsettled(repository: Repository, data: bytes) -> list[tuple[Hit, int, str]]:
+def find_unsettled(repository: Repository, data: bytes) -> list[tuple[Hit, int, str]]:
     """Return the unsettled hits in a file's content, with line number and digest."""
     settled_hits = Settled(repository)
     hits = [(hit, line, settled_hits.digest(secret)) for hit, line, secret in lines(data)]
     return [hit for hit in hits if not settled_hits.is_settled("", hit[2])]
 
 
-def masked_copies(repository: Repository, data: bytes) -> bytes:
-    return masked_bytes(data, [hit for hit, *_ in unsettled(repository, data)])
+def mask_unsettled(repository: Repository, data: bytes) -> bytes:
+    return mask_bytes(data, [hit for hit, *_ in find_unsettled(repository, data)])
 
 
 def has_masks(data: bytes) -> bool:

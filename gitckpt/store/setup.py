@@ -73,8 +73,8 @@ def _matches_own_refs(specs: Sequence[str], side: int) -> bool:
 def install(repository: Repository, mode: str) -> Installation:
     """Install hooks that record each commit; write `gitckpt.toml` if it is missing."""
     version = require_git()
-    notes.prepare(repository)
-    local_checkpoints.prepare(repository)
+    notes.create_queue(repository)
+    local_checkpoints.create_file(repository)
     result = installation.install(repository, version=version, mode=mode)
     findings = inspect(repository)
     result.advice.extend(f"{entry.object} {entry.sentence}: {entry.cure}" for entry in findings)

@@ -253,7 +253,7 @@ def removal(
 
             def remove_unnamed(submodule_store: AnyCheckpoints) -> None:
                 # A fetched document may name a checkpoint that a user saved in the submodule.
-                _remove(submodule_store, submodule_store.list(Query(ids=unnamed_ids)))
+                _remove_automatic(submodule_store, submodule_store.list(Query(ids=unnamed_ids)))
 
             _apply_in_each(store, paths_by_id.values(), remove_unnamed)
 
@@ -264,7 +264,7 @@ def sweep(store: AnyCheckpoints) -> None:
 
     def remove_unnamed(submodule_store: AnyCheckpoints) -> None:
         entries = (entry for entry in submodule_store.list() if entry.id not in paths_by_id)
-        _remove(submodule_store, (entry for entry in entries if entry.time < grace_start))
+        _remove_automatic(submodule_store, (entry for entry in entries if entry.time < grace_start))
         sweep(submodule_store)
 
     # A later writer checks that the submodule checkpoints it names exist.
@@ -291,7 +291,7 @@ def copy_checkpoints(store: AnyCheckpoints, source: Repository, to: Repository) 
     keeps = {ref for ref in refs if ref.startswith(ref_names.KEEP) and not modules.has_ref(to, ref)}
     modules.fetch(to, source, [ref for ref in refs if ref in object_refs or ref in keeps])
     modules.fetch(to, source, [ref_names.CHECKPOINTS + id_ for id_ in ids])
-    local_checkpoints.copy(source, to, ids)
+    local_checkpoints.copy_lines(source, to, ids)
     with store.seen_from(to, "plumbing") as target_store:
         target_store.link(target_store.list(Query(ids=ids)))
 
@@ -304,7 +304,7 @@ def copy_all_checkpoints(store: AnyCheckpoints, source: Repository, to: Reposito
                 copy_checkpoints(store, inner_source, inner_target)
 
 
-def _remove(submodule_store: AnyCheckpoints, entries: Iterable[CheckpointInfo]) -> None:
+def _remove_automatic(submodule_store: AnyCheckpoints, entries: Iterable[CheckpointInfo]) -> None:
     ids = [entry.id for entry in entries if entry.trigger == SUBMODULE]
     if ids:
         submodule_store.remove(ids)

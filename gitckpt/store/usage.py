@@ -63,7 +63,7 @@ def _find_exclusive_objects(
             # Skips the history of other refs, but not all of their trees: `discard` does that.
             revs = [*oids, *(f"^{oid}" for oid in tips)]
             rev_list_options = ["--not", *exclude_options, "--not", "--stdin"]
-            is_complete &= _walk(repository, rev_list_options, revs, reached_oids.update)
+            is_complete &= _list_reachable(repository, rev_list_options, revs, reached_oids.update)
         object_sets.append(reached_oids.difference(*object_sets))
 
     def discard(oids: Iterator[str]) -> None:
@@ -74,11 +74,11 @@ def _find_exclusive_objects(
     if any(object_sets):
         # A bitmap, if any, makes this fast.
         rev_list_options = ["--use-bitmap-index", *exclude_options, "--stdin"]
-        is_complete &= _walk(repository, rev_list_options, tips, discard)
+        is_complete &= _list_reachable(repository, rev_list_options, tips, discard)
     return object_sets, is_complete
 
 
-def _walk(
+def _list_reachable(
     repository: Repository,
     words: Sequence[str],
     revs: Collection[str],
@@ -94,7 +94,7 @@ def _walk(
     return result.code == 0
 
 
-def _look_up(repository: Repository, oids: Collection[str]) -> dict[str, StoredObject]:
+def _read_sizes(repository: Repository, oids: Collection[str]) -> dict[str, StoredObject]:
     if not oids:
         return {}
     stdin = "".join(f"{oid}\n" for oid in sorted(oids)).encode("ascii")
@@ -230,9 +230,9 @@ def measure(store: Checkpoints) -> Usage:
     index_files = [f"{index_path}{suffix}" for suffix in ("", "-wal", "-shm")]
     loose_objects = [item for group in object_groups for item in group if item.is_loose]
     return Usage(
-        checkpoints=Amount(_count(refs, ref_names.CHECKPOINTS), _sum_sizes(documents)),
+        checkpoints=Amount(_count_refs(refs, ref_names.CHECKPOINTS), _sum_sizes(documents)),
         files=Amount(len(files), _sum_sizes(files)),
-        leases=Amount(_count(refs, _LEASES), _sum_sizes(leases)),
+        leases=Amount(_count_refs(refs, _LEASES), _sum_sizes(leases)),
         links=Amount(sum(item.kind == "blob" for item in links), _sum_sizes(links)),
         refs=_measure_refs(repository, refs),
         worktrees=sorted(worktree_uses, key=lambda worktree: (-worktree.bytes, worktree.path)),
@@ -253,12 +253,12 @@ def _find_objects(
     notes_oids = {oid for ref, oid in refs.items() if ref == ref_names.NOTES}
     roots = [set(refs.values()) - notes_oids, notes_oids]
     (own_oids, links), is_complete = _find_exclusive_objects(repository, roots, tips)
-    stored = _look_up(repository, own_oids | links)
+    stored = _read_sizes(repository, own_oids | links)
     groups = (own_oids & document_oids, own_oids - document_oids - leases, own_oids & leases, links)
     return [[stored[oid] for oid in oids if oid in stored] for oids in groups], is_complete
 
 
-def _count(refs: Mapping[str, str], prefixes: str | tuple[str, ...]) -> int:
+def _count_refs(refs: Mapping[str, str], prefixes: str | tuple[str, ...]) -> int:
     return sum(ref.startswith(prefixes) for ref in refs)
 
 

@@ -43,10 +43,10 @@ class Diagnosis:
 
 def diagnose(store: Checkpoints) -> Diagnosis:
     version = require_git()
-    return Diagnosis(facts(store, version), examine(store, version))
+    return Diagnosis(list_facts(store, version), examine(store, version))
 
 
-def facts(store: Checkpoints, version: tuple[int, ...]) -> dict[str, str | int | None]:
+def list_facts(store: Checkpoints, version: tuple[int, ...]) -> dict[str, str | int | None]:
     repository = store.repository
     refs = [ref for ref, _ in store.refs.iterate(ref_names.CHECKPOINTS)]
     own_refs = [ref for ref in refs if not ref_names.is_foreign(ref)]

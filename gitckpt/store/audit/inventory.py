@@ -57,7 +57,7 @@ class Row(NamedTuple):
         return ref_names.CHECKPOINTS + self.entry.id
 
     @property
-    def check(self) -> Update:
+    def unchanged(self) -> Update:
         return Update(self.ref, self.entry.oid, self.entry.oid)
 
 
@@ -129,12 +129,12 @@ class Evidence:
     def all_runs(self) -> set[str]:
         return {*self.runs, *(run for run, _, _ in self.below(ref_names.RUNS))}
 
-    def by_time(self) -> list[Row]:
+    def rows_by_time(self) -> list[Row]:
         return sorted(self.rows.values(), key=lambda row: row.entry.time)
 
-    def commits(self) -> list[str]:
+    def linked_commits(self) -> list[str]:
         """Return the oids of all linked commits, newest first, as in packs."""
-        linked_oids = dict.fromkeys(row.entry.git_sha for row in reversed(self.by_time()))
+        linked_oids = dict.fromkeys(row.entry.git_sha for row in reversed(self.rows_by_time()))
         return [oid for oid in linked_oids if oid and self.is_sound(ref_names.KEEP, oid)]
 
 
@@ -159,7 +159,7 @@ def list_refs(
     return ref_hash.digest(), result.complaint
 
 
-def gather(store: Checkpoints) -> Evidence:
+def gather_evidence(store: Checkpoints) -> Evidence:
     evidence = Evidence()  # filled by three git processes for any number of refs
 
     def store_ref(oid: str, ref: str, target: str) -> None:
@@ -177,7 +177,7 @@ def gather(store: Checkpoints) -> Evidence:
     evidence.flaws += find_blocking_refs(store.repository, evidence.refs)
     _read_documents(store, evidence)
     # Find referenced objects that are missing or of a wrong type, without fetching any.
-    linked_commits = evidence.commits()
+    linked_commits = evidence.linked_commits()
     for namespace in ref_names.OBJECTS:
         oids = {row.holds[namespace] for row in evidence.rich if namespace in row.holds}
         evidence.odd |= graph.find_other_kinds(store.repository, sorted(oids), KINDS[namespace])

@@ -62,7 +62,7 @@ def audit_objects(
     """
     damaged_oids = {*damaged, *graph.find_unreadable(store.repository, sorted(empty))}
     # Sorted by time, similar trees are adjacent, which is fast.
-    rows = evidence.by_time() if only is None else [evidence.rows[id_] for id_ in sorted(only)]
+    rows = evidence.rows_by_time() if only is None else [evidence.rows[id_] for id_ in sorted(only)]
     root_oids = list(dict.fromkeys(oid for row in rows for oid in _find_roots(row, evidence)))
     lacking_objects = graph.find_lacking(
         store.repository, store.objects, root_oids, damaged_oids, with_history=only is None
@@ -73,7 +73,7 @@ def audit_objects(
     if lacking_objects.samples or None in evidence.odd.values():
         rewritten_commits = operation.filter_repo_commits(store.repository)
         for row in sorted(rows, key=lambda row: row.id):
-            missing = _missing_objects(row, evidence)
+            missing = _list_missing(row, evidence)
             samples = (lacking_objects.samples.get(root, ()) for root in _find_roots(row, evidence))
             oids = list(dict.fromkeys([*missing, *(oid for sample in samples for oid in sample)]))
             commit = row.entry.git_sha
@@ -91,7 +91,7 @@ def audit_objects(
         yield lasting("object-damaged", oid, "the stored content does not match the oid", cure)
 
 
-def _missing_objects(row: Row, evidence: Evidence) -> list[str]:
+def _list_missing(row: Row, evidence: Evidence) -> list[str]:
     """List missing objects of a checkpoint, except the ones reported with their refs."""
     missing_pairs = [pair for pair in row.holds.items() if evidence.kind(*pair) is None]
     refs, keep = evidence.refs, ref_names.KEEP
@@ -158,7 +158,7 @@ def _find_problems(store: Checkpoints, roots: list[str]) -> Iterator[tuple[str, 
 def audit_refs(repository: Repository, evidence: Evidence) -> Iterator[Flaw]:
     """Yield flaws of refs: wrong, missing, symbolic, or without a checkpoint."""
     for holder_row in evidence.rich:
-        yield from _holder_flaws(holder_row, evidence)
+        yield from _audit_object_refs(holder_row, evidence)
     for namespace in ref_names.OBJECTS:
         for id_, ref, oid in evidence.below(namespace):
             row = evidence.rows.get(id_)
@@ -174,9 +174,9 @@ def audit_refs(repository: Repository, evidence: Evidence) -> Iterator[Flaw]:
     local_entries = LocalCheckpoints.read(repository)
     oids = {id_: evidence.oids[id_] for id_ in local_entries if id_ in evidence.oids}
     yield from find_replaced(repository, oids, local_entries)
-    yield from _symbolic_flaws(evidence)
-    yield from _submodule_flaws(repository, evidence)
-    yield from _commit_flaws(repository, evidence)
+    yield from _audit_symbolic_refs(evidence)
+    yield from _audit_submodules(repository, evidence)
+    yield from _audit_commit_refs(repository, evidence)
     yield from find_lost_targets(repository)
 
 
@@ -236,7 +236,7 @@ def _list_tips(repository: Repository) -> dict[str, tuple[str, str]]:
     return tips
 
 
-def _symbolic_flaws(evidence: Evidence) -> Iterator[Flaw]:
+def _audit_symbolic_refs(evidence: Evidence) -> Iterator[Flaw]:
     for ref, target in evidence.symbolic.items():
         sentence = f"is a symbolic ref, which moves and vanishes with {target}"
         if ref.startswith(ref_names.CHECKPOINTS):
@@ -248,7 +248,7 @@ def _symbolic_flaws(evidence: Evidence) -> Iterator[Flaw]:
             yield repairable("ref-symbolic", ref, sentence, Update(ref, oid, oid, is_symbolic=True))
 
 
-def _submodule_flaws(repository: Repository, evidence: Evidence) -> Iterator[Flaw]:
+def _audit_submodules(repository: Repository, evidence: Evidence) -> Iterator[Flaw]:
     first_references: dict[str, tuple[str, bytes]] = {}
     for row in evidence.rich:
         for checkpoint, path in submodules.named_by([row.entry]).items():
@@ -262,7 +262,7 @@ def _submodule_flaws(repository: Repository, evidence: Evidence) -> Iterator[Fla
             yield lasting("submodule-missing", ref, sentence, cure)
 
 
-def _holder_flaws(row: Row, evidence: Evidence) -> Iterator[Flaw]:
+def _audit_object_refs(row: Row, evidence: Evidence) -> Iterator[Flaw]:
     for space in ref_names.OBJECTS:
         oid = row.holds.get(space)
         if oid is None:
@@ -280,10 +280,10 @@ def _holder_flaws(row: Row, evidence: Evidence) -> Iterator[Flaw]:
             cure = f"{FETCH} {shell_word(f'+{ref}:{ref}')}"
             yield lasting(code, ref, f"{sentence}; the object is missing", cure)
         elif actual_oid != oid:
-            yield repairable(code, ref, sentence, row.check, Update(ref, oid, actual_oid or ""))
+            yield repairable(code, ref, sentence, row.unchanged, Update(ref, oid, actual_oid or ""))
 
 
-def _commit_flaws(repository: Repository, evidence: Evidence) -> Iterator[Flaw]:
+def _audit_commit_refs(repository: Repository, evidence: Evidence) -> Iterator[Flaw]:
     row_by_commit: dict[str, Row] = {}
     missing_commits: set[str] = set()
     for row in evidence.rows.values():
@@ -297,7 +297,7 @@ def _commit_flaws(repository: Repository, evidence: Evidence) -> Iterator[Flaw]:
             yield lasting("commit-ref-wrong", row.ref, sentence, f"git ckpt remove {row.id}")
     keep_refs = evidence.below(ref_names.KEEP)
     kept = {oid for name, ref, oid in keep_refs if name == oid and ref not in evidence.symbolic}
-    linked_commits = evidence.commits()
+    linked_commits = evidence.linked_commits()
     needed = kept.intersection(linked_commits)
     # If history is missing, which is a separate finding, treat every ref as useful.
     unkept, useful = set() if kept else set(linked_commits), kept
@@ -330,4 +330,4 @@ def _describe_unkept(row: Row, evidence: Evidence) -> Flaw:
         beginning = f"is a symbolic ref: if {target} moves, no ref keeps"
     sentence = f"{beginning} {commit}, the linked commit of checkpoint {row.id}"
     update = Update(ref, commit, actual_oid, is_symbolic=target is not None)
-    return repairable(code, ref, sentence, row.check, update)
+    return repairable(code, ref, sentence, row.unchanged, update)

@@ -31,13 +31,13 @@ def audit_runs(store: Checkpoints, evidence: Evidence) -> Iterator[Flaw]:
     object_ref_ids = {id_ for space in ref_names.OBJECTS for id_, _, _ in evidence.below(space)}
     traced_ids = (evidence.strays | object_ref_ids) - remover.interrupted_removals(store.repository)
     for run, chain in sorted(evidence.runs.items()):
-        yield from _chain_flaws(run, chain, evidence, traced_ids)
+        yield from _audit_chain(run, chain, evidence, traced_ids)
         if not _is_complete(chain):  # a complete run may outlive the checkpoints it names
-            yield from _missing_references(run, chain, evidence)
-    yield from _head_flaws(store, evidence)
+            yield from _audit_references(run, chain, evidence)
+    yield from _audit_heads(store, evidence)
 
 
-def _chain_flaws(
+def _audit_chain(
     run: str, chain: Sequence[Row], evidence: Evidence, traced_ids: Collection[str]
 ) -> Iterator[Flaw]:
     head = ref_names.RUNS + run
@@ -51,7 +51,7 @@ def _chain_flaws(
             previous_rows.append(row)
             continue
         if number == last_number + 1:
-            yield from _parent_flaws(row, [parent.id for parent in previous_rows], evidence)
+            yield from _audit_parent(row, [parent.id for parent in previous_rows], evidence)
         # Nothing names a parent that was removed or never fetched; a lost parent is in `traces`.
         elif not _has_legal_gap(chain, position, evidence) and (
             row.parent is None or row.parent in evidence.oids or row.parent in traced_ids
@@ -67,7 +67,7 @@ def _number(row: Row) -> int:
     return row.entry.sequence or 0
 
 
-def _parent_flaws(row: Row, expected: Sequence[str], evidence: Evidence) -> Iterator[Flaw]:
+def _audit_parent(row: Row, expected: Sequence[str], evidence: Evidence) -> Iterator[Flaw]:
     if row.parent in expected or (row.parent is None and not expected):
         return
     if row.parent is not None and row.parent not in evidence.oids:
@@ -83,7 +83,7 @@ def _has_legal_gap(chain: Sequence[Row], position: int, evidence: Evidence) -> b
     """Return whether expiry or an invalid checkpoint explains a gap in the sequence."""
     if chain[position].parent in evidence.invalid:
         return True
-    if _is_complete(chain) and all(row in (_newest_driven(chain), chain[-1]) for row in chain):
+    if _is_complete(chain) and all(row in (_find_newest_driven(chain), chain[-1]) for row in chain):
         return True  # an expiry was interrupted, which removes the newest checkpoints last
     # Expiry removes checkpoints between the start and the end of a phase.
     is_phase_open: dict[str, bool] = {}
@@ -95,16 +95,16 @@ def _has_legal_gap(chain: Sequence[Row], position: int, evidence: Evidence) -> b
     return any(is_phase_open.get(name) for name, status in later_phases if status in _CLOSING)
 
 
-def _newest_driven(chain: Sequence[Row]) -> Row:
+def _find_newest_driven(chain: Sequence[Row]) -> Row:
     """Return the newest checkpoint that a driver recorded, else the newest of all."""
     return next((row for row in reversed(chain) if row.entry.trigger == PHASE), chain[-1])
 
 
 def _is_complete(chain: Sequence[Row]) -> bool:
-    return _newest_driven(chain).entry.label == ref_names.RUN_COMPLETE
+    return _find_newest_driven(chain).entry.label == ref_names.RUN_COMPLETE
 
 
-def _missing_references(run: str, chain: Sequence[Row], evidence: Evidence) -> Iterator[Flaw]:
+def _audit_references(run: str, chain: Sequence[Row], evidence: Evidence) -> Iterator[Flaw]:
     first_references: dict[str, tuple[str, str]] = {}
     for row in chain:
         for key, checkpoint_id in row.references:
@@ -115,7 +115,7 @@ def _missing_references(run: str, chain: Sequence[Row], evidence: Evidence) -> I
             yield lasting("reference-missing", ref, sentence, _REMOVED)
 
 
-def _head_flaws(store: Checkpoints, evidence: Evidence) -> Iterator[Flaw]:
+def _audit_heads(store: Checkpoints, evidence: Evidence) -> Iterator[Flaw]:
     heads_by_run = {run: oid for run, _, oid in evidence.below(ref_names.RUNS)}
     invalid_oids = set(evidence.invalid.values())
     for run in sorted(evidence.all_runs()):
@@ -134,19 +134,19 @@ def _head_flaws(store: Checkpoints, evidence: Evidence) -> Iterator[Flaw]:
             code, sentence = _describe_wrong_head(store, evidence.runs[run], head)
         sentence += f"; the newest checkpoint of the run is {newest_row.id}"
         update = Update(ref, newest_row.entry.oid, head or "")
-        yield repairable(code, ref, sentence, newest_row.check, update)
+        yield repairable(code, ref, sentence, newest_row.unchanged, update)
 
 
 def _may_start(store: Checkpoints, ref: str, head: str) -> bool:
     if not commit_refs.is_young(store.repository, ref):
         return False
     try:
-        return _document(store, head).run == ref.removeprefix(ref_names.RUNS)
+        return _read_document(store, head).run == ref.removeprefix(ref_names.RUNS)
     except InvalidCheckpoint as error:
         return isinstance(error, NewerCheckpoint)  # unknown to this version
 
 
-def _document(store: Checkpoints, oid: str) -> Checkpoint:
+def _read_document(store: Checkpoints, oid: str) -> Checkpoint:
     stored_object = next(store.objects.read([oid]))
     if stored_object is None or stored_object[0] != "blob":
         raise InvalidCheckpoint("", "", "is not a document")
@@ -158,7 +158,7 @@ def _describe_wrong_head(store: Checkpoints, chain: Sequence[Row], head: str) ->
     if row_at_head is not None:
         return "run-head-lags", f"points to {row_at_head.id}, number {row_at_head.entry.sequence}"
     try:
-        checkpoint = _document(store, head)
+        checkpoint = _read_document(store, head)
     except InvalidCheckpoint:
         return "run-head-wrong", "does not point to a checkpoint document"
     is_foreign = checkpoint.run != chain[0].entry.run

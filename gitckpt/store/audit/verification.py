@@ -61,7 +61,7 @@ def verify(
     no work is lost.
     """
     damaged = graph.find_all_unreadable(store.repository, progress) if contents else set()
-    checked_counts, flaws = _inspect_settled(store, damaged, only)
+    checked_counts, flaws = _inspect_until_settled(store, damaged, only)
     findings = {flaw.key: flaw.finding for flaw in flaws}
     tried_keys, failures = set[tuple[str, str, str]](), list[str]()
     # Replaced checkpoints first: foreign documents must not guide repairs.
@@ -70,10 +70,10 @@ def verify(
         due = [flaw for flaw in due if is_last or flaw.finding.code == "checkpoint-replaced"]
         if not due:
             continue
-        failures += mend(store, due)
+        failures += repair_flaws(store, due)
         tried_keys |= {flaw.key for flaw in due}
         damaged = graph.find_unreadable(store.repository, sorted(damaged))  # notes are rewritten
-        checked_counts, flaws = _inspect_settled(store, damaged, only)
+        checked_counts, flaws = _inspect_until_settled(store, damaged, only)
         if not is_last:  # report no flaws that the replaced documents caused
             findings = {flaw.key: flaw.finding for flaw in due}
         for flaw in flaws:
@@ -87,7 +87,7 @@ def verify(
     return Report(checked_counts, reported_findings, failures)
 
 
-def _inspect_settled(
+def _inspect_until_settled(
     store: Checkpoints, damaged: Collection[str], only: Collection[str] | None
 ) -> tuple[dict[str, int], list[Flaw]]:
     """Inspect again while other processes change refs; return flaws that persist."""
@@ -105,9 +105,9 @@ def _inspect(
     store: Checkpoints, damaged: Collection[str], only: Collection[str] | None
 ) -> tuple[bytes, dict[str, int], list[Flaw]]:
     empty_files = graph.find_empty_files(store.repository)
-    evidence = inventory.gather(store)
+    evidence = inventory.gather_evidence(store)
     link_flaws, link_count = audit_links(store, evidence)
-    worktree_flaws, worktree_count = worktrees.audit(store, evidence)
+    worktree_flaws, worktree_count = worktrees.audit_worktrees(store, evidence)
     ids_to_check = None
     if only is not None:
         ids_of_runs = {row.id for name in only for row in evidence.runs.get(name, ())}
@@ -139,7 +139,7 @@ def _inspect(
     return evidence.digest, checked_counts, flaws
 
 
-def mend(store: Checkpoints, flaws: Sequence[Flaw]) -> list[str]:
+def repair_flaws(store: Checkpoints, flaws: Sequence[Flaw]) -> list[str]:
     """Repair flaws, except where refs have moved; return a message for each failure."""
     failures: list[str] = []
     with ref_names.write_lock(store.repository) as is_alone:
@@ -219,7 +219,7 @@ def audit_links(store: Checkpoints, evidence: Evidence) -> tuple[list[Flaw], int
             id_ = note.link_id(line)
             if id_ not in removals or id_ in evidence.rows:  # else the next write removes it
                 link_count += ids.is_id(id_)
-                flaws += _line_flaws(evidence, commit, line)
+                flaws += _audit_note_line(evidence, commit, line)
     flaws.sort(key=lambda flaw: flaw.link.commit if flaw.link is not None else "")
     for row in evidence.rows.values():
         commit = row.entry.git_sha
@@ -229,15 +229,15 @@ def audit_links(store: Checkpoints, evidence: Evidence) -> tuple[list[Flaw], int
             link_count += 1
         elif evidence.is_sound(ref_names.KEEP, commit):
             sentence = f"the note of commit {commit} does not list this checkpoint"
-            link = Link(commit, None, _link_line(row.entry))
+            link = Link(commit, None, _make_note_line(row.entry))
             flaws.append(Flaw(Finding("note-missing", row.ref, sentence, REPAIR), link=link))
     return flaws, link_count
 
 
-def _line_flaws(evidence: Evidence, commit: str, line: str) -> Iterator[Flaw]:
+def _audit_note_line(evidence: Evidence, commit: str, line: str) -> Iterator[Flaw]:
     checkpoint_id = note.link_id(line)
     row = evidence.rows.get(checkpoint_id)
-    correct_line = None if row is None else _link_line(row.entry)
+    correct_line = None if row is None else _make_note_line(row.entry)
     (evidence.strays if row is None else evidence.listed).add(checkpoint_id)
     if row is not None and line != correct_line:
         sentence = f"the note of {commit} and the document of {checkpoint_id} differ"
@@ -249,7 +249,7 @@ def _line_flaws(evidence: Evidence, commit: str, line: str) -> Iterator[Flaw]:
     yield Flaw(finding, link=Link(commit, line, correct_line))
 
 
-def _link_line(info: entry.CheckpointInfo) -> str:
+def _make_note_line(info: entry.CheckpointInfo) -> str:
     return note.link_line(info.id, info.label, info.timestamp)
 
 

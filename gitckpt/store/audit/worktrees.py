@@ -17,7 +17,7 @@ from gitckpt.store.records import ref_names
 from gitckpt.store.worktrees import opener, ownership, resumption
 
 
-def audit(store: Checkpoints, evidence: Evidence) -> tuple[list[Flaw], int]:
+def audit_worktrees(store: Checkpoints, evidence: Evidence) -> tuple[list[Flaw], int]:
     """Return the flaws of gitckpt's worktrees, and the number of these worktrees."""
     repository = store.repository
     root = resumption.known_root(repository)
@@ -28,7 +28,7 @@ def audit(store: Checkpoints, evidence: Evidence) -> tuple[list[Flaw], int]:
         is_ours |= ownership.is_locked_by_gitckpt(git_dir)
         if is_ours and not ownership.is_being_made(path):
             worktree_count += 1
-            flaws += _check(store, git_dir, path, evidence, root)
+            flaws += _audit_worktree(store, git_dir, path, evidence, root)
     for directory in ownership.list_abandoned(repository):
         sentence = "its creation was interrupted; git gc may fail as long as git keeps it"
         finding = Finding("worktree-unfinished", directory, sentence, REPAIR)
@@ -78,7 +78,7 @@ def _is_registered(repository: Repository, path: str) -> bool:
     return os.path.isdir(git_dir) and git_dir not in administration.unfinished_git_dirs(repository)
 
 
-def _check(
+def _audit_worktree(
     store: Checkpoints, git_dir: str, path: str, evidence: Evidence, root: str | None
 ) -> Iterator[Flaw]:
     repository, owner = store.repository, ownership.owner_in(git_dir)

@@ -161,7 +161,7 @@ def record_approval(repository: Repository, digests: Collection[str]) -> None:
             os.fsync(file.fileno())
         fsync.flush([repository.private_dir, repository.common_dir])
     except OSError as error:
-        raise _unwritable(path_approval(repository), error) from None
+        raise _write_error(path_approval(repository), error) from None
 
 
 def remove_approvals(repository: Repository) -> bool:
@@ -173,11 +173,11 @@ def remove_approvals(repository: Repository) -> bool:
     except FileNotFoundError:
         return False
     except OSError as error:
-        raise _unwritable(path_approval(repository), error) from None
+        raise _write_error(path_approval(repository), error) from None
     return had_approvals
 
 
-def _unwritable(path: str, error: OSError) -> CkptError:
+def _write_error(path: str, error: OSError) -> CkptError:
     return CkptError(f"cannot write {path}: {error.strerror}")
 
 
@@ -237,27 +237,27 @@ def read(repository: Repository, file: ConfigFile | None = None) -> Settings:
     values, and the values in `gitckpt.toml` of HEAD.
     """
     git_texts = config.read(repository, rf"^(ckpt\.|{attributes.SETTINGS})")
-    git_values, error = _values_in_git(git_texts)
+    git_values, error = _read_git_values(git_texts)
     defaults = {name: key.default for name, key in KEYS.items()}
     from_file: dict[str, Any] = {}
     file_path = path(repository)
     try:
         file = file or toml_file.read_file(file_path)
-        from_file = _values_in_file(file, git_values)
+        from_file = _read_file_values(file, git_values)
         file.require_correct()
     except UsageError as mistake:
         error = mistake
     if error is not None or file is None:
-        values = _strictest_values(defaults, from_file, _values_in_head(repository)) | git_values
+        values = _combine_strictest(defaults, from_file, _read_head_values(repository)) | git_values
         problem = _describe_problem(error, file_path) if error is not None else ""
         return replace(_make_settings(values, git_texts), error=error, problem=problem)
-    strict_values = _strictest_values(defaults, from_file)
+    strict_values = _combine_strictest(defaults, from_file)
     loosened = _find_loosening(repository, file, from_file, strict_values | git_values)
     values = defaults | from_file if loosened is not None and loosened.is_allowed else strict_values
     return replace(_make_settings(values | git_values, git_texts), loosened=loosened)
 
 
-def _values_in_git(from_git: Mapping[str, list[str]]) -> tuple[dict[str, Any], UsageError | None]:
+def _read_git_values(from_git: Mapping[str, list[str]]) -> tuple[dict[str, Any], UsageError | None]:
     """Return values in git's configuration by key, and an error for a wrong value."""
     mistakes = toml_file.Mistakes("")
     values = {name: _as_toml(name, texts) for name, texts in from_git.items() if name in NAMES}
@@ -273,8 +273,8 @@ def _values_in_git(from_git: Mapping[str, list[str]]) -> tuple[dict[str, Any], U
     return git_values, None if mistake is None else UsageError(mistake.text, hint=mistake.hint)
 
 
-def _values_in_file(file: ConfigFile, owned: Collection[str] = ()) -> dict[str, Any]:
-    tables = _tables(file)
+def _read_file_values(file: ConfigFile, owned: Collection[str] = ()) -> dict[str, Any]:
+    tables = _read_tables(file)
     values = {}
     for name, key in KEYS.items():
         table_name, _, key_name = name.partition(".")
@@ -284,22 +284,22 @@ def _values_in_file(file: ConfigFile, owned: Collection[str] = ()) -> dict[str, 
 
 
 def head_text(repository: Repository) -> str:
-    return (_content_at(repository, "HEAD") or b"").decode("utf-8", "surrogateescape")
+    return (_read_at_commit(repository, "HEAD") or b"").decode("utf-8", "surrogateescape")
 
 
-def _content_at(repository: Repository, commit: str) -> bytes | None:
+def _read_at_commit(repository: Repository, commit: str) -> bytes | None:
     (stored_file,) = repository.cat_file.contents([f"{commit}:{FILE}"], budget.FILE.size)
     return stored_file[2] if stored_file is not None and stored_file[1] == "blob" else None
 
 
-def _values_in_head(repository: Repository) -> dict[str, Any]:
+def _read_head_values(repository: Repository) -> dict[str, Any]:
     try:
-        return _values_in_file(ConfigFile(head_text(repository), FILE))
+        return _read_file_values(ConfigFile(head_text(repository), FILE))
     except ConfigError:
         return {}
 
 
-def _strictest_values(defaults: Mapping[str, Any], *sources: Mapping[str, Any]) -> dict[str, Any]:
+def _combine_strictest(defaults: Mapping[str, Any], *sources: Mapping[str, Any]) -> dict[str, Any]:
     values = dict(defaults)
     for source in sources:
         values |= {name: KEYS[name].tighter(value, values[name]) for name, value in source.items()}
@@ -329,7 +329,7 @@ def age_of_runs(repository: Repository, pipeline: str, age: int) -> int:
     return age if is_allowed else max(age, settings.policy.runs_older_than)
 
 
-def _tables(file: ConfigFile) -> dict[str, Table]:
+def _read_tables(file: ConfigFile) -> dict[str, Table]:
     """Return the tables of `KEYS`; add unknown keys and tables to the mistakes."""
     table_names = dict.fromkeys(name.partition(".")[0] for name in KEYS)
     file.top.only((*table_names, *_ELSEWHERE))
@@ -420,7 +420,7 @@ def write_template(path: str) -> bool:
         hint = "correct the file, then run the command again"
         raise UsageError(f"{path} is not TOML: {error}", hint=hint) from None
     except OSError as error:
-        raise _unwritable(path, error) from None
+        raise _write_error(path, error) from None
     return new_text != old_text
 
 
@@ -437,7 +437,7 @@ _SHORT = 10
 
 def require_correct(repository: Repository, commit: str) -> None:
     name = f"{commit}:{FILE}"
-    content = _content_at(repository, commit) if commit else None
+    content = _read_at_commit(repository, commit) if commit else None
     # If it lacks the file, the run reports mistakes after checkout.
     if content is None or _find_mistakes(repository, name, content) is None:
         return

@@ -152,7 +152,7 @@ class LockFiles:
 
     def acquire(self, lease: Lease) -> None:
         self._repository.make_private_dir()
-        path = self._path(lease)
+        path = self._lock_path(lease)
         with _mutex:
             shared_lock = _locks.get(path) or _SharedLock(path, _PATIENCE)
             if not shared_lock.leases and not shared_lock.acquire() and shared_lock.is_taken:
@@ -161,7 +161,7 @@ class LockFiles:
             _locks[path] = shared_lock
 
     def release(self, lease: Lease, *, is_over: bool) -> None:
-        path = self._path(lease)
+        path = self._lock_path(lease)
         with _mutex:
             if (shared_lock := _locks.get(path)) is None:
                 return  # the lock belongs to the parent of this forked process
@@ -174,7 +174,7 @@ class LockFiles:
     def record_oids(self, lease: Lease, oids: Iterable[str]) -> None:
         try:
             # Never create the file: an unlocked one shows that the process is gone.
-            fd = self._open(lease, os.O_WRONLY | os.O_APPEND)
+            fd = self._open_lock_file(lease, os.O_WRONLY | os.O_APPEND)
         except OSError:
             return  # the lease is valid until it expires
         with open(fd, "wb", buffering=0) as file:
@@ -182,20 +182,20 @@ class LockFiles:
 
     def has_recorded(self, lease: Lease, oid: str) -> bool:
         try:
-            fd = self._open(lease, os.O_RDONLY | os.O_NONBLOCK)
+            fd = self._open_lock_file(lease, os.O_RDONLY | os.O_NONBLOCK)
         except (OSError, CkptError):
             return False
         with open(fd, "rb", buffering=0) as file:
             return oid.encode("ascii") in file.read().split(b"\n")
 
-    def _open(self, lease: Lease, flags: int) -> int:
-        return os.open(self._path(lease), flags | os.O_NOFOLLOW | os.O_CLOEXEC)
+    def _open_lock_file(self, lease: Lease, flags: int) -> int:
+        return os.open(self._lock_path(lease), flags | os.O_NOFOLLOW | os.O_CLOEXEC)
 
     def is_alive(self, lease: Lease, oid: str) -> bool | None:
         """Return whether the process that wrote a lease is alive; None if unknown."""
         if not self.has_recorded(lease, oid):
             return None
-        if is_file_locked := is_locked(self._path(lease)):
+        if is_file_locked := is_locked(self._lock_path(lease)):
             return True
         if is_file_locked is None:  # a file system without locks
             is_visible = lease.is_here and lease.boot
@@ -203,7 +203,7 @@ class LockFiles:
         # A network file system may not lock across machines.
         return False if lease.boot and lease.boot == filesystem.this_host().boot else None
 
-    def _path(self, lease: Lease) -> str:
+    def _lock_path(self, lease: Lease) -> str:
         process_identity = f"{lease.boot} {lease.namespace} {lease.pid} {lease.started}"
         process_hash = object_id("blob", process_identity.encode("utf-8", "replace"), "sha1")
         name = f"{ref_names.DRIVER}.{abs(lease.pid)}.{process_hash}"
@@ -259,7 +259,7 @@ class Leases:
         halfway_time = (times.from_text(lease.renewed) + times.from_text(lease.expires)) // 2
         return self.clock() >= halfway_time or (lease.is_here and filesystem.is_stopped(lease.pid))
 
-    def is_process(self, oid: str, lease: Lease) -> bool:
+    def is_holder_running(self, oid: str, lease: Lease) -> bool:
         if not lease.is_here or lease.pid <= 1 or not lease.started:
             return False
         return (
@@ -289,7 +289,7 @@ class Leases:
         if length > LONGEST:
             hint = f"request at most {LONGEST} µs"
             raise UsageError(f"a lease of {length} µs is too long", hint=hint)
-        lease, old_oid, predecessor = self._next(run, holder, length, take_over=take_over)
+        lease, old_oid, predecessor = self._plan_next(run, holder, length, take_over=take_over)
         self._files.acquire(lease)
         try:
             oid = self.swap(lease, old_oid, is_ours=True)
@@ -312,7 +312,7 @@ class Leases:
         lease_documents, updates = [], []
         for run in runs:
             try:
-                lease, old_oid, predecessor = self._next(run, holder, LENGTH)
+                lease, old_oid, predecessor = self._plan_next(run, holder, LENGTH)
                 self._files.acquire(lease)
             except CkptError as error:
                 errors[run] = error
@@ -338,7 +338,7 @@ class Leases:
                     errors[run] = error
         return holds, errors
 
-    def _next(
+    def _plan_next(
         self, run: str, holder: str, length: int, *, take_over: bool = False
     ) -> tuple[Lease, str, Lease | None]:
         """Return the next lease, and the oid ("" for none) and lease that it replaces."""
@@ -496,7 +496,7 @@ def cancel(leases: Leases, run: str, *, wait: float, tell: Callable[[str], objec
     oid, lease = cancelled_lease
     if wait <= 0 or lease.is_ours:  # no signal to this process: the driver stops at its next check
         return True
-    if leases.is_process(oid, lease):
+    if leases.is_holder_running(oid, lease):
         try:
             os.kill(lease.pid, signal.SIGTERM)
         except ProcessLookupError:

@@ -65,7 +65,7 @@ def driven_by(desk: Leases, process: subprocess.Popen[bytes], **changes: Any) ->
     )
     assert process.stdin is not None
     assert process.stdout is not None
-    process.stdin.write(f"{desk._files._path(lease)}\n".encode())
+    process.stdin.write(f"{desk._files._lock_path(lease)}\n".encode())
     process.stdout.readline()
     desk.swap(lease, found[0], is_ours=True)
     return lease

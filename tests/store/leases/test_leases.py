@@ -128,7 +128,7 @@ def test_a_process_that_got_the_number_of_a_dead_one_does_not_hold_its_lease(des
 
 def left_by_a_dead_process(desk: Leases, lease: Lease) -> Path:
     """Make the unlocked lock file of the process that a lease names."""
-    path = Path(desk._files._path(lease))
+    path = Path(desk._files._lock_path(lease))
     path.touch()
     return path
 
@@ -258,7 +258,7 @@ def other(desk: Leases) -> Iterator[tuple[subprocess.Popen[str], Hold]]:
         assert process.stdout is not None
         hold = desk.acquire(RUN, "the other one")
         lease = replace(hold.lease, pid=process.pid, started=filesystem.process_start(process.pid))
-        process.stdin.write(f"{desk._files._path(lease)}\n")
+        process.stdin.write(f"{desk._files._lock_path(lease)}\n")
         assert process.stdout.readline()
         oid = desk.swap(lease, hold.update().old, is_ours=True)
         yield process, Hold(desk, oid, lease, leases.LENGTH, None, is_first=False)
@@ -401,8 +401,8 @@ class TestManyAtOnce:
 
     def test_somebody_is_faster_at_one_of_them(self, desk: Leases) -> None:
         class Slow(Leases):
-            def _next(self, run: str, *args: Any, **options: Any) -> Any:
-                found = super()._next(run, *args, **options)
+            def _plan_next(self, run: str, *args: Any, **options: Any) -> Any:
+                found = super()._plan_next(run, *args, **options)
                 if run == TestManyAtOnce.RUNS[-1] and desk.read(TestManyAtOnce.RUNS[1]) is None:
                     desk.acquire(TestManyAtOnce.RUNS[1], "the faster one")
                 return found
