@@ -241,25 +241,25 @@ class Checkpoints:
         without_files: str | None = None,
         **options: Unpack[Options],
     ) -> Checkpoint:
-        """Call `capture` and `record`; if capture times out, record label `without_files`."""
+        """Capture and record; `without_files` is the label if the capture times out."""
         from gitckpt.store.snapshot import capture as snapshot
 
-        checked = {name: options.get(name) for name in ("start", "key", "change", "progress_of")}
+        to_check = {name: options.get(name) for name in ("start", "key", "change", "progress_of")}
         details: Any = {name: value for name, value in options.items() if name not in _OPTIONS}
-        draft.require_call(label, details, **checked)
-        then = options.get("then")
+        draft.require_call(label, details, **to_check)
+        successor = options.get("then")
 
         def capture_and_record() -> Checkpoint:
             worktree = self.capture(limits, beside)
             used_label = without_files if without_files is not None and worktree.degraded else label
             return self.record(used_label, state, worktree=worktree, **options)
 
-        def remove(torn: Collection[str]) -> None:
-            second_checkpoint = then.checkpoint if then is not None else None
+        def remove_torn(torn: Collection[str]) -> None:
+            second_checkpoint = successor.checkpoint if successor is not None else None
             self.remove([*torn, second_checkpoint.id] if second_checkpoint is not None else torn)
 
-        shared_arguments = self.repository, self.objects, capture_and_record, remove, self.announce
-        return snapshot.record_whole(*shared_arguments, parts=self._captured_parts)
+        arguments = self.repository, self.objects, capture_and_record, remove_torn, self.announce
+        return snapshot.record_whole(*arguments, parts=self._captured_parts)
 
     def _captured_parts(self, commit: str, files: str) -> Collection[str] | None:
         captured_pair, parts = self._parts
@@ -327,7 +327,7 @@ class Checkpoints:
             return notes.write(self.repository, self.objects, self.refs, instant)
 
     def write_due_links(self, instant: int | None = None, *, at_once: bool = False) -> bool:
-        """Write queued notes if they are due or `at_once` is true; log any error."""
+        """Write queued git notes if `at_once` or a minute has passed; log any error."""
         instant = self.clock() if instant is None else instant
         try:
             return (at_once or notes.is_due(self.repository, instant)) and self.write_links(instant)
@@ -355,7 +355,7 @@ class Checkpoints:
         last: Collection[str] = (),
         settled: bool = True,
     ) -> int:
-        """Remove checkpoints, and submodules' checkpoints that only these refer to."""
+        """Remove checkpoints, and the submodules' checkpoints that only these refer to."""
         from gitckpt.store import submodules
 
         valid_ids = strings("checkpoint_ids", checkpoint_ids)

@@ -44,7 +44,7 @@ _TAIL = 4096  # bytes to search first: most lookups are for the newest of up to 
 def extend_run(
     repository: Repository, run: str, head: str, oids: Sequence[str], *, drives: bool = False
 ) -> list[str]:
-    """Append oids of a run's new documents to the run's file; return paths to flush.
+    """Append the oids of new documents to a run's file; return paths to fsync.
 
     `oids` are oldest first; `head` is the run's newest document, or "" for a new run. If another
     clone wrote `head`, this appends nothing, or raises CkptError if a driver writes (`drives`).
@@ -87,7 +87,7 @@ def is_local(repository: Repository, run: str, oid: str) -> bool:
 
 
 def oids_after(repository: Repository, run: str, oid: str) -> list[bytes]:
-    """Return the oids in a run's file after `oid`, newest first; some may lack a ref."""
+    """Return the oids that follow `oid` in a run's file, newest first."""
     oids, oid_bytes = _read_oids(repository, run, _TAIL), oid.encode("ascii", "replace")
     return oids[: oids.index(oid_bytes) : -1] if oid_bytes in oids else []
 
@@ -172,7 +172,7 @@ def append_lines(
     flushed: bool = False,
     kind: str = "",
 ) -> None:
-    """List documents (pairs of id and oid) as written in this worktree."""
+    """Append a line for each document (id, oid) that was written in this worktree."""
     line_end = f"{kind or (_FROM if is_apart else _IN)} {worktree_key(repository)}\n"
     text = "".join(f"{checkpoint_id} {oid} {line_end}" for checkpoint_id, oid in documents)
     if text:
@@ -188,7 +188,7 @@ def append_fork(repository: Repository, checkpoint_id: str) -> None:
 
 
 def create_file(repository: Repository) -> None:
-    """Create the list: without it, the shell hook starts Python at each commit."""
+    """Create `FILE`: if it is missing, the shell hook starts the slow Python hook."""
     private_dirs.append(os.path.join(repository.make_private_dir(), FILE), b"")
 
 
@@ -268,7 +268,7 @@ class LocalCheckpoints:
 
 
 def forget_removed(repository: Repository, existing: Callable[[], Collection[str]]) -> None:
-    """Drop the lines of removed checkpoints; the caller holds the write lock."""
+    """Drop the lines of removed checkpoints; the caller holds the write lock of refs."""
     lines = private_dirs.read(_path(repository)).split(b"\n")
     if len(lines) <= 2 * _FEW:
         return

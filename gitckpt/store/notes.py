@@ -45,7 +45,7 @@ _STAMP = len("2026-11-21T20:16:35.123456Z")
 
 
 def create_queue(repository: Repository) -> None:
-    """Create the queue: without it, the shell hook starts Python at each commit."""
+    """Create the queue: if it is missing, the shell hook starts the slow Python hook."""
     private_dirs.append(os.path.join(repository.make_private_dir(), WAITING), b"")
 
 
@@ -86,8 +86,7 @@ def write(
 ) -> bool:
     """Apply the queue, `links` and `removed_ids` to the notes; return if they changed.
 
-    The caller holds `ref_names.write_lock`. `prepared` gets the git objects before they are
-    written.
+    The caller holds `ref_names.write_lock`. `prepared` gets the git objects before the write.
     """
     queue_data = private_dirs.read(_queue_path(repository))
     lines_by_commit, ids_to_remove = _parse_queue(queue_data)
@@ -131,7 +130,7 @@ def write(
 
 
 def carry(repository: Repository, command: str) -> None:
-    """Queue the note lines of amended or rebased commits for the new commits, too."""
+    """Copy queued note lines of amended or rebased commits to the new commits."""
     queued_lines, _ = pending(repository)
     if not queued_lines:
         return

@@ -184,7 +184,7 @@ _ESCAPED = re.compile(rb"\\[nrt]")
 
 @dataclass(frozen=True, slots=True)
 class Hit:
-    """A likely secret in a text: name of the rule, first byte, and end."""
+    """A likely secret in a text: the name of the rule, and start and end in bytes."""
 
     rule: str
     start: int
@@ -203,11 +203,11 @@ def rules() -> tuple[tuple[str, str, str, float], ...]:
 @functools.cache
 def _rules_by_start() -> dict[bytes, list[Rule]]:
     rules_by_start: dict[bytes, list[Rule]] = {}
-    for rule_name, prefixes, regex, bound in rules():
+    for rule_name, prefixes, regex, floor in rules():
         for prefix in prefixes.encode().split():
             letter_cases = zip(prefix[:2], prefix[:2].upper(), strict=True)
             for pair in itertools.product(*map(set, letter_cases)):
-                rules_by_start.setdefault(bytes(pair), []).append((prefix, rule_name, regex, bound))
+                rules_by_start.setdefault(bytes(pair), []).append((prefix, rule_name, regex, floor))
     return rules_by_start
 
 
@@ -320,7 +320,7 @@ class Settled:
         return not self._lines.isdisjoint((_DIGEST + digest.encode(), _PATH + _escape_path(path)))
 
     def settle(self, name: str) -> bool:
-        """Settle the hits in a file (path) or a secret (digest); return if that is new."""
+        """Mark a path or a secret's digest as harmless; return False if it was marked."""
         if not name:
             hint = "name a path or a digest from: git ckpt show ID"
             raise UsageError("the path or digest is empty", hint=hint)
@@ -371,7 +371,7 @@ def _escape_path(path: str) -> bytes:
 
 
 def find_unsettled(repository: Repository, data: bytes) -> list[tuple[Hit, int, str]]:
-    """Return the unsettled hits in a file's content, with line number and digest."""
+    """Return hits that the user has not settled, with line number and secret's hash."""
     settled_hits = Settled(repository)
     hits = [(hit, line, settled_hits.digest(secret)) for hit, line, secret in lines(data)]
     return [hit for hit in hits if not settled_hits.is_settled("", hit[2])]
@@ -412,7 +412,7 @@ def find_suspects(
 def unsettled_suspects(
     repository: Repository, path: bytes, hit_rows: Sequence[tuple[str, int, bytes]]
 ) -> list[Suspect]:
-    """Return the unsettled hits among `hit_rows`: rule, line number and secret."""
+    """Return a file's hits that are not settled; `hit_rows`: rule, line and secret."""
     settled_hits, name = Settled(repository), quoted(path)
     hits = ((rule, line, settled_hits.digest(secret)) for rule, line, secret in hit_rows[:MOST])
     return [Suspect(name, *hit) for hit in hits if not settled_hits.is_settled(name, hit[2])]

@@ -41,20 +41,22 @@ def inspect(repository: Repository) -> list[Finding]:
 
 
 def _inspect_remote(name: str, values: dict[str, list[str]]) -> Iterator[tuple[str, str, str]]:
-    push, fetch, mirror = (shell_word(f"remote.{name}.{kind}") for kind in _KINDS)
-    heads, tags = (f"git config --add {push} '+refs/{kind}/*:refs/{kind}/*'" for kind in _PUSHED)
+    push_key, fetch_key, mirror = (shell_word(f"remote.{name}.{kind}") for kind in _KINDS)
+    push_heads, push_tags = (
+        f"git config --add {push_key} '+refs/{kind}/*:refs/{kind}/*'" for kind in _PUSHED
+    )
     consequence = "git push sends checkpoints there, with all uncommitted files"
     if config.is_on(values.get("mirror", ["false"])[-1]):
         sentence = f"is a mirror: {consequence}, and deletes refs that this clone lacks"
-        yield "mirror", sentence, f"git config --unset-all {mirror} && {heads} && {tags}"
+        yield "mirror", sentence, f"git config --unset-all {mirror} && {push_heads} && {push_tags}"
     elif _matches_own_refs(values.get("push", ()), 0):
-        cure = f"git config --unset-all {push} && {heads} && {tags}"
+        cure = f"git config --unset-all {push_key} && {push_heads} && {push_tags}"
         yield "push", f"names refs of gitckpt: {consequence}", cure
     if _matches_own_refs(values.get("fetch", ()), 1):
         sentence = "fetches over refs of gitckpt: git fetch replaces checkpoints, "
         sentence += "and with --prune deletes refs that the remote lacks"
         refspec = shell_word(f"+refs/heads/*:refs/remotes/{name}/*")
-        yield "fetch", sentence, f"git config --replace-all {fetch} {refspec}"
+        yield "fetch", sentence, f"git config --replace-all {fetch_key} {refspec}"
 
 
 def _matches_own_refs(specs: Sequence[str], side: int) -> bool:

@@ -179,7 +179,7 @@ class Store:
         return self._checkpoints.list(query)
 
     def links(self, commit: str) -> Sequence[CheckpointInfo]:
-        """List the checkpoints linked to a commit (rev or full oid), or to none ("")."""
+        """List the checkpoints linked to a commit (rev or oid), or without a commit ("")."""
         require_text("commit", commit)
         checkpoints = self._checkpoints
         try:
@@ -299,8 +299,8 @@ class Store:
         from gitckpt.store.leases.leases import cancel
 
         arguments.require_seconds("wait", wait)
-        leases, tell = self._checkpoints.leases, self._checkpoints.announce
-        return cancel(leases, ids.require_run_id(run), wait=wait, tell=tell)
+        leases, announce = self._checkpoints.leases, self._checkpoints.announce
+        return cancel(leases, ids.require_run_id(run), wait=wait, tell=announce)
 
     def take_over(self, run: str, *, holder: str = "a program") -> None:
         """Release the lease of a run if its driver is stalled; otherwise raise LeaseHeld."""
@@ -352,9 +352,9 @@ class Store:
         from gitckpt.store.restore import restorer
 
         require_callable("announce", announce)
-        loaded, raw_paths = self._resolve(checkpoint), [] if paths is None else _encode_paths(paths)
+        source, raw_paths = self._resolve(checkpoint), [] if paths is None else _encode_paths(paths)
         options = {"index": index, "dry_run": dry_run, "trusted": trust}
-        return restorer.restore(self._checkpoints, loaded, raw_paths, announce=announce, **options)
+        return restorer.restore(self._checkpoints, source, raw_paths, announce=announce, **options)
 
     def undo(self, *, dry_run: bool = False, announce: _Announce = lambda _: None) -> RestoreResult:
         """Revert this worktree's newest `restore`; raise NotFoundError without one."""

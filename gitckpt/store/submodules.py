@@ -63,7 +63,7 @@ def capture(
     `files` is the capture of the superproject. In the result, submodules that could not be captured
     are among the omitted paths, with the reason.
     """
-    results: list[Submodule] = []
+    captures: list[Submodule] = []
     problems_by_path: dict[bytes, str] = {}
     quotes = {modules.unquote(entry.path): entry.path for entry in files.omitted}
     # Embedded repositories that the index does not know are omitted with a slash at the end.
@@ -80,8 +80,8 @@ def capture(
             continue
         worktree = checkpoint.worktree or CLEAN
         is_dirty = worktree.dirty or any(submodule.dirty for submodule in worktree.submodules)
-        results.append(Submodule(quotes[path], checkpoint.id, checkpoint.git_sha, dirty=is_dirty))
-    captured_paths = {submodule.path for submodule in results}
+        captures.append(Submodule(quotes[path], checkpoint.id, checkpoint.git_sha, dirty=is_dirty))
+    captured_paths = {submodule.path for submodule in captures}
     captured_paths |= {quoted(modules.unquote(path) + b"/") for path in captured_paths}
     still_omitted = []
     for entry in files.omitted:
@@ -91,7 +91,7 @@ def capture(
             still_omitted.append(replace(entry, reason=reason, dirty=None))
         elif entry.path not in captured_paths:
             still_omitted.append(entry)
-    return replace(files, omitted=tuple(still_omitted), submodules=tuple(results))
+    return replace(files, omitted=tuple(still_omitted), submodules=tuple(captures))
 
 
 def have_changed(store: AnyCheckpoints, old: Worktree | None, new: Worktree) -> bool:
@@ -124,7 +124,7 @@ def _differs(store: AnyCheckpoints, old_entry: Submodule, new_entry: Submodule) 
 def capture_tree(
     store: AnyCheckpoints, tree: str, skip: Collection[str] = ()
 ) -> tuple[Submodule, ...]:
-    """Return a checkpoint, without changes, of each submodule commit in `tree`.
+    """Return a checkpoint of each submodule at the commit that `tree` names.
 
     Uses an existing checkpoint or records one. Skips the quoted paths in `skip`; logs failures.
     """
@@ -233,10 +233,9 @@ def removal(
     checkpoint_ids: Collection[str],
     listed: Mapping[str, CheckpointInfo] | None = None,
 ) -> Iterator[None]:
-    """Return a context that cleans submodules after its body removes checkpoints.
+    """Provide a context whose body removes checkpoints of the superproject.
 
-    On exit, this removes the submodule checkpoints that only `checkpoint_ids` named, and logs
-    errors.
+    On exit, it removes the submodule checkpoints that only these named; it logs errors.
     """
     try:
         query = Query(ids=list(checkpoint_ids))
@@ -280,20 +279,20 @@ def copy_checkpoints(store: AnyCheckpoints, source: Repository, to: Repository) 
     """Copy the checkpoints of a submodule, and other refs they need, to a repository."""
     with store.seen_from(source, "plumbing") as source_store:
         submodule_ids = [entry.id for entry in source_store.list() if entry.trigger == SUBMODULE]
-    ids = [id_ for id_ in submodule_ids if not modules.has_ref(to, ref_names.CHECKPOINTS + id_)]
-    if not ids:
+    new_ids = [id_ for id_ in submodule_ids if not modules.has_ref(to, ref_names.CHECKPOINTS + id_)]
+    if not new_ids:
         return
     ref_prefixes = [namespace.rstrip("/") for namespace in (*ref_names.OBJECTS, ref_names.KEEP)]
     output = source.git.run("for-each-ref", "--format=%(refname)", *ref_prefixes).out
     refs = output.decode("utf-8", "surrogateescape").split("\n")[:-1]
-    object_refs = {namespace + id_ for id_ in ids for namespace in ref_names.OBJECTS}
+    object_refs = {namespace + id_ for id_ in new_ids for namespace in ref_names.OBJECTS}
     # An existing keep ref keeps the same commit.
     keeps = {ref for ref in refs if ref.startswith(ref_names.KEEP) and not modules.has_ref(to, ref)}
     modules.fetch(to, source, [ref for ref in refs if ref in object_refs or ref in keeps])
-    modules.fetch(to, source, [ref_names.CHECKPOINTS + id_ for id_ in ids])
-    local_checkpoints.copy_lines(source, to, ids)
+    modules.fetch(to, source, [ref_names.CHECKPOINTS + id_ for id_ in new_ids])
+    local_checkpoints.copy_lines(source, to, new_ids)
     with store.seen_from(to, "plumbing") as target_store:
-        target_store.link(target_store.list(Query(ids=ids)))
+        target_store.link(target_store.list(Query(ids=new_ids)))
 
 
 def copy_all_checkpoints(store: AnyCheckpoints, source: Repository, to: Repository) -> None:

@@ -66,7 +66,7 @@ def _find_exclusive_objects(
             is_complete &= _list_reachable(repository, rev_list_options, revs, reached_oids.update)
         object_sets.append(reached_oids.difference(*object_sets))
 
-    def discard(oids: Iterator[str]) -> None:
+    def discard_foreign(oids: Iterator[str]) -> None:
         foreign_oids = set(oids)
         for object_set in object_sets:
             object_set.difference_update(foreign_oids)
@@ -74,7 +74,7 @@ def _find_exclusive_objects(
     if any(object_sets):
         # A bitmap, if any, makes this fast.
         rev_list_options = ["--use-bitmap-index", *exclude_options, "--stdin"]
-        is_complete &= _list_reachable(repository, rev_list_options, tips, discard)
+        is_complete &= _list_reachable(repository, rev_list_options, tips, discard_foreign)
     return object_sets, is_complete
 
 
@@ -253,9 +253,9 @@ def _find_objects(
     notes_oids = {oid for ref, oid in refs.items() if ref == ref_names.NOTES}
     roots = [set(refs.values()) - notes_oids, notes_oids]
     (own_oids, links), is_complete = _find_exclusive_objects(repository, roots, tips)
-    stored = _read_sizes(repository, own_oids | links)
+    sizes = _read_sizes(repository, own_oids | links)
     groups = (own_oids & document_oids, own_oids - document_oids - leases, own_oids & leases, links)
-    return [[stored[oid] for oid in oids if oid in stored] for oids in groups], is_complete
+    return [[sizes[oid] for oid in oids if oid in sizes] for oids in groups], is_complete
 
 
 def _count_refs(refs: Mapping[str, str], prefixes: str | tuple[str, ...]) -> int:

@@ -51,7 +51,7 @@ def list_facts(store: Checkpoints, version: tuple[int, ...]) -> dict[str, str | 
     refs = [ref for ref, _ in store.refs.iterate(ref_names.CHECKPOINTS)]
     own_refs = [ref for ref in refs if not ref_names.is_foreign(ref)]
     are_loose = [os.path.isfile(os.path.join(repository.common_dir, ref)) for ref in own_refs]
-    leftover_paths, last = sweep.left_files(repository), maintenance.read_last(repository)
+    paths, last = sweep.left_files(repository), maintenance.read_last(repository)
     return {
         "git": ".".join(map(str, version)),
         "repository": repository.common_dir,
@@ -60,8 +60,8 @@ def list_facts(store: Checkpoints, version: tuple[int, ...]) -> dict[str, str | 
         "checkpoints": len(store.list(Query())),
         "loose_refs": sum(are_loose),
         "foreign_refs": len(refs) - len(own_refs),
-        "leftover_files": len(leftover_paths),
-        "leftover_bytes": sum(map(leftovers.size_of, leftover_paths)),
+        "leftover_files": len(paths),
+        "leftover_bytes": sum(map(leftovers.size_of, paths)),
         "maintenance_started": None if last.started is None else times.to_text(last.started),
         "maintenance_ended": None if last.ended is None else times.to_text(last.ended),
         "maintenance_outcome": last.outcome,

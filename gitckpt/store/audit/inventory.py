@@ -70,7 +70,7 @@ class Link:
 
 @dataclass(frozen=True, slots=True)
 class Flaw:
-    """A finding of `verify`, and fields that say how to repair it (none if empty)."""
+    """A finding of `verify`, and its repair; without a repair, the fields are empty."""
 
     finding: Finding
     updates: tuple[Update, ...] = ()  # in one transaction
@@ -133,7 +133,7 @@ class Evidence:
         return sorted(self.rows.values(), key=lambda row: row.entry.time)
 
     def linked_commits(self) -> list[str]:
-        """Return the oids of all linked commits, newest first, as in packs."""
+        """Return the oids of linked commits, newest first, which is fast in packs."""
         linked_oids = dict.fromkeys(row.entry.git_sha for row in reversed(self.rows_by_time()))
         return [oid for oid in linked_oids if oid and self.is_sound(ref_names.KEEP, oid)]
 

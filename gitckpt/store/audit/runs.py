@@ -40,14 +40,14 @@ def audit_runs(store: Checkpoints, evidence: Evidence) -> Iterator[Flaw]:
 def _audit_chain(
     run: str, chain: Sequence[Row], evidence: Evidence, traced_ids: Collection[str]
 ) -> Iterator[Flaw]:
-    head = ref_names.RUNS + run
+    head_ref = ref_names.RUNS + run
     previous_rows: list[Row] = []  # checkpoints with the preceding number
     for position, row in enumerate(chain):
         number, last_number = _number(row), _number(previous_rows[0]) if previous_rows else 0
         if previous_rows and number == last_number:
             sentence = f"{row.id} and {previous_rows[0].id} are both number {number} of the run"
             cure = f"compare them with git ckpt show, then: git ckpt remove {row.id}"
-            yield lasting("chain-fork", head, sentence, cure)
+            yield lasting("chain-fork", head_ref, sentence, cure)
             previous_rows.append(row)
             continue
         if number == last_number + 1:
@@ -59,7 +59,7 @@ def _audit_chain(
             gap_text = f"number {last_number + 1} is"
             if number != last_number + 2:
                 gap_text = f"numbers {last_number + 1} to {number - 1} are"
-            yield lasting("chain-gap", head, f"{gap_text} missing before {row.id}", _GAP)
+            yield lasting("chain-gap", head_ref, f"{gap_text} missing before {row.id}", _GAP)
         previous_rows = [row]
 
 

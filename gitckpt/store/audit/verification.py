@@ -60,8 +60,8 @@ def verify(
     Other processes may write at the same time. A repair removes git's record of a worktree only if
     no work is lost.
     """
-    damaged = graph.find_all_unreadable(store.repository, progress) if contents else set()
-    checked_counts, flaws = _inspect_until_settled(store, damaged, only)
+    bad_oids = graph.find_all_unreadable(store.repository, progress) if contents else set()
+    checked_counts, flaws = _inspect_until_settled(store, bad_oids, only)
     findings = {flaw.key: flaw.finding for flaw in flaws}
     tried_keys, failures = set[tuple[str, str, str]](), list[str]()
     # Replaced checkpoints first: foreign documents must not guide repairs.
@@ -72,8 +72,8 @@ def verify(
             continue
         failures += repair_flaws(store, due)
         tried_keys |= {flaw.key for flaw in due}
-        damaged = graph.find_unreadable(store.repository, sorted(damaged))  # notes are rewritten
-        checked_counts, flaws = _inspect_until_settled(store, damaged, only)
+        bad_oids = graph.find_unreadable(store.repository, sorted(bad_oids))  # notes are rewritten
+        checked_counts, flaws = _inspect_until_settled(store, bad_oids, only)
         if not is_last:  # report no flaws that the replaced documents caused
             findings = {flaw.key: flaw.finding for flaw in due}
         for flaw in flaws:
@@ -90,7 +90,7 @@ def verify(
 def _inspect_until_settled(
     store: Checkpoints, damaged: Collection[str], only: Collection[str] | None
 ) -> tuple[dict[str, int], list[Flaw]]:
-    """Inspect again while other processes change refs; return flaws that persist."""
+    """Inspect until refs stop changing; return counts, and the flaws seen each time."""
     ref_hash, checked_counts, flaws = _inspect(store, damaged, only)
     for _ in range(_INSPECTIONS - 1):
         if not flaws or inventory.list_refs(store.repository)[0] == ref_hash:
@@ -203,7 +203,7 @@ def audit_links(store: Checkpoints, evidence: Evidence) -> tuple[list[Flaw], int
     """Return the flaws of the git notes, and the number of links to checkpoints.
 
     A checkpoint counts as linked if any note names it (git copies notes to rewritten commits), if
-    its note line is queued, or if the note of its commit is full.
+    its note line is queued, or if its commit's note has no room for it.
     """
     queued_lines, removals = notes.pending(store.repository)  # before the notes: lines move there
     # After a kill, queued lines may name checkpoints that were never recorded.
@@ -257,8 +257,8 @@ def audit_index(store: Checkpoints, evidence: Evidence) -> Iterator[Flaw]:
     indexed_fields = {info.id: _FIELDS(info) for info in store.index.select()}
     expected = {id_: _FIELDS(row.entry) for id_, row in evidence.rows.items()}
     # The index may list a document that is invalid here: indexing does not read the state.
-    compared = (indexed_fields.keys() | expected.keys()) - evidence.invalid.keys()
-    if wrong_ids := sorted(id_ for id_ in compared if indexed_fields.get(id_) != expected.get(id_)):
+    all_ids = (indexed_fields.keys() | expected.keys()) - evidence.invalid.keys()
+    if wrong_ids := sorted(id_ for id_ in all_ids if indexed_fields.get(id_) != expected.get(id_)):
         others = f" and {len(wrong_ids) - 1} more" if len(wrong_ids) > 1 else ""
         path = os.path.join(store.repository.private_dir, index.FILE)
         sentence = f"differs from the documents of {wrong_ids[0]}{others}"

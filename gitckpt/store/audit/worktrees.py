@@ -108,7 +108,7 @@ def _audit_worktree(
 
 
 def can_forget(repository: Repository, git_dir: str, path: str, linked: Iterable[str]) -> bool:
-    """Return whether, of a deleted worktree, only commits in `linked` would be lost."""
+    """Return whether a deleted worktree held no work except commits in `linked`."""
     if administration.main_worktree(repository) is None:
         return False
     # Only in the default directory beside the main worktree: elsewhere a disk may be unmounted.
@@ -120,11 +120,11 @@ def can_forget(repository: Repository, git_dir: str, path: str, linked: Iterable
 
 
 def _describe_missing_owner(owner: ref_names.Owner, evidence: Evidence) -> str:
-    """Say that the run or checkpoint of a worktree is gone; "" if it exists."""
-    exists, owner_name = owner.checkpoint in evidence.oids, f"checkpoint {owner.checkpoint}"
+    """Say that the worktree's run or checkpoint no longer exists; "" if it does."""
+    has_owner, owner_name = owner.checkpoint in evidence.oids, f"checkpoint {owner.checkpoint}"
     if owner.run is not None:
-        exists, owner_name = owner.run in evidence.all_runs(), f"run {owner.run}"
-    return "" if exists else f"the {owner_name} of this worktree no longer exists"
+        has_owner, owner_name = owner.run in evidence.all_runs(), f"run {owner.run}"
+    return "" if has_owner else f"the {owner_name} of this worktree no longer exists"
 
 
 def _find_moved(repository: Repository, git_dir: str, path: str, root: str | None) -> Flaw | None:

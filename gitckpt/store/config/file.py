@@ -104,7 +104,7 @@ class Table(table.TableReader):
         return default
 
     def name(self, reserved: Collection[str]) -> str:
-        """Return the key `name` of a phase or step; report invalid or reserved names."""
+        """Return the value of `name` in a phase or step; report invalid, reserved names."""
         name = self.values.get("name")
         if name is None:
             self.complain(f"{self.label} has no name")

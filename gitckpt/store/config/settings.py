@@ -321,7 +321,7 @@ def setting_files(repository: Repository) -> dict[str, str]:
 
 
 def age_of_runs(repository: Repository, pipeline: str, age: int) -> int:
-    """Return at what age, in µs, a pipeline's runs expire; a short one needs approval."""
+    """Return `age` if it is long enough or the user allowed it; else the default age."""
     settings = read(repository)
     loosened = settings.loosened
     allowed_values = loosened.values if loosened is not None and loosened.is_allowed else {}
@@ -330,7 +330,7 @@ def age_of_runs(repository: Repository, pipeline: str, age: int) -> int:
 
 
 def _read_tables(file: ConfigFile) -> dict[str, Table]:
-    """Return the tables of `KEYS`; add unknown keys and tables to the mistakes."""
+    """Return the file's tables by name; report tables and keys that `KEYS` lacks."""
     table_names = dict.fromkeys(name.partition(".")[0] for name in KEYS)
     file.top.only((*table_names, *_ELSEWHERE))
     tables = {}

@@ -70,8 +70,8 @@ class Lease:
 
     def is_endless(self, instant: int) -> bool:
         """Return whether the lease is valid for longer than gitckpt ever writes."""
-        expires, renewed = times.from_text(self.expires), times.from_text(self.renewed)
-        return self.released is None and max(expires - renewed, renewed - instant) > LONGEST
+        expiry, renewal = times.from_text(self.expires), times.from_text(self.renewed)
+        return self.released is None and max(expiry - renewal, renewal - instant) > LONGEST
 
     @property
     def is_here(self) -> bool:
@@ -245,7 +245,7 @@ class Leases:
             raise self.refusal(*oid_and_lease)
 
     def is_held(self, oid: str, lease: Lease) -> bool:
-        """Return whether a process holds the lease; if it is not visible, by expiry."""
+        """Return whether a process holds the lease; judge processes elsewhere by expiry."""
         if lease.released is not None:
             return False
         is_alive = self._files.is_alive(lease, oid)
@@ -285,7 +285,7 @@ class Leases:
     def acquire(
         self, run: str, holder: str, length: int = LENGTH, *, take_over: bool = False
     ) -> Hold:
-        """Acquire a run's lease for `length` µs; `take_over` allows a stalled holder."""
+        """Acquire a run's lease for `length` µs, also from a stalled holder (`take_over`)."""
         if length > LONGEST:
             hint = f"request at most {LONGEST} µs"
             raise UsageError(f"a lease of {length} µs is too long", hint=hint)
@@ -368,7 +368,7 @@ class Leases:
         return Lease(run, token, holder, *process, now_text, now_text, end_text), oid, predecessor
 
     def swap(self, lease: Lease, old_oid: str, *, is_ours: bool = False) -> str:
-        """Write a lease over the one with oid `old` ("" for none); return its new oid."""
+        """Replace the lease with oid `old_oid` ("" creates one); return the new oid."""
         data = render(lease)
         oid = object_id("blob", data, self._repository.object_format)
         if is_ours:
@@ -381,7 +381,7 @@ class Leases:
         self._files.release(lease, is_over=is_over)
 
     def cancel(self, run: str) -> tuple[str, Lease] | None:
-        """Mark a run's lease as cancelled; return the oid and lease before, or None."""
+        """Mark a held lease as cancelled; return its previous oid and content, or None."""
         for _ in range(20):
             if (oid_and_lease := self.read(run)) is None or not self.is_held(*oid_and_lease):
                 return None
@@ -421,7 +421,7 @@ class Hold:
             return Update(ref_names.LEASES + self.lease.run, self._oid, self._oid)
 
     def check(self) -> None:
-        """Raise LeaseLost if another process has the lease; read `cancelled` again."""
+        """Raise LeaseLost if another process has the lease; update the cancelled flag."""
         with self._mutex:
             if self._leases.current(self.lease.run) == self._oid:
                 return
@@ -476,7 +476,7 @@ class BoundToToken:
     drives = False  # the writer is a child of the driver
 
     def update(self) -> Update:
-        """Return a ref update that aborts its transaction if the lease changes hands."""
+        """Return a ref update that fails if another process has taken over the lease."""
         if (current := self._leases.read(self._run)) is None or current[1].token != self._token:
             raise lost(self._run, current and current[1])
         return Update(ref_names.LEASES + self._run, current[0], current[0])
@@ -510,11 +510,11 @@ def cancel(leases: Leases, run: str, *, wait: float, tell: Callable[[str], objec
 def _await_end(leases: Leases, run: str, token: int, wait: float) -> None:
     deadline = time.monotonic() + wait
     while True:
-        current = leases.read(run)
-        if current is None or current[1].token != token or not leases.is_held(*current):
+        state = leases.read(run)
+        if state is None or state[1].token != token or not leases.is_held(*state):
             return
-        if leases.is_stalled(*current):
-            pid = current[1].pid
+        if leases.is_stalled(*state):
+            pid = state[1].pid
             takeover = f"git ckpt resume {run} --take-over"
             hint = f"let the process continue: kill -CONT {pid}; or take over the run: {takeover}"
             problem = f"run {run} was asked to stop, but its process {pid} is stalled"
