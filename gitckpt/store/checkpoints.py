@@ -318,8 +318,8 @@ class Checkpoints:
 
         return finder.linked(commit, self.repository, self.objects, self.index)
 
-    def bound(self, run: str | None) -> Guard | None:
-        return self.leases.bound(run) if run is not None else None
+    def find_guard(self, run: str | None) -> Guard | None:
+        return self.leases.bind_to_token(run) if run is not None else None
 
     def write_links(self, instant: int | None = None) -> bool:
         instant = self.clock() if instant is None else instant

@@ -41,14 +41,18 @@ def inspect(repository: Repository) -> list[Finding]:
 
 
 def _inspect_remote(name: str, values: dict[str, list[str]]) -> Iterator[tuple[str, str, str]]:
-    push_key, fetch_key, mirror = (shell_word(f"remote.{name}.{kind}") for kind in _KINDS)
+    push_key, fetch_key, mirror_key = (shell_word(f"remote.{name}.{kind}") for kind in _KINDS)
     push_heads, push_tags = (
         f"git config --add {push_key} '+refs/{kind}/*:refs/{kind}/*'" for kind in _PUSHED
     )
     consequence = "git push sends checkpoints there, with all uncommitted files"
     if config.is_on(values.get("mirror", ["false"])[-1]):
         sentence = f"is a mirror: {consequence}, and deletes refs that this clone lacks"
-        yield "mirror", sentence, f"git config --unset-all {mirror} && {push_heads} && {push_tags}"
+        yield (
+            "mirror",
+            sentence,
+            f"git config --unset-all {mirror_key} && {push_heads} && {push_tags}",
+        )
     elif _matches_own_refs(values.get("push", ()), 0):
         cure = f"git config --unset-all {push_key} && {push_heads} && {push_tags}"
         yield "push", f"names refs of gitckpt: {consequence}", cure

@@ -239,7 +239,7 @@ class Store:
 
     def _guard(self, details: draft.Details) -> Guard | None:
         draft.require_known(details)  # checked here, because `Checkpoints` accepts more arguments
-        return self._checkpoints.bound(details.get("run"))
+        return self._checkpoints.find_guard(details.get("run"))
 
     # Runs
 

@@ -171,11 +171,11 @@ class Table(table.TableReader):
             self.complain(f"{key} in {self.label}: {value!r} is not {noun}", key, hint=error.hint)
             return None
 
-    def codes(self, key: str) -> tuple[int, ...]:
+    def exit_codes(self, key: str) -> tuple[int, ...]:
         expected = "a list of exit codes from 1 to 255"
         return self._list(key, expected, lambda code: type(code) is int and 1 <= code <= 255)
 
-    def words(self, key: str) -> tuple[str, ...]:
+    def names(self, key: str) -> tuple[str, ...]:
         def is_name(value: object) -> bool:
             return isinstance(value, str) and bool(value.strip()) and is_storable(value)
 
@@ -192,7 +192,7 @@ class Table(table.TableReader):
         return self.wrong(key, expected, values, ())
 
     def members(self, key: str, choices: Collection[str], kind: str) -> tuple[str, ...]:
-        names = self.words(key)
+        names = self.names(key)
         self.require_members(key, names, choices, kind)
         return names
 

@@ -113,7 +113,7 @@ def _parse(data: bytes, ref: str) -> Lease:
     return Lease(token=token, pid=pid, cancelled=cancelled, unknown=reader.unknown, **text_fields)
 
 
-def lost(run: str, lease: Lease | None, why: str = "removed") -> LeaseLost:
+def lost_error(run: str, lease: Lease | None, why: str = "removed") -> LeaseLost:
     reason = f"taken over by {lease.sentence()}" if lease else why
     problem = f"the lease of run {run} was {reason}; this process writes nothing more"
     return LeaseLost(problem, hint=f"see the state of the run: git ckpt status {run}")
@@ -230,19 +230,19 @@ class Leases:
     def read(self, run: str) -> tuple[str, Lease] | None:
         """Return the oid and the lease of a run; None if the run never had a lease."""
         ref = ref_names.LEASES + run
-        if (oid := self.current(run)) is None:
+        if (oid := self.current_oid(run)) is None:
             return None
         if (stored_object := next(self._objects.read([oid]))) is None or stored_object[0] != "blob":
             hint = "find the cause: git ckpt verify"
             raise InvalidCheckpoint(ref, "", "does not point to a lease", hint=hint)
         return oid, parse(stored_object[1], ref)
 
-    def current(self, run: str) -> str | None:
+    def current_oid(self, run: str) -> str | None:
         return self._refs.read(ref_names.LEASES + run)
 
     def require_free(self, run: str) -> None:
         if (oid_and_lease := self.read(run)) is not None and self.is_held(*oid_and_lease):
-            raise self.refusal(*oid_and_lease)
+            raise self.held_error(*oid_and_lease)
 
     def is_held(self, oid: str, lease: Lease) -> bool:
         """Return whether a process holds the lease; judge processes elsewhere by expiry."""
@@ -267,7 +267,7 @@ class Leases:
             and filesystem.process_start(lease.pid) == lease.started
         )
 
-    def refusal(self, oid: str, lease: Lease) -> LeaseHeld:
+    def held_error(self, oid: str, lease: Lease) -> LeaseHeld:
         run, problem = lease.run, f"run {lease.run} is driven by {lease.sentence()}"
         take_over = f"git ckpt resume {run} --take-over"
         if lease.is_endless(self.clock()):
@@ -297,7 +297,7 @@ class Leases:
             self._files.release(lease, is_over=True)
             if (winning_lease := self.read(run)) is None:
                 raise
-            raise self.refusal(*winning_lease) from None
+            raise self.held_error(*winning_lease) from None
         except BaseException:
             self._files.release(lease, is_over=False)  # it may have been written
             raise
@@ -344,7 +344,7 @@ class Leases:
         """Return the next lease, and the oid ("" for none) and lease that it replaces."""
         instant = self.clock()
         predecessor: Lease | None = None
-        oid = self.current(run) or ""
+        oid = self.current_oid(run) or ""
         try:
             oid, predecessor = self.read(run) or ("", None)
             token = predecessor.token + 1 if predecessor is not None else 1
@@ -361,7 +361,7 @@ class Leases:
         if predecessor is not None and self.is_held(oid, predecessor):
             is_replaceable = self.is_stalled(oid, predecessor) or predecessor.is_endless(instant)
             if not (take_over and is_replaceable):
-                raise self.refusal(oid, predecessor)
+                raise self.held_error(oid, predecessor)
         host, pid = filesystem.this_host(), os.getpid()
         process = host.name, host.boot, host.namespace, pid, filesystem.process_start(pid)
         now_text, end_text = times.to_text(instant), times.to_text(instant + length)
@@ -395,7 +395,7 @@ class Leases:
         problem = f"cannot cancel run {run}: its lease changed at each of 20 attempts"
         raise BusyError(problem, hint="run the command again")
 
-    def bound(self, run: str) -> BoundToToken | None:
+    def bind_to_token(self, run: str) -> BoundToToken | None:
         token = os.environ.get(FENCE_VARIABLE, "")
         if os.environ.get(RUN_VARIABLE) != run or not (token.isascii() and token.isdigit()):
             return None
@@ -423,15 +423,15 @@ class Hold:
     def check(self) -> None:
         """Raise LeaseLost if another process has the lease; update the cancelled flag."""
         with self._mutex:
-            if self._leases.current(self.lease.run) == self._oid:
+            if self._leases.current_oid(self.lease.run) == self._oid:
                 return
             try:
                 oid_and_lease = self._leases.read(self.lease.run)
             except InvalidCheckpoint as error:
                 reason = f"replaced by an invalid one ({error.problem})"
-                raise lost(self.lease.run, None, reason) from None
+                raise lost_error(self.lease.run, None, reason) from None
             if oid_and_lease is None or oid_and_lease[1].token != self.lease.token:
-                raise lost(self.lease.run, oid_and_lease and oid_and_lease[1])
+                raise lost_error(self.lease.run, oid_and_lease and oid_and_lease[1])
             # Only `cancelled` may be changed by another process.
             self._oid = oid_and_lease[0]
             self.lease = replace(self.lease, cancelled=oid_and_lease[1].cancelled)
@@ -478,7 +478,7 @@ class BoundToToken:
     def update(self) -> Update:
         """Return a ref update that fails if another process has taken over the lease."""
         if (current := self._leases.read(self._run)) is None or current[1].token != self._token:
-            raise lost(self._run, current and current[1])
+            raise lost_error(self._run, current and current[1])
         return Update(ref_names.LEASES + self._run, current[0], current[0])
 
     def check(self) -> None:

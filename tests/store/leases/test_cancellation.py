@@ -148,7 +148,7 @@ def test_nobody_is_signalled_but_the_process_that_took_the_lease(
 ) -> None:
     lease = driven_by(desk, start(), **changes)
     # The lease is held, whatever its document says.
-    monkeypatch.setattr(Leases, "cancel", lambda *_: (desk.current(RUN), lease))
+    monkeypatch.setattr(Leases, "cancel", lambda *_: (desk.current_oid(RUN), lease))
     monkeypatch.setattr(
         leases, "os", SimpleNamespace(**{**vars(os), "kill": lambda *_: pytest.fail("signalled")})
     )
