@@ -248,7 +248,7 @@ def _extend_run(repository: Repository, details: dict[str, Any], event: str) -> 
         config = settings.read(worktree)
         for problem in filter(None, (config.problem, config.notice)):
             _report(repository, event, problem)
-        in_run: dict[str, Any] = {"run": owner.run, "guard": store.leases.bound(owner.run)}
+        in_run: dict[str, Any] = {"run": owner.run, "guard": store.leases.bind_to_token(owner.run)}
         options = details | {"limits": config.limits.automatic(), "without_files": _WITHOUT_FILES}
         try:
             checkpoint = store.save(_PHASE, **in_run, **options)

@@ -198,7 +198,7 @@ def run_worktrees(store: Store) -> dict[str, str]:
 
 def forget_local(store: Store, run: str) -> None:
     """Let a run look fetched: forget that its checkpoints were written in this clone."""
-    local_checkpoints.forget(inside(store).repository, run)
+    local_checkpoints.forget_run(inside(store).repository, run)
 
 
 def change_lease(store: Store, run: str, **fields: Any) -> None:

@@ -238,7 +238,7 @@ class Transcript:
     def close(self) -> None:
         try:
             data = self._shortened() if self._size else b""  # 0: every write failed
-            masked = secrets.masked_bytes(data)
+            masked = secrets.mask_bytes(data)
             if self._dropped or masked != data:
                 self._replace(masked)
         except OSError as error:

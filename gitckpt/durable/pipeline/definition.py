@@ -230,10 +230,10 @@ def _parse_phase(table: Table, known_steps: KnownSteps, inputs: Collection[str])
         autosave=table.duration("autosave", _DEFAULT_PHASE.autosave) or 0,
         max_recoveries=table.count("max_recoveries", _DEFAULT_PHASE.max_recoveries),
         group=table.text("group", one_line=True),
-        needs=table.words("needs"),
+        needs=table.names("needs"),
         on_resume=table.choice("on_resume", ON_RESUME, _DEFAULT_PHASE.on_resume),
         must_change=table.flag("must_change", default=_DEFAULT_PHASE.must_change),
-        aliases=table.words("aliases"),
+        aliases=table.names("aliases"),
         skip_with=table.members("skip_with", inputs, "input"),
         options=_parse_options(table, use, known_steps),
     )
@@ -281,7 +281,7 @@ def _parse_retries(table: Table) -> Retries:
         backoff=inner.number("backoff", _DEFAULT_RETRIES.backoff, 1, 100),
         max_delay=longest,
         jitter=inner.number("jitter", _DEFAULT_RETRIES.jitter, 0, 1),
-        on=inner.codes("on"),
+        on=inner.exit_codes("on"),
     )
 
 

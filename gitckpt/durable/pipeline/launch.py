@@ -157,7 +157,7 @@ class RunInputs:
 
     def warn_of_secrets(self, store: Checkpoints, warn: Callable[[str], None]) -> None:
         for name, data in self.contents.items():
-            hits = secrets.unsettled(store.repository, data)
+            hits = secrets.find_unsettled(store.repository, data)
             for hit, line, digest in hits[:1]:
                 suffix = f" and {len(hits) - 1} more" if len(hits) > 1 else ""
                 where = f"the stored copy of {self.inputs[name]}, line {line} ({hit.rule}){suffix}"
@@ -275,7 +275,7 @@ def update_pipeline(
     stored = run.files.inputs()
     for name, data in list(contents.items()):
         is_same = digests[name] == recorded.get(name)
-        if not is_same or stored.get(name) != secrets.masked_copies(store.repository, data):
+        if not is_same or stored.get(name) != secrets.mask_unsettled(store.repository, data):
             del contents[name]
     run.files.write_inputs(contents)
     return record

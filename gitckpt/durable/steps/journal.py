@@ -213,7 +213,7 @@ def _record(
     notes = " ".join((step_report.notes or "").split())
     message = ": ".join(filter(None, ["reset" if step_report.action == RESET else "", notes]))
     message = message if len(message) <= _MESSAGE else f"{message[:_MESSAGE]}…"
-    guard = store.leases.bound(run) if run is not None else None
+    guard = store.leases.bind_to_token(run) if run is not None else None
     start = track if run is None else None
     values: dict[str, Any] = {"run": run, "start": start, "guard": guard, "change": change}
     values |= {"trigger": STEP, "agent": step_report.agent, "message": message or None}

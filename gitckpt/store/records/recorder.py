@@ -178,16 +178,16 @@ class Recorder:
         needed: list[Item] = [("blob", data) for _, data in drafts]
         if commit:  # before the refs: a kill leaves an extra line
             lines = [note.link_line(n["id"], n["phase"], n["timestamp"]) for n, _ in documents]
-            notes.append(repository, {commit: lines})
+            notes.queue(repository, {commit: lines})
         flushed = any((new.get("worktree") or {}).get("operation") for new, _ in documents)
         ids = [(new["id"], oid) for new, oid in documents]
-        local_checkpoints.append(repository, ids, is_apart=first.is_apart, flushed=flushed)
+        local_checkpoints.append_lines(repository, ids, is_apart=first.is_apart, flushed=flushed)
         self._objects.write(needed, flushed=False)
         noted: list[str] = []
         if run and first.is_ours:
             drives = first.guard is not None and first.guard.drives
             oids = [oid for _, oid in documents]
-            noted = local_checkpoints.extend(repository, run, head, oids, drives=drives)
+            noted = local_checkpoints.extend_run(repository, run, head, oids, drives=drives)
         flush: Flush = partial(self._objects.flush, needs, noted)
         if len(needs) >= _MANY:
             self._objects.flush(needs, noted)

@@ -64,7 +64,7 @@ class Remover:
                     if any(refs[space] for space in ref_names.OBJECTS):
                         self._record_removal(names)
                     # Append before deleting: a kill leaves a superfluous line.
-                    notes.append(self._repository, {}, checkpoints.keys())
+                    notes.queue(self._repository, {}, checkpoints.keys())
                     self._delete(checkpoints, runs, last)
                 count += len(checkpoints)
                 # In a second transaction: git deletes packed refs before loose ones, and a kill
@@ -93,7 +93,7 @@ class Remover:
         if updates:
             self._refs.update(updates)
         for run in ended:
-            local_checkpoints.forget(self._repository, run)
+            local_checkpoints.forget_run(self._repository, run)
 
     def finish(self, ids: Names | None = None) -> None:
         """Delete the object refs of removed checkpoints, and of interrupted removals."""

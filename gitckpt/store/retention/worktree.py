@@ -106,7 +106,7 @@ def reason_to_stay(store: Checkpoints, run: str) -> str | None:
     """Return why `remove_worktree` would leave the worktree, or None; change nothing."""
     lease = store.leases.read(run)
     if lease is not None and store.leases.is_held(*lease) and not lease[1].is_ours:
-        return store.leases.refusal(*lease).message
+        return store.leases.held_error(*lease).message
     return _remove(store, run, None, dry_run=True)
 
 

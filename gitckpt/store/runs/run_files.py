@@ -220,9 +220,9 @@ class RunFiles:
                 raise CkptError(f"cannot read {error.filename}: {error.strerror}") from None
             places: list[tuple[str, int, bytes]] = []
             if inner.startswith(f"{INPUT}/"):
-                data = secrets.masked_copies(repository, data)
+                data = secrets.mask_unsettled(repository, data)
             elif inner.endswith(_MASKED):
-                data = secrets.masked_bytes(data)
+                data = secrets.mask_bytes(data)
             elif len(data) <= secrets.LARGEST:
                 # A phase's output exists only here: secrets in it are reported, not masked.
                 places = [(hit.rule, line, secret) for hit, line, secret in secrets.lines(data)]
@@ -281,7 +281,7 @@ def with_inputs(
     captured = _CapturedFiles(repository)
     blobs: Entries = {}
     for name, data in inputs.items():
-        blobs[name.encode()] = FILE, captured.add("blob", secrets.masked_copies(repository, data))
+        blobs[name.encode()] = FILE, captured.add("blob", secrets.mask_unsettled(repository, data))
     tree = captured.add("tree", encode_tree(blobs))
     tree = captured.add("tree", encode_tree({INPUT.encode(): (DIRECTORY, tree)}))
     return captured.add_to(files, commit, tree, objects)

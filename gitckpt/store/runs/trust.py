@@ -86,7 +86,7 @@ def adopt(store: Checkpoints, run: str, head: str | None = None, *, by: str | No
         raise CkptError(problem, hint="see why: git ckpt doctor")
     if by is None:
         new = [(e.id, e.oid) for e in reversed(entries) if not local.has(e.id, e.oid)]
-        local_checkpoints.append(store.repository, new, is_apart=True)
+        local_checkpoints.append_lines(store.repository, new, is_apart=True)
     fsync.flush(paths)
 
 

@@ -120,7 +120,7 @@ def _open(
     refs = [*(ref for ref in own_refs if modules.has_ref(source, ref)), f"{ref_names.KEEP}*"]
     try:
         with contextlib.closing(modules.clone(superproject, source, worktree, path, refs)) as copy:
-            local_checkpoints.copy(source, copy, [submodule.checkpoint])
+            local_checkpoints.copy_lines(source, copy, [submodule.checkpoint])
             repository = modules.attach(copy, modules.checkout_path(worktree, path) or "")
     except GitError as error:  # git does not copy a repository with missing objects
         message = f"git cannot copy its repository: {error.message}"

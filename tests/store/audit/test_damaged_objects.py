@@ -45,16 +45,16 @@ HARMLESS = (
 @pytest.mark.parametrize("rule", SECRETS)
 def test_a_secret_is_found_by_its_rule_and_masked(rule: str) -> None:
     data = f"first line\n{SECRETS[rule]} and more".encode()
-    assert [hit.rule for hit in secrets.find(data)] == [rule]
+    assert [hit.rule for hit in secrets.find_hits(data)] == [rule]
     masked = secrets.masked(data.decode())
     assert f"[masked: {rule}]" in masked
-    assert secrets.find(masked.encode()) == []
+    assert secrets.find_hits(masked.encode()) == []
     assert masked.startswith("first line\n")
 
 
 @pytest.mark.parametrize("text", HARMLESS)
 def test_what_only_resembles_one_is_none(text: str) -> None:
-    assert secrets.find(text.encode()) == []
+    assert secrets.find_hits(text.encode()) == []
     assert secrets.masked(text) == text
 
 

@@ -39,7 +39,7 @@ def runs(plain: Store, main_checkout: Checkout) -> Runs:
     repository = inside(plain).repository
     made = {entry.id: entry.oid for entry in plain.list()}
     ours, others = ([made[nth(number)] for number in numbers] for numbers in ((1, 3), (2, 4)))
-    local_checkpoints.forget(repository, OTHER)
+    local_checkpoints.forget_run(repository, OTHER)
     return Runs(ours, fetch(main_checkout, ours[1], 3), others)
 
 

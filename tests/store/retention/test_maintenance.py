@@ -134,7 +134,7 @@ def test_a_doctor_says_both_and_counts_what_was_left(
     for path in (half / "tmp_obj_1", half):
         os.utime(path, (long_ago, long_ago))
     with Store.open(main_checkout.path, adapter="plumbing") as store:
-        facts = doctor.facts(inside(store), require_git())
+        facts = doctor.list_facts(inside(store), require_git())
         found = maintenance.read_last(repository)
         assert found.started is not None
         assert found.ended is not None
@@ -144,7 +144,7 @@ def test_a_doctor_says_both_and_counts_what_was_left(
         assert facts["leftover_files"] == 1
         assert 3_000_000 <= int(facts["leftover_bytes"] or 0) < 3_100_000
         store.expire()
-        assert doctor.facts(inside(store), require_git())["leftover_files"] == 0
+        assert doctor.list_facts(inside(store), require_git())["leftover_files"] == 0
     assert not half.exists()
     assert (
         subprocess.run(

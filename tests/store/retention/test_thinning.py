@@ -275,7 +275,7 @@ def test_what_was_fetched_stands_for_nothing_of_ours(
     assert reasons(plain) == {}
     assert len(plain.list()) == 2
     (forged,) = plain.list(Query(ids=[nth(99)]))
-    local_checkpoints.append(inside(plain).repository, [(forged.id, forged.oid)])
+    local_checkpoints.append_lines(inside(plain).repository, [(forged.id, forged.oid)])
     assert sorted(reasons(plain)) == [1]
 
 

@@ -157,7 +157,7 @@ def read_lease(data: bytes) -> None:
             found.is_endless(now)
         assert found.end
         found.sentence()
-        leases.lost(RUN, found)
+        leases.lost_error(RUN, found)
 
 
 def read_tree(data: bytes) -> None:
