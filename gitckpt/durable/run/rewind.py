@@ -132,7 +132,7 @@ def is_redundant(
         manifest.contents_of(each, repository, objects) for each in (safety, recorded)
     )
     indexes = [
-        comparison.merged_tree(repository, content, checkpoint.git_sha)
+        comparison.staged_tree(repository, content, checkpoint.git_sha)
         for content, checkpoint in ((saved, safety), (recorded_files, recorded))
     ]
     names = ("files", "raw", "directories", "modes")

@@ -257,7 +257,7 @@ def _unsaved(store: Checkpoints, newest: Checkpoint, path: str) -> list[str]:
         old = manifest.read(repository, view.objects, newest.tree, commit)
         new = manifest.read(repository, view.objects, captured.tree, commit)
         paths = [d.path for d in diff.differences(repository, old.files, new.files)]
-        paths += manifest.differing_raw(repository, old, new)
+        paths += manifest.differing_raw_paths(repository, old, new)
         descriptions = [path.decode("utf-8", "replace") for path in paths]
         descriptions += _differing_index(repository, old, new, commit)
         descriptions += _differing_run_files(repository, newest.tree, captured.tree)
@@ -278,7 +278,7 @@ def _differing_index(
     repository: Repository, old: manifest.Contents, new: manifest.Contents, commit: str
 ) -> list[str]:
     contents = (old, new)
-    staged = [{**c.index, 0: comparison.merged_tree(repository, c, commit)} for c in contents]
+    staged = [{**c.index, 0: comparison.staged_tree(repository, c, commit)} for c in contents]
     flags = [{(flag, p) for flag, paths in c.flags.items() for p in paths} for c in contents]
     differences = {
         "staged changes": staged[0] != staged[1],

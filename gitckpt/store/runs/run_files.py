@@ -94,7 +94,7 @@ class _CapturedFiles:
         if files.tree is None:  # a clean worktree has the files of the commit
             entries = {b"files": (DIRECTORY, manifest.base_tree(self.repository, commit))}
         elif content := next(objects.read([files.tree], None)):
-            entries = manifest.decoded(content[1], self.repository, files.tree)
+            entries = manifest.decode_snapshot_tree(content[1], self.repository, files.tree)
         else:
             problem = f"the snapshot {files.tree} vanished before the run's files were added"
             raise WorktreeError(problem, hint="run the command again")
@@ -157,7 +157,7 @@ class RunFiles:
     def restore(self, repository: Repository, objects: Objects, tree: str) -> None:
         bounds.require(repository, tree, "")
         content = next(objects.read([tree], None))
-        entries = manifest.decoded(content[1], repository, tree) if content else {}
+        entries = manifest.decode_snapshot_tree(content[1], repository, tree) if content else {}
         mode, oid = entries.get(ENTRY.encode(), (b"", ""))
         if mode == DIRECTORY:
             make_directory(self.path)
@@ -234,7 +234,7 @@ class RunFiles:
 
     def _write(self, repository: Repository, objects: Objects, tree: str, path: str) -> None:
         data = _read_object(objects, "tree", tree)
-        for name, (mode, oid) in manifest.decoded(data, repository, tree).items():
+        for name, (mode, oid) in manifest.decode_snapshot_tree(data, repository, tree).items():
             text = os.fsdecode(name)
             inner = os.path.join(path, text)
             is_strange = text in ("", ".", "..") or "/" in text or os.path.islink(inner)

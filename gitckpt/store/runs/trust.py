@@ -198,7 +198,7 @@ def _copies(store: Checkpoints, tree: str | None) -> dict[str, str]:
     if info is None or content is None or content[0] != "tree":
         return {}
     try:
-        entries = manifest.decoded(content[1], store.repository, info[0])
+        entries = manifest.decode_snapshot_tree(content[1], store.repository, info[0])
     except WorktreeError:
         return {}  # each input file is then reported as missing
     return {entry.decode("utf-8", "replace"): oid for entry, (_, oid) in entries.items()}

@@ -91,7 +91,7 @@ def _capture_index(repository: Repository, objects: Objects, commit: str) -> Wor
         staged: dict[int, list[bytes]] = defaultdict(list)
         entries = index.entries()
         candidates = [path for path, _, oid, stage, _ in entries if (oid, stage) == (empty, 0)]
-        flags = manifest.flags_of(intent.intent_entries(index, candidates))
+        flags = manifest.intent_flags(intent.intent_entries(index, candidates))
         intended = set(flags.get(manifest.INTENT, ()))
         for path, mode, oid, stage, _ in entries:
             if path not in intended:
