@@ -59,7 +59,7 @@ def catch_up(store: Checkpoints, files: RunFiles, newest: Checkpoint) -> tuple[s
     Returns remarks, () without changes. Raises the errors of `go_back`; the first call also raises
     WorktreeError if the worktree has recorded checkpoints since the run continued elsewhere.
     """
-    behind = ownership.behind_in(store.repository.git_dir)
+    behind = ownership.read_behind(store.repository.git_dir)
     if behind is None:
         return ()
     old_id, adopted = behind
@@ -211,7 +211,7 @@ def _move_head(store: Checkpoints, checkpoint: Checkpoint, head: str) -> None:
         # Detach HEAD, and attach it only if the branch is free and still at the commit.
         repository.point_head(commit, message)
         tip = repository.cat_file.info(branch) if branch else None
-        if tip is not None and tip[0] == commit and opener.is_free(repository, branch):
+        if tip is not None and tip[0] == commit and opener.is_branch_free(repository, branch):
             repository.point_head(branch, message)
     except GitError as error:
         raise WorktreeError(f"cannot move HEAD to {commit}: {error.message}") from None

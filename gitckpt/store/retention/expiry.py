@@ -96,7 +96,7 @@ def decide_thinning(
     local_candidates = [candidate for candidate in staying if local.is_ours(entries[candidate.id])]
     if not (spans := policy.spans(local_candidates, rules, newest, now=instant)):
         return {}
-    used = runs.referenced_checkpoints(store) | ownership.checkpoints(store.repository)
+    used = runs.referenced_checkpoints(store) | ownership.checkpoints_of_worktrees(store.repository)
     due = [entries[candidate.id] for span in spans for candidate in span.due]
     contents = _Contents(store, due, [entries[span.newest.id] for span in spans])
     decisions: dict[str, Decision] = {}

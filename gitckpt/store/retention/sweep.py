@@ -62,7 +62,9 @@ def sweep_files(repository: Repository) -> list[str]:
                     os.unlink(path)
                     paths.append(path)
     abandoned = ownership.list_abandoned(repository)
-    return sorted([*paths, *(path for path in abandoned if ownership.discard(repository, path))])
+    return sorted(
+        [*paths, *(path for path in abandoned if ownership.discard_abandoned(repository, path))]
+    )
 
 
 def left_files(repository: Repository) -> dict[str, leftovers.FileMark]:

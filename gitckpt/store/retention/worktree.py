@@ -28,7 +28,7 @@ from gitckpt.store.records.entry import CheckpointInfo
 from gitckpt.store.runs import run_files
 from gitckpt.store.snapshot import comparison, manifest
 from gitckpt.store.worktrees import opener, ownership
-from gitckpt.store.worktrees.resumption import record_leftover
+from gitckpt.store.worktrees.resumption import record_deleted_worktree
 
 Reason = str | None  # a clause why a worktree stays; None if it was removed or may be removed
 
@@ -181,7 +181,7 @@ def _remove(
         if os.path.lexists(path):  # ignored files go, as with `git worktree remove`
             _take_away(store.repository, git_dir, path)
         else:
-            record_leftover(store, git_dir, path)
+            record_deleted_worktree(store, git_dir, path)
             administration.forget(store.repository, git_dir)
     return _forgotten(store.repository, run)
 
@@ -219,7 +219,7 @@ def _reason(store: Checkpoints, newest: Checkpoint, git_dir: str, path: str) -> 
         return f"the worktree {path} is missing, and {git_dir} has repositories of submodules"
     if ownership.is_locked_by_user(git_dir):
         return f"the worktree {path} is locked"
-    if not ownership.is_same(administration.git_dir_of(path), git_dir):
+    if not ownership.is_same_directory(administration.git_dir_of(path), git_dir):
         if (moved := administration.find_moved(store.repository, git_dir, path)) is not None:
             return (
                 f"the worktree was moved to {moved}; run: git worktree repair {shell_word(moved)}"

@@ -149,7 +149,7 @@ def summaries(store: Checkpoints) -> list[RunInfo]:
 
 
 def _worktree_paths(store: Checkpoints, runs: Sequence[str]) -> dict[str, str]:
-    paths = ownership.of_runs(store.repository)
+    paths = ownership.worktrees_of_runs(store.repository)
     if missing := [run for run in runs if run not in paths]:
         from gitckpt.store.worktrees import resumption  # only if git does not know one
 
