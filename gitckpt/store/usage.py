@@ -318,14 +318,14 @@ def _read_statuses(
 
 
 def _find_leftovers(repository: Repository, roots: Collection[str]) -> dict[str, tuple[str, bool]]:
-    due = sweep.left_files(repository)
+    due = sweep.find_leftover_files(repository)
     paths = sweep.scratch_files(repository)
-    leftovers = {path: (sweep.kind_of(path), path in due) for path in paths}
+    leftovers = {path: (sweep.scratch_kind_of(path), path in due) for path in paths}
     for root in roots:
         pattern = f"{ownership.BEING_MADE}*"
         leftovers |= dict.fromkeys(ownership.list_unfinished(root), (pattern, False))
     # Where there is no worktree any more, only the note of a removal names its scaffold.
-    for path in worktree.list_interrupted(repository):
+    for path in worktree.list_interrupted_removals(repository):
         default = f"ckpt/{os.path.basename(path).partition('.')[0]}.*", True
         leftovers[path] = (leftovers.get(path, default)[0], True)
     return leftovers

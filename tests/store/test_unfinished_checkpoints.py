@@ -137,7 +137,7 @@ def test_what_a_killed_process_had_half_written_is_swept(
         half[0].mkdir()
         assert sweep.sweep_files(inside(store).repository) == []
         monkeypatch.setattr(leftovers, "OBJECTS_QUIET", 0)
-        assert sorted(sweep.left_files(inside(store).repository)) == sorted(map(str, half))
+        assert sorted(sweep.find_leftover_files(inside(store).repository)) == sorted(map(str, half))
         monkeypatch.setattr(times, "GRACE", -1)
         assert sweep.sweep_files(inside(store).repository) == sorted(map(str, (*beside, *half)))
 
