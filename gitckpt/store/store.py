@@ -266,7 +266,7 @@ class Store:
         """List all runs with their status, ordered by newest checkpoint, newest first."""
         from gitckpt.store.runs import summary
 
-        return summary.summaries(self._checkpoints)
+        return summary.list_summaries(self._checkpoints)
 
     def unfinished_runs(self) -> Sequence[RunInfo]:
         """List the unfinished runs of this worktree without a live driver, newest first."""
@@ -278,7 +278,7 @@ class Store:
         """Return checkpoints and runs of other worktrees of this clone: worktree by id."""
         from gitckpt.store.runs import summary
 
-        return summary.made_elsewhere(self._checkpoints, strings("names", names))
+        return summary.find_made_elsewhere(self._checkpoints, strings("names", names))
 
     def history(self, run: str) -> History:
         """Return the phases of one run, or raise NotFoundError."""
@@ -469,7 +469,7 @@ class Store:
         """List the files of `beside()` in which likely secrets were masked."""
         from gitckpt.store.runs import run_files
 
-        return run_files.masked(self._checkpoints.repository, self._resolve(checkpoint).tree)
+        return run_files.list_masked(self._checkpoints.repository, self._resolve(checkpoint).tree)
 
     def extras(self, checkpoint: Checkpoint | str) -> Extras:
         """Return what a snapshot records beyond a git tree; or raise WorktreeError."""
@@ -610,7 +610,7 @@ class Store:
         from gitckpt.git.command import require_git
         from gitckpt.store.hooks import installation
 
-        return installation.outlook(self._checkpoints.repository, version=require_git())
+        return installation.predict_next_commit(self._checkpoints.repository, version=require_git())
 
     def uninstall(self) -> Installation:
         """Remove what `install` added; keep checkpoints and other tools' lines in hooks."""

@@ -236,7 +236,7 @@ def measure(store: Checkpoints) -> Usage:
         links=Amount(sum(stored.kind == "blob" for stored in links), _sum_sizes(links)),
         refs=_measure_refs(repository, refs),
         worktrees=sorted(measured, key=lambda worktree: (-worktree.bytes, worktree.path)),
-        run_files=_sum_files(measure, filter(os.path.isdir, [run_files.directory(repository)])),
+        run_files=_sum_files(measure, filter(os.path.isdir, [run_files.runs_dir(repository)])),
         index=_sum_files(measure, index_files),
         private=_sum_files(Measure([*leftovers, *index_files]), [repository.private_dir]),
         leftovers=_sum_by_kind(leftovers),

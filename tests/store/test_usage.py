@@ -418,7 +418,8 @@ class TestWorktrees:
 
     def test_have_files_beside_them(self, plain: Store, opened: dict[str, Path]) -> None:
         place = Path(
-            run_files.of_run(inside(plain).repository, "20270115-080001-complete").path, "output"
+            run_files.files_of_run(inside(plain).repository, "20270115-080001-complete").path,
+            "output",
         )
         place.mkdir(parents=True)
         (place / "answer.md").write_text("42\n")

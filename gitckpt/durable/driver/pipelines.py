@@ -194,7 +194,7 @@ class Pipelines:
             head = store.heads.head(checkpoint.run)[0] if checkpoint.run is not None else ""
             account = trusting.account(store, checkpoint, driver.list_commands(store, checkpoint))
             if not trust:
-                raise trusting.refusal(store, checkpoint, account)
+                raise trusting.refusal_error(store, checkpoint, account)
             show(checkpoint.run or checkpoint.id, account)
             if adopt and checkpoint.run is not None:
                 trusting.adopt(store, checkpoint.run, head)
@@ -212,7 +212,7 @@ class Pipelines:
         name = newest.pipeline.name if newest.pipeline is not None else None
         if status == runstate.COMPLETE or name != "review":
             raise UsageError(f"run {run} is not an open review", hint="see: git ckpt runs")
-        review.store_changed_task(run_files.of_run(self._store.repository, run).path, task)
+        review.store_changed_task(run_files.files_of_run(self._store.repository, run).path, task)
 
     def _file(self) -> str:
         return pipelines.config_path(self._store.repository)

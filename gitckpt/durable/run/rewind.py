@@ -116,7 +116,7 @@ def restore_output(store: Checkpoints, files: RunFiles, checkpoint: Checkpoint) 
     tree, repository = present.tree, store.repository
     if tree is None:
         return
-    if run_files.output_of(repository, tree) == run_files.output_of(repository, checkpoint.tree):
+    if run_files.output_oid(repository, tree) == run_files.output_oid(repository, checkpoint.tree):
         return
     message = f"before going back to {_short(checkpoint.id)}"
     store.record(ref_names.SAFETY_COMPLETE, {}, worktree=present, trigger=SAFETY, message=message)
@@ -179,7 +179,7 @@ def fork(
     """Start a run that continues from a checkpoint; return the run's first checkpoint."""
     is_local = trust.is_ours(store, checkpoint)
     if not (is_local or trusted):
-        raise trust.refusal(store, checkpoint, trust.account(store, checkpoint))
+        raise trust.refusal_error(store, checkpoint, trust.account(store, checkpoint))
     checkpoint = manifest.with_commit(store.repository, checkpoint, None)[0]
     start_name = name or (checkpoint.run or checkpoint.phase_name)[16 if checkpoint.run else 0 :]
     details: Any = {"worktree": checkpoint.worktree, "pipeline": checkpoint.pipeline}
@@ -193,10 +193,10 @@ def fork(
     if checkpoint.run is not None and checkpoint.pipeline is not None:
         # Copy the original input files: in those of checkpoints, secrets are masked.
         digests = checkpoint.pipeline.contents
-        inputs = run_files.of_run(store.repository, checkpoint.run).inputs().items()
+        inputs = run_files.files_of_run(store.repository, checkpoint.run).inputs().items()
         hashes = {name: hashlib.sha256(data).hexdigest() for name, data in inputs}
         unchanged = {name: data for name, data in inputs if hashes[name] == digests.get(name)}
-        run_files.of_run(store.repository, str(first.run)).write_inputs(unchanged)
+        run_files.files_of_run(store.repository, str(first.run)).write_inputs(unchanged)
     return first
 
 

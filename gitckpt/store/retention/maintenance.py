@@ -46,7 +46,7 @@ def cleanup_runs(
 
 def _list_runs_of(store: Checkpoints, pipeline: str) -> set[str]:
     run_ids = set()
-    for info in summary.summaries(store):
+    for info in summary.list_summaries(store):
         with contextlib.suppress(InvalidCheckpoint, NotFoundError):
             if info.status == runstate.COMPLETE and (found := store.read(info.newest).pipeline):
                 run_ids |= {info.run} if found.name == pipeline else set()

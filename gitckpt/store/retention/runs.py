@@ -49,7 +49,7 @@ def decide(
     store: Checkpoints, rules: Policy, among: Collection[str] | None = None
 ) -> tuple[list[Fate], dict[str, list[CheckpointInfo]]]:
     """Decide by policy which runs expire; return all fates, and the due runs' chains."""
-    infos = summary.summaries(store)
+    infos = summary.list_summaries(store)
     _, sizes = store.index.sizes()
     unfinished_runs = {info.run for info in infos if info.status != runstate.COMPLETE}
     may_expire = len(unfinished_runs) < len(infos) or rules.everything
@@ -113,7 +113,7 @@ def squashable(store: Checkpoints, but: Collection[str]) -> dict[str, tuple[Chec
 
 
 def find_referring_run(store: Checkpoints, run: str) -> str | None:
-    infos = summary.summaries(store)
+    infos = summary.list_summaries(store)
     unfinished_runs = {info.run for info in infos if info.status != runstate.COMPLETE}
     return min(_map_referrers(store, unfinished_runs).get(run, ()), default=None)
 
@@ -245,7 +245,7 @@ def _remove_files(
         return "the run has continued meanwhile"
     try:
         reason = worktree.remove_worktree(store, run, decided)
-        files = run_files.of_run(store.repository, run).path
+        files = run_files.files_of_run(store.repository, run).path
         if reason is None and os.path.isdir(files):
             worktree.delete_directory(files)
     except CkptError as error:

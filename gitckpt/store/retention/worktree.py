@@ -167,7 +167,7 @@ def _remove_worktrees(
         finish_removals(store.repository)  # `expire` reports the errors
     latest = newest or _newest_checkpoint(store, run)
     paths = [path for both in _worktrees_of(store.repository, run) for path in both]
-    mount_reason = mounts.describe(*paths, run_files.of_run(store.repository, run).path)
+    mount_reason = mounts.describe(*paths, run_files.files_of_run(store.repository, run).path)
     if mount_reason is not None:
         return mount_reason
     for git_dir, path in _worktrees_of(store.repository, run):
@@ -220,8 +220,10 @@ def _reason_to_keep(store: Checkpoints, newest: Checkpoint, git_dir: str, path: 
     if ownership.is_locked_by_user(git_dir):
         return f"the worktree {path} is locked"
     if not ownership.is_same_directory(administration.git_dir_of(path), git_dir):
-        if (moved_to := administration.find_moved(store.repository, git_dir, path)) is not None:
-            return f"the worktree was moved to {moved_to}; run: git worktree repair {shell_word(moved_to)}"
+        if (moved := administration.find_moved(store.repository, git_dir, path)) is not None:
+            return (
+                f"the worktree was moved to {moved}; run: git worktree repair {shell_word(moved)}"
+            )
         return f"{path} is no longer the worktree of the run" if os.path.lexists(path) else None
     is_broken = administration.lacks_commondir(store.repository, git_dir)
     if is_broken or administration.lacks_head(git_dir):
@@ -251,7 +253,7 @@ def _unsaved(store: Checkpoints, newest: Checkpoint, path: str) -> list[str]:
         rules = settings.read(inside.repository)  # reports mistakes, but never asks for approval
         limits = rules.limits if not rules.problem else inside.rules.limits()
         limits = replace(limits, timeout=math.inf)
-        captured = inside.capture(limits, run_files.of_run(repository, str(newest.run)).added)
+        captured = inside.capture(limits, run_files.files_of_run(repository, str(newest.run)).added)
         old_contents = manifest.read(repository, inside.objects, newest.tree, commit)
         present = manifest.read(repository, inside.objects, captured.tree, commit)
         paths = [d.path for d in diff.differences(repository, old_contents.files, present.files)]
@@ -342,7 +344,7 @@ def _finish_removal(parked: str) -> None:
 
 
 def _read_paths(parked: str) -> dict[str, str]:
-    """Read the paths that `_delete_worktree` recorded; {} if a kill came during deletion."""
+    """Read the paths that `_delete_worktree` recorded; return {} if there are none."""
     try:
         with open(os.path.join(parked, _NOTE), encoding="utf-8") as file:
             note = json.load(file)

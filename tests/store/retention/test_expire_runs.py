@@ -55,14 +55,14 @@ class TestWholeRuns:
         before = main_checkout.refs()
         work = worked(plain, "done", make_store)
         hold_run(plain, work.run, "a test").release()
-        beside = Path(run_files.of_run(inside(plain).repository, work.run).path, "input")
+        beside = Path(run_files.files_of_run(inside(plain).repository, work.run).path, "input")
         beside.mkdir(parents=True)
         (beside / "plan.md").write_text("x")
         inside(make_store(work.worktree)).save(
             "run-complete",
             run=work.run,
             trigger="phase",
-            beside=run_files.of_run(inside(plain).repository, work.run).added,
+            beside=run_files.files_of_run(inside(plain).repository, work.run).added,
         )
         clock.instant += 7 * DAY
         with_it = str(work.worktree.path)

@@ -163,7 +163,7 @@ def test_files_that_are_too_large_stay(plain: Store, work: Work) -> None:
 
 
 def test_what_the_run_put_out_beside_its_worktree_counts(plain: Store, work: Work) -> None:
-    place = Path(run_files.of_run(inside(plain).repository, work.run).path, "output", "build")
+    place = Path(run_files.files_of_run(inside(plain).repository, work.run).path, "output", "build")
     place.mkdir(parents=True)
     (place / "report").write_text("x")
     expected = (
