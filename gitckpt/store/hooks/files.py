@@ -55,7 +55,7 @@ _SHELLS = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Pin:
-    """The interpreter and package that a hook runs, as absolute paths."""
+    """The Python interpreter and the directory of gitckpt with which a hook runs."""
 
     python: str
     package_dir: str  # the directory that holds the package `gitckpt`
@@ -65,7 +65,7 @@ class Pin:
         return _find_hook_file(self.package_dir, "hook.sh")
 
     def block(self, event: str, *, created: bool = False) -> bytes:
-        """Return the lines for a hook file; `created` marks the file as made by gitckpt."""
+        """Return gitckpt's lines for a hook file; `created` if gitckpt makes that file."""
         first_line, code = _read_template("block.sh").rstrip("\n").split("\n", 1)
         if created:
             code = code.replace(_CALL, _SOURCE)
@@ -135,7 +135,7 @@ class HookFile:
 
     @property
     def obstacle(self) -> str:
-        """Return why gitckpt must not edit the file, as a predicate; "" if it may."""
+        """Return why gitckpt must not edit the file, such as "is not executable", or ""."""
         if self.oddity or self.data is None or self.is_made_by_gitckpt:
             return self.oddity
         if b"\0" in self.data:
@@ -209,7 +209,7 @@ def remove_directory(path: str) -> bool:
 
 
 def apply_changes(changes: Sequence[FileChange], undo: ExitStack) -> list[str]:
-    """Write the changed files; `undo` reverts them. Return a sentence for each."""
+    """Write the changed files; let `undo` revert the changes; return their sentences."""
     directories = {os.path.dirname(change.file.path) for change in changes}
     for directory in directories:
         _delete_scratch_files(directory)
@@ -262,7 +262,6 @@ def _insert_block(data: bytes, block: bytes) -> bytes:
 
 
 def _shebang_problem(data: bytes) -> str:
-    """Return why a script cannot contain shell code, as a predicate; "" if it can."""
     # git runs a file without `#!` with sh.
     if not data.startswith(b"#!"):
         return ""

@@ -71,7 +71,7 @@ class HookSettings:
         return any(fnmatch.fnmatchcase(NOTES, pattern) for pattern in ref_patterns)
 
     def set(self, name: str, value: str | None, undo: ExitStack) -> bool:
-        """Set exactly one value, or with None remove all; return whether anything changed."""
+        """Set a setting to one value, or remove it with None; return whether it changed."""
         if value is None:
             return self.drop(name, undo)
         if self.all(name) == [value]:
@@ -98,7 +98,7 @@ class HookSettings:
         return bool(removed)
 
     def add_missing(self, undo: ExitStack) -> list[str]:
-        """Add settings so that git copies notes and packs garbage; return sentences."""
+        """Set git to copy notes and to pack unreachable objects; return the changes."""
         set_by_init = self.all(SET_BY_INIT)
         additions = [] if self.rewrites_notes else [(REWRITE_REF, OUR_NOTES)]
         # The mode applies to all notes refs, and would sort lines in the user's notes.
@@ -119,19 +119,16 @@ class HookSettings:
 
 
 def _find_hooks_directory(repository: Repository) -> str:
-    """Return the real path of the directory in which git looks for hooks."""
     location_options = [] if repository.worktree is not None else ["-C", repository.git_dir]
     arguments = ("rev-parse", "--path-format=absolute", "--git-path", "hooks")
     return os.path.realpath(repository.git.text(*location_options, *arguments))
 
 
 def _resolve_directory(repository: Repository, path: str | None = None) -> str:
-    """Return the real path of a hooks directory; `path` defaults to git's `hooks`."""
     return os.path.realpath(os.path.join(repository.common_dir, path or "hooks"))
 
 
 def _canonical_name(name: str) -> str:
-    """Return a setting's name as git lists it: section and key in lower case."""
     section, _, remainder = name.partition(".")
     subsection, dot, key = remainder.rpartition(".")
     return f"{section.lower()}.{subsection}{dot}{key.lower()}"
@@ -187,7 +184,7 @@ class Manager:
         return call_line(event)
 
     def advice(self, events: Sequence[str], *, in_full: bool) -> list[str]:
-        """Return lines that tell what to add where; with `in_full`, also the long version."""
+        """Return lines that tell what to add to which file; more lines if `in_full`."""
         if not events:
             return []
         if self.name == _LEFTHOOK:
@@ -241,7 +238,7 @@ def _find_manager(repository: Repository) -> Manager:
 
 
 def call_line(event: str) -> str:
-    """Return the shell line that calls gitckpt; a failure does not end `sh -e`."""
+    """Return a shell line that calls gitckpt and succeeds even if gitckpt fails."""
     return f'git ckpt hook {event} "$@" || :'
 
 
@@ -316,7 +313,7 @@ def install(
     python: str = sys.executable,
     package_dir: str = PACKAGE_DIR,
 ) -> Installation:
-    """Make git call gitckpt and copy notes on amend; a second call only repairs."""
+    """Set up or repair the hooks that call gitckpt, and the copying of notes on amend."""
     settings = HookSettings(repository)
     manager = _find_manager(repository)
     directory = manager.hooks_dir
@@ -406,7 +403,10 @@ def inspect(
 
 
 def predict_next_commit(repository: Repository, *, version: tuple[int, ...]) -> str:
-    """Predict the next commit's hook: "recorded", "missed", "none", "not installed"."""
+    """Predict what gitckpt's hook does at the next commit.
+
+    Returns "recorded" or "missed"; "none" if the user chose no hooks; else "not installed".
+    """
     mode = HookSettings(repository).last(MODE)
     if mode not in _MODES[1:]:
         return "not installed"
@@ -453,7 +453,7 @@ def _pick_mode(
 def _plan_file_changes(
     settings: HookSettings, pin: Pin, hooks_dir: str, *, adds: bool
 ) -> tuple[list[FileChange], list[str]]:
-    """Return changes that remove blocks, or with `adds` write those in `hooks_dir`."""
+    """Return changes that remove blocks, or add them if `adds`; and lines of advice."""
     changes: list[FileChange] = []
     advice: list[str] = []
     repository, installed_dir = settings.repository, settings.last(DIRECTORY)
@@ -574,7 +574,7 @@ def _outdated_call_finding(where: str, event: str, text: str) -> Finding:
 
 
 def _active_file(directory: str, event: str) -> HookFile:
-    """Return an event's hook file; its `.legacy` file if that has gitckpt's lines."""
+    """Return the hook file of an event; its `.legacy` file if that calls gitckpt."""
     file = files.read_hook(os.path.join(directory, event))
     renamed_file = files.read_hook(file.path + _ASIDE[0])
     # pre-commit rewrites its hook file, so a block in that file would be lost.

@@ -44,7 +44,7 @@ _MAX_JUMP = DAY
 
 
 def doubt(repository: Repository, instant: int) -> str | None:
-    """Record `instant` (µs since the epoch); return why it may be wrong, or None."""
+    """Return why the time `instant` (in µs) may be wrong, or None; record the time."""
     start_of_use, last_check, *last_boot = _read_clock(repository) or (0, instant)
     # The uptime says something about `now` only if `now` comes from this machine's clock.
     new_boot = _read_uptime() if abs(instant - times.now()) < HOUR else []
@@ -62,7 +62,6 @@ def doubt(repository: Repository, instant: int) -> str | None:
 
 
 def _read_uptime() -> list[int]:
-    """Return the boot id as a number, and the uptime in microseconds; [] if unknown."""
     if not hasattr(time, "CLOCK_BOOTTIME"):
         return []
     try:
@@ -90,7 +89,10 @@ def _read_clock(repository: Repository) -> list[int] | None:
 def decide_thinning(
     store: Checkpoints, entries: ById, staying: Sequence[Candidate], rules: Policy, newest: Newest
 ) -> dict[str, Decision]:
-    """Decide which checkpoints to thin out, by id; `staying` did not expire by age."""
+    """Decide which checkpoints to remove because later checkpoints contain them.
+
+    `staying` lists the candidates, which did not expire by age. Returns the decisions by id.
+    """
     instant = store.clock()
     local = LocalCheckpoints.read(store.repository)
     local_candidates = [candidate for candidate in staying if local.is_ours(entries[candidate.id])]
@@ -117,7 +119,7 @@ def list_tips(store: Checkpoints) -> set[str]:
 
 
 class _ContentsCheck:
-    """Check whether later checkpoints have all contents of a thinned checkpoint."""
+    """Checks that later checkpoints have all contents of a checkpoint to remove."""
 
     def __init__(self, store: Checkpoints, due: Infos, newest: Infos) -> None:
         self._repository = store.repository
@@ -127,7 +129,7 @@ class _ContentsCheck:
         self._outside = graph.outside(store.repository.git, self._existing, tips)
 
     def contains(self, later: CheckpointInfo, entry: CheckpointInfo) -> bool:
-        """Return whether `later` and the commits that stay have all contents of `entry`."""
+        """Return whether `later` and reachable commits have all contents of `entry`."""
         if entry.git_sha and entry.git_sha not in self._existing:
             return False
         is_reached = entry.git_sha not in self._outside
@@ -226,9 +228,10 @@ class ExpireResult:
 def expire(
     store: Checkpoints, rules: Policy, *, dry_run: bool = False, progress: Notify = lambda _: None
 ) -> ExpireResult:
-    """Remove the checkpoints and runs that expire by a policy; `dry_run` only decides.
+    """Remove the checkpoints and runs that expire by a policy.
 
-    `failed` of the result has checkpoints with locked refs. Errors leave no partial checkpoint.
+    If `dry_run`, they stay, and the result tells what would be removed. `progress` is called with
+    messages. `failed` of the result lists checkpoints that stay because their refs are locked.
     """
     if not dry_run:
         progress("clearing leftovers of interrupted commands")
@@ -276,7 +279,6 @@ def expire(
 
 
 def _remove_each(store: Checkpoints, ids: Collection[str], listed: ById | None = None) -> Failures:
-    """Remove checkpoints (outside of runs if `listed`); return the errors by id."""
     run_filter = None if listed is None else ()
     failures: Failures = {}
     while remaining_ids := set(ids).difference(failures):
@@ -299,7 +301,7 @@ def _keep_existing(store: Checkpoints, failed: Failures) -> Failures:
 def expire_outside_runs(
     store: Checkpoints, rules: Policy, *, dry_run: bool = False, progress: Notify = lambda _: None
 ) -> tuple[list[tuple[CheckpointInfo, Decision]], Failures]:
-    """Remove expired checkpoints outside of runs; return decisions, and errors by id."""
+    """Remove expired checkpoints that belong to no run; return decisions and errors."""
     if not dry_run:
         with contextlib.suppress(BusyError):  # the links stay pending
             store.write_links()
@@ -327,7 +329,6 @@ def expire_outside_runs(
 
 
 def _due(store: Checkpoints, rules: Policy, instant: int) -> tuple[list[CheckpointInfo], Newest]:
-    """Return the checkpoints outside of runs that may expire, and `keep_last` limits."""
     # Local checkpoints count first: fetched ones with future dates must not displace them.
     local_ids = LocalCheckpoints.read(store.repository).ids_as_written(store.index.oids())
     hook_query, safety_query = Query(triggers=HOOK_TRIGGERS), Query(triggers=[SAFETY])
@@ -355,7 +356,6 @@ def _due(store: Checkpoints, rules: Policy, instant: int) -> tuple[list[Checkpoi
 
 
 def _nth_newest(store: Checkpoints, kind: Query, local: Query, count: int) -> Place | None:
-    """Return (time, id) of the `count`-th newest checkpoint; ALL if there are fewer."""
     if count == 0:
         return None
     outside = replace(kind, in_run=False)

@@ -33,7 +33,7 @@ class RetireResult:
 def cleanup_runs(
     store: Checkpoints, *, pipeline: str | None = None, older_than: int
 ) -> RetireResult:
-    """Remove complete runs (of a `pipeline`) older than `older_than` microseconds."""
+    """Remove complete runs older than `older_than` µs, only of `pipeline` if given."""
     run_ids = None if pipeline is None else _list_runs_of(store, pipeline)
     decided_fates, chains = runs.decide(store, Policy(runs_older_than=older_than), run_ids)
     fates = runs.remove(store, chains, decided_fates)
@@ -64,7 +64,7 @@ class MaintenanceState:
 
 
 def maintain(repository: Repository) -> None:
-    """Expire checkpoints and runs, sweep leftovers, pack; write the outcome to a file."""
+    """Expire checkpoints, delete leftovers and pack; write the outcome to a file."""
     try:
         require_git()
         try:

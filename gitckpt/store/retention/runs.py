@@ -48,7 +48,10 @@ class Fate:
 def decide(
     store: Checkpoints, rules: Policy, among: Collection[str] | None = None
 ) -> tuple[list[Fate], dict[str, list[CheckpointInfo]]]:
-    """Decide by policy which runs expire; return all fates, and the due runs' chains."""
+    """Decide by a policy which runs expire; `among` names the only runs that may.
+
+    Returns the fates of all runs, and the checkpoints of each run that expires.
+    """
     infos = summary.list_summaries(store)
     _, sizes = store.index.sizes()
     unfinished_runs = {info.run for info in infos if info.status != runstate.COMPLETE}
@@ -91,7 +94,7 @@ def predict_removals(store: Checkpoints, fates: Sequence[Fate]) -> list[Fate]:
 
 
 def squashable(store: Checkpoints, but: Collection[str]) -> dict[str, tuple[CheckpointInfo, str]]:
-    """Return unreferenced progress checkpoints of complete phases, with phase, by id."""
+    """Return the progress checkpoints to remove, each with its complete phase, by id."""
     progress_entries = store.list(Query(in_run=True, status="progress", triggers=[PHASE]))
     chains = chains_of(store, {str(entry.run) for entry in progress_entries}.difference(but))
     candidates: dict[str, tuple[CheckpointInfo, str]] = {}
@@ -134,7 +137,7 @@ def remove(
     *,
     settled: bool = True,
 ) -> list[Fate]:
-    """Remove the runs that expire; return all fates, changed for runs that stayed."""
+    """Remove the runs whose fate is to expire; return all fates with the outcomes."""
     due_fates = [fate for fate in fates if fate.expires]
     results: dict[str, Fate] = {}
     for start in range(0, len(due_fates), _AT_ONCE):
@@ -223,7 +226,6 @@ def _keep_result(fate: Fate, chain: Sequence[CheckpointInfo]) -> Fate:
 
 
 def _unmerged(store: Checkpoints, newest: Sequence[CheckpointInfo]) -> set[str]:
-    """Return the runs whose `newest` commit or files are in no branch or tag."""
     documents = list(_read_documents(store, {entry.id: entry.oid for entry in newest}))
     unclean = {str(d.run) for d in documents if d.worktree is not None and d.worktree.dirty}
     commits = {str(d.run): d.git_sha for d in documents if d.git_sha and str(d.run) not in unclean}
@@ -254,7 +256,6 @@ def _remove_files(
 
 
 def _last_entries(chain: Sequence[CheckpointInfo]) -> tuple[CheckpointInfo, ...]:
-    """Return a run's newest checkpoint, and its newest checkpoint by a driver."""
     driver_entries = [entry for entry in chain if entry.trigger == PHASE]
     return (chain[-1], *driver_entries[-1:])
 
@@ -274,7 +275,7 @@ def _delete_leases(store: Checkpoints, holds: Mapping[str, Hold]) -> None:
 
 
 def chains_of(store: Checkpoints, runs: Collection[str]) -> dict[str, list[CheckpointInfo]]:
-    """Map runs to their checkpoints, by sequence; fetched ones come first."""
+    """Map runs to their checkpoints in order of sequence, but fetched ones first."""
     chains = heads.chains_of(store.index, runs)
     for run, chain in chains.items():
         oids = local_oids(store.repository, run)
@@ -283,7 +284,6 @@ def chains_of(store: Checkpoints, runs: Collection[str]) -> dict[str, list[Check
 
 
 def _map_referrers(store: Checkpoints, unfinished: Collection[str]) -> dict[str, set[str]]:
-    """Return, for each run, the unfinished runs that refer to its checkpoints."""
     chains = chains_of(store, unfinished).values()
     end_oids = {entry.id: entry.oid for chain in chains for entry in (chain[0], chain[-1])}
     mentions = [(id_, d.run) for d in _read_documents(store, end_oids) for _, id_ in references(d)]
@@ -297,7 +297,6 @@ def _map_referrers(store: Checkpoints, unfinished: Collection[str]) -> dict[str,
 
 
 def _read_documents(store: Checkpoints, oids: Mapping[str, str]) -> Iterable[Checkpoint]:
-    """Yield the readable checkpoints among `oids` (id to oid), without their states."""
     for id_, content in zip(oids, store.objects.read(list(oids.values())), strict=True):
         try:
             if content is not None:

@@ -31,7 +31,7 @@ _ADMIN = (
 
 
 def sweep(repository: Repository, refs: Refs, tell: Notify = lambda _: None) -> list[str]:
-    """Delete the object refs of checkpoints that do not exist; return these refs."""
+    """Delete refs to objects of checkpoints that do not exist; return these refs."""
     if repository.has_reftable:
         return []  # its transactions are atomic
     with ref_names.write_lock(repository, 0) as is_acquired:
@@ -87,7 +87,7 @@ def scratch_files(repository: Repository) -> list[str]:
 
 
 def scratch_kind_of(path: str) -> str:
-    """Return the pattern that names a kind of scratch files, such as "ckpt/index.*"."""
+    """Return the pattern for files of the same kind as `path`, such as "ckpt/index.*"."""
     name = os.path.basename(path)
     for prefix, pattern in ((".tmp-", ".tmp-*-pack-*"), ("tmp_objdir-", "tmp_objdir-*")):
         if name.startswith(prefix):

@@ -87,7 +87,7 @@ _SHOWN = 3  # number of unsaved paths to show
 
 
 def remove_worktree(store: Checkpoints, run: str, newest: CheckpointInfo | None = None) -> Reason:
-    """Remove a run's worktree unless it has contents that no checkpoint has."""
+    """Remove a run's worktree; return why it stays, such as unsaved contents, or None."""
     lease = store.leases.read(run)
     if lease is not None and store.leases.is_held(*lease) and lease[1].is_ours:
         return _remove_worktrees(store, run, newest)
@@ -199,7 +199,7 @@ def _worktrees_of(repository: Repository, run: str) -> Iterator[tuple[str, str]]
 
 
 def _reason_if_forgotten(repository: Repository, run: str) -> str | None:
-    """Return a reason if git no longer lists a directory that was the run's worktree."""
+    """Return an error message if the worktree exists, but git forgot it; else None."""
     configured_dir = settings.read(repository).worktree_dir
     if configured_dir is None and administration.main_worktree(repository) is None:
         return None
@@ -344,7 +344,6 @@ def _finish_removal(parked: str) -> None:
 
 
 def _read_paths(parked: str) -> dict[str, str]:
-    """Read the paths that `_delete_worktree` recorded; return {} if there are none."""
     try:
         with open(os.path.join(parked, _NOTE), encoding="utf-8") as file:
             note = json.load(file)

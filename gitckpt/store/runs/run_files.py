@@ -108,7 +108,7 @@ class _CapturedFiles:
 
 
 class RunFiles:
-    """The files of a run, in the directory `path`, which need not exist."""
+    """The input and output files of a run, in the directory `path` if that exists."""
 
     def __init__(self, path: str) -> None:
         self.path = path
@@ -118,7 +118,7 @@ class RunFiles:
     def added(
         self, repository: Repository, objects: Objects, files: Worktree, commit: str, limits: Limits
     ) -> Worktree:
-        """Return the captured `files` with the run's files; `commit` is HEAD ("": unborn)."""
+        """Return the captured `files` of a worktree together with the files of the run."""
         private_dirs.require(self.path)
         if files.degraded or not os.path.isdir(self.path):
             return files
@@ -166,7 +166,7 @@ class RunFiles:
     def restore_output(
         self, repository: Repository, objects: Objects, present: str, target: str | None
     ) -> None:
-        """Replace the output files in `present` by those in `target`, two snapshots."""
+        """Replace the output files of the snapshot `present` by those of `target`."""
         private_dirs.require(self.path)
         bounds.require(repository, present, "")
         if (mount_reason := mounts.describe(self.path)) is not None:
@@ -256,7 +256,6 @@ def _read_object(objects: Objects, kind: str, oid: str) -> bytes:
 
 
 def _write_file(path: str, data: bytes, top: str, *, is_executable: bool = False) -> None:
-    """Write and flush a file atomically; its scratch file is in the directory `top`."""
     directory = os.path.dirname(path)
 
     def opened(scratch: str, flags: int) -> int:
@@ -277,7 +276,7 @@ def _write_file(path: str, data: bytes, top: str, *, is_executable: bool = False
 def with_inputs(
     repository: Repository, objects: Objects, files: Worktree, commit: str, inputs: Inputs
 ) -> Worktree:
-    """Return the captured `files` of a new run with its input files, secrets masked."""
+    """Add a new run's input files, with secrets masked, to its captured `files`."""
     captured = _CapturedFiles(repository)
     blobs: Entries = {}
     for name, data in inputs.items():

@@ -35,7 +35,7 @@ _NOT_BY_DRIVER = (*HOOK_TRIGGERS, MANUAL, STEP)
 
 
 class Attempts:
-    """Earlier attempts at the phases of a run; `store` is opened in its worktree."""
+    """Counts and finds the earlier attempts at the phases of a run."""
 
     def __init__(self, store: Checkpoints, run: str, *, is_new: bool = False) -> None:
         self._store, self._run = store, run
@@ -63,7 +63,7 @@ class Attempts:
         return next((entry.id for entry in entries), None)
 
     def find_first_start(self, phase: str) -> Checkpoint | None:
-        """Return the checkpoint at the first of the latest attempts at a phase, or None."""
+        """Return the checkpoint at which the latest series of attempts began, or None."""
         if (newest := self.start_of(phase)) is None:
             return None
         checkpoint = trust.read(self._store, self._run, newest)
@@ -83,7 +83,7 @@ class Attempts:
         return submodules.have_changed(self._store, checkpoint.worktree, captured)
 
     def has_work_since(self, phase: str, newest: str) -> bool:
-        """Return whether the worktree differs from the phase's last driver checkpoint."""
+        """Return whether the files changed since the driver's last checkpoint of a phase."""
         # Not `newest` (used only if there is no such checkpoint): commits and saves by users extend
         # the run, too. A rewind to one of these, or a repeated phase, must keep their changes.
         rewind_target = None
@@ -121,7 +121,7 @@ class RunInfo:
 
     @property
     def datetime(self) -> dt.datetime:
-        """The time of the newest checkpoint, as an aware `datetime` in UTC."""
+        """Return the time of the newest checkpoint, as an aware `datetime` in UTC."""
         return times.as_datetime(self.time)
 
 
@@ -158,7 +158,6 @@ def _worktree_paths(store: Checkpoints, runs: Sequence[str]) -> dict[str, str]:
 
 
 def _reported_label(store: Checkpoints, label: str, oid: str, trigger: str) -> str:
-    """Return the label of a run as last reported by a program, user or agent."""
     name, status = phase.split(label)
     if trigger not in (STEP, OF_TRACKS) or status == "complete":
         return label

@@ -69,7 +69,7 @@ def list_local(store: Checkpoints, query: Query) -> Iterator[CheckpointInfo]:
 
 
 def adopt(store: Checkpoints, run: str, head: str | None = None, *, by: str | None = None) -> None:
-    """Adopt a run's checkpoints, or (with `by`) let the run `by` continue from them."""
+    """Record that the user trusts a run's checkpoints, only for the run `by` if given."""
     entries = store.list(Query(run=run))
     own = LocalCheckpoints.read(store.repository, [entry.id for entry in entries])
     newest = _newest_local(store, run)
@@ -115,7 +115,7 @@ def refusal_error(store: Checkpoints, checkpoint: Checkpoint, account: Sequence[
 
 
 def account(store: Checkpoints, checkpoint: Checkpoint, commands: Sequence[str] = ()) -> list[str]:
-    """Describe in lines what a user approves by trusting a checkpoint; not escaped."""
+    """Return lines that describe what a user approves by trusting a checkpoint."""
     newest = _newest_local(store, checkpoint.run) if checkpoint.run is not None else None
     previous = store.read(newest.id) if newest is not None else None
     name = f"checkpoint {previous.id[: ids.SHORT]}" if previous else "the checked-out commit"

@@ -1,4 +1,4 @@
-"""Capture the files of a worktree as a tree; check and repair snapshots."""
+"""Capture a worktree as a snapshot (a git tree); check and repair snapshots."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ _NESTED = "an embedded repository: not captured"
 
 
 class Moved(WorktreeError):
-    """HEAD moved during the capture of the worktree."""
+    """HEAD moved while the files of the worktree were captured."""
 
 
 def head_moved_error() -> Moved:
@@ -82,9 +82,10 @@ class CaptureResult:
 
 
 def capture(index: PrivateIndex, objects: Objects, commit: str, limits: Limits) -> CaptureResult:
-    """Capture the worktree; after a timeout, without files (`Worktree.degraded`).
+    """Capture the files, the index and an operation in progress of a worktree.
 
-    `commit` is HEAD, "" on an unborn branch.
+    `commit` is the commit of HEAD, or "" on an unborn branch. If `limits.timeout` passes, the
+    result has no files, and its `worktree.degraded` is the reason.
     """
     if index.repository.worktree is None:
         raise WorktreeError("this repository has no worktree to save files from", hint=_WITHOUT)
@@ -106,9 +107,10 @@ def capture_in(
     *,
     keeps: Callable[[bytes], bool] = lambda _: False,
 ) -> CaptureResult:
-    """Capture the worktree, with the untracked paths `also`, in an open private index.
+    """Capture a worktree, with `index` as its open private index.
 
-    `keeps` says whether a file may be stored raw if its clean filter refuses it.
+    `also` lists untracked paths to capture in any case. `keeps` is called with the path of a file
+    that its clean filter refuses, and returns whether to store that file without the filter.
     """
     top = index.repository.worktree or ""
     try:
@@ -132,7 +134,7 @@ def capture_in(
 
 @dataclass(slots=True)
 class _Capture:
-    """One capture; it adds all files to the index, except `Captured.unlisted`."""
+    """The parameters and intermediate results of one capture of a worktree."""
 
     index: PrivateIndex
     objects: Objects
@@ -219,7 +221,6 @@ class _Capture:
         return Worktree(dirty, tree, under_way, needed, suspects=suspects)
 
     def _survey(self) -> bytes | None:
-        """Survey the worktree; return the settings of a sparse checkout, or None."""
         try:
             self.survey, sparse_settings = survey_worktree(self.index)
         except GitError as error:
@@ -299,7 +300,7 @@ class _Capture:
         return index.write_tree()
 
     def _build_plain_tree(self, base: str, deleted: set[bytes]) -> str | None:
-        """Build the tree of all files without git; return None if that is impossible."""
+        """Write the tree of all files without git; return None if git has to do it."""
         survey, repository = self.survey, self.index.repository
         is_special = survey.is_staged or survey.conflicts or survey.flags or not self.commit
         if is_special or self.index.is_rebuilt or len(self.read) >= _MANY:
@@ -391,7 +392,6 @@ class _Capture:
                 self._omit(refused_file.path, reason)
 
     def _explain_refusal(self, refused: Refused) -> tuple[str, bool]:
-        """Return why git refuses a file, and whether its raw bytes may be stored instead."""
         from gitckpt.git.contents import refusal
 
         path, driver = refused.path, refused.driver
@@ -441,7 +441,6 @@ def _size_of_file(path: bytes) -> int:
 
 
 def _choose_sides(survey: Survey) -> dict[bytes, tuple[bytes, bytes]]:
-    """Map paths in conflict to mode and oid: of our side, else theirs, else the base."""
     sides = {}
     for stage in (1, 3, 2):
         for entry in survey.conflicts.get(stage, ()):
@@ -458,7 +457,7 @@ _CAPTURES = 2  # with pruned objects: while `git gc --prune=now` runs, even `git
 
 
 def is_whole(repository: Repository, checkpoint: Checkpoint, parts: Parts | None = None) -> bool:
-    """Return whether all objects of a snapshot are readable; git gc may prune some."""
+    """Return whether git can read all objects of a checkpoint's snapshot."""
     for submodule in checkpoint.worktree.submodules if checkpoint.worktree is not None else ():
         ref = ref_names.CHECKPOINTS + submodule.checkpoint
         if not modules.is_ref_stored(repository, modules.unquote(submodule.path), ref):
@@ -472,7 +471,7 @@ def is_whole(repository: Repository, checkpoint: Checkpoint, parts: Parts | None
 def own_objects(
     repository: Repository, tree: str, commit: str, parts: Parts | None
 ) -> set[str] | None:
-    """Return a snapshot's objects that `commit` does not reach; None if unreadable."""
+    """Return the oids in a snapshot that `commit` does not have; None if unreadable."""
     base = manifest.base_tree(repository, commit)
     oids = {tree}
     try:
@@ -506,7 +505,12 @@ def record_whole(
     *,
     parts: Parts | None = None,
 ) -> Checkpoint:
-    """Call `attempt` until its snapshot is readable; raise the error after 10 calls."""
+    """Record a checkpoint with `attempt`, again if objects are lost or HEAD moves.
+
+    `remove` deletes a checkpoint with unreadable objects, and `say` shows a message to the user.
+    Returns the first complete checkpoint. Raises the last error after 10 attempts, or after 2
+    attempts that lost objects.
+    """
     pruned_captures = 0
     moved_oids: set[str] = set()
     reason: CkptError | None = None
@@ -547,7 +551,7 @@ def repair(
     say: Callable[[str], None],
     parts: Parts | None = None,
 ) -> CkptError | None:
-    """Rewrite a snapshot's damaged objects from files; return an error if some stay."""
+    """Rewrite a snapshot's damaged objects from files; return an error if that fails."""
     if is_whole(repository, checkpoint, parts):
         return None
     messages, reason = _rewrite_damaged_blobs(repository, objects, checkpoint)
@@ -569,7 +573,6 @@ _SNAPSHOT = re.compile(rb"^(files|raw|index/[0-3])/")  # prefixes of worktree pa
 def _rewrite_damaged_blobs(
     repository: Repository, objects: Objects, checkpoint: Checkpoint
 ) -> tuple[list[str], CkptError | None]:
-    """Rewrite damaged blobs from files; return messages and the last error, if any."""
     messages = []
     error: CkptError | None = None
     damaged = _damaged_objects(repository, objects, checkpoint)
@@ -595,7 +598,6 @@ def _moved_aside_message(repository: Repository, oid: str) -> str:
 
 
 def _move_aside(repository: Repository, objects: Objects, oid: str) -> bool:
-    """Move a damaged object aside, to be rewritten, unless HEAD contains the object."""
     head = manifest.base_tree(repository, "HEAD")
     is_committed = oid in _list_paths_by_oid(objects, head, repository.object_format, set())
     return not is_committed and graph.move_aside(repository, oid)
@@ -604,7 +606,6 @@ def _move_aside(repository: Repository, objects: Objects, oid: str) -> bool:
 def _damaged_objects(
     repository: Repository, objects: Objects, checkpoint: Checkpoint
 ) -> dict[str, tuple[list[bytes], bool]]:
-    """Map unreadable oids to paths ([] for trees) and whether the commit reaches them."""
     if checkpoint.tree is None:
         return {}
     broken_trees: set[str] = set()
@@ -619,7 +620,6 @@ def _damaged_objects(
 def _list_paths_by_oid(
     objects: Objects, root: str, object_format: str, broken: set[str]
 ) -> dict[str, list[bytes]]:
-    """Map the oids below a tree to paths ([] for trees); add bad trees to `broken`."""
     paths_by_oid: dict[str, list[bytes]] = {}
     trees: dict[str, bytes] = {root: b""}
     while trees:

@@ -34,8 +34,9 @@ def compare(
 ) -> list[str]:
     """List the differences between the worktree and a snapshot that was restored.
 
-    If `deleted` is not None, new files at other paths do not count. `stays` says which paths to
-    ignore; `commit` is the snapshot's linked commit.
+    `contents` is the snapshot, and `commit` its linked commit. If `deleted` is not None, new files
+    at other paths are ignored, as are all paths for which `stays` returns True. An operation in
+    progress is compared only if `with_operation`.
     """
     head = objects.head()[0]
     with PrivateIndex(repository) as index:
@@ -85,7 +86,11 @@ def describe_unexpected(
     deleted: Collection[bytes] | None,
     raw: Mapping[bytes, str],
 ) -> list[str]:
-    """Describe wrong differences; `raw` has oids of files restored byte for byte."""
+    """Describe the differences that a restore must not leave in the worktree.
+
+    `differing` lists the candidates. `raw` has, by path, the oids of files that were restored byte
+    for byte. If `deleted` is not None, new files at other paths are expected.
+    """
     differing_raw_paths = set(exact_files.differing_paths(repository, raw))
     same_raw_paths = raw.keys() - differing_raw_paths
     lines = []
@@ -115,9 +120,10 @@ def comparable_trees(
     old_side: tuple[str | None, str],
     new_side: tuple[str | None, str],
 ) -> tuple[str, str]:
-    """Return a tree per side, so that a diff shows all differences of two snapshots.
+    """Return two trees whose diff shows all differences between two snapshots.
 
-    A side is a snapshot (or None) and its commit. Files kept byte for byte get raw blobs.
+    Each side is given as a snapshot (or None) and its commit. For a file whose blobs are equal but
+    whose raw copies differ, the trees get blobs with the bytes that a checkout writes.
     """
     side_contents = []
     for snapshot, commit in (old_side, new_side):
@@ -148,7 +154,7 @@ def comparable_trees(
 
 
 def staged_tree(repository: Repository, contents: Contents, commit: str) -> str:
-    """Return the tree of a snapshot's index entries that have no conflict."""
+    """Return the tree of a snapshot's index, without entries in conflict."""
     return contents.index.get(0) or manifest.base_tree(repository, commit)
 
 

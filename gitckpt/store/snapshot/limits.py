@@ -1,4 +1,4 @@
-"""Decide which files a snapshot omits: the table `[snapshot]` of `gitckpt.toml`."""
+"""Decide which files a snapshot omits, by the table `[snapshot]` of gitckpt.toml."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ _PUBLIC = (".env*.example", ".env*.sample", ".env*.template", ".env*.dist", "*.p
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Limits on untracked files, submodules and time; tracked files have no limit."""
+    """Limits on the untracked files, the submodules and the time of a capture."""
 
     # In bytes: larger untracked files are omitted. None sets no limit.
     max_file_size: int | None = 50 * MB
@@ -145,7 +145,10 @@ class Limits:
         return None if self.timeout == float("inf") else time.monotonic() + self.timeout
 
     def reason_to_omit(self, path: bytes, *, included: bool) -> tuple[str, int | None] | None:
-        """Return why to omit an untracked file (and its size if too large), or None."""
+        """Return why to omit an untracked file; None to capture the file.
+
+        A file that is too large comes with its size. If `included`, its name may look secret.
+        """
         pattern = self.secret_pattern(path) if not included else None
         if pattern is not None:
             return f"its name looks like a secret ({pattern})", None
@@ -164,7 +167,10 @@ class Limits:
         return Configured.of(config.read(repository, f"^({attributes.SETTINGS})"))
 
     def terms(self, included: Collection[bytes], regardless: Collection[bytes]) -> Terms:
-        """Return which files to store raw: `regardless` always, secrets if `included`."""
+        """Return the conditions for keeping the raw bytes of files that git converts.
+
+        Files in `regardless` are always kept, files that look like secrets only if in `included`.
+        """
         from gitckpt.git.contents.conversion import Terms  # needed only if git converts files
 
         return Terms(
@@ -175,7 +181,7 @@ class Limits:
         )
 
     def secret_pattern(self, path: bytes) -> str | None:
-        """Return the pattern of `secrets` that a file's path matches, or None."""
+        """Return the pattern of `secrets` that matches a path; None without a match."""
         parts = os.fsdecode(path).lower().split("/")
         name = parts[-1]
         _, dot, ending = name[1:].rpartition(".")
@@ -212,7 +218,6 @@ _ENDING = re.compile(r"\*\.[^*?[/.]*")
 def _group_patterns(
     patterns: tuple[str, ...],
 ) -> tuple[dict[str, list[tuple[str, int]]], dict[str, str], list[tuple[str, int, str, str]]]:
-    """Return patterns by file name, by ending, and others with literal start and end."""
     by_name: dict[str, list[tuple[str, int]]] = {}
     by_ending: dict[str, str] = {}
     wildcard_patterns = []
@@ -241,7 +246,7 @@ IGNORED = "git ignores it"
 
 
 def reason_to_leave(repository: Repository, limits: Limits, path: str) -> str | None:
-    """Return why a snapshot would omit the file at an absolute path, or None."""
+    """Return why a snapshot would omit a file; None if it would capture the file."""
     top = os.path.realpath(repository.worktree or os.devnull)
     real_path = os.path.realpath(path)
     if not real_path.startswith(f"{top}/"):
@@ -273,7 +278,6 @@ def below(repository: Repository, limits: Limits, directory: str) -> set[str] | 
 
 
 def _list_files(repository: Repository, relative: str) -> dict[str, bytes]:
-    """Map absolute paths to `H` (tracked) or `?` (untracked, not ignored)."""
     top = os.path.realpath(repository.worktree or "")
     options = ("ls-files", "-t", "-z", "--cached", "--others", "--exclude-standard", "--", relative)
     listing = repository.git.run("--literal-pathspecs", *options, ok=(0, 128)).out

@@ -1,4 +1,4 @@
-"""Read and write the tree of a snapshot (`docs/format.md`); it may be fetched."""
+"""Read and write the tree of a snapshot, as described in `docs/format.md`."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class Contents:
 
     @property
     def absent_paths(self) -> list[bytes]:
-        """Paths of skip-worktree entries that had no file when captured."""
+        """Return the paths of skip-worktree entries that had no file when captured."""
         # In a sparse checkout git clears the flag if there is a file; elsewhere a file is usual.
         return self.flags.get(ABSENT if self.sparse is None else SKIPPED, [])
 
@@ -84,10 +84,11 @@ def require_commit(repository: Repository, checkpoint: Checkpoint) -> None:
 def with_commit(
     repository: Repository, checkpoint: Checkpoint, head: str | None
 ) -> tuple[Checkpoint, str | None]:
-    """Return a checkpoint with another linked commit if its own is gone, and a remark.
+    """Replace the linked commit of a checkpoint if the repository lacks that commit.
 
-    The new commit is the one to which `git filter-repo` rewrote the old, else `head`, else
-    WorktreeError. An operation in progress is dropped. Without a change, there is no remark.
+    The new commit is the one to which `git filter-repo` rewrote the old commit, else `head`; an
+    operation in progress is dropped. Returns the checkpoint, and a remark on the replacement or
+    None. Raises WorktreeError if no commit can replace the old one.
     """
     commit = checkpoint.git_sha
     if not commit or _has_commit(repository, commit):
@@ -113,7 +114,7 @@ def files_of(repository: Repository, checkpoint: Checkpoint) -> str:
 
 
 def tree_of_files(repository: Repository, snapshot: str | None, commit: str) -> str:
-    """Return the tree of a snapshot's files, else of `commit`; "" has the empty tree."""
+    """Return the tree of a snapshot's files; without a snapshot, that of `commit`."""
     if snapshot is None and not commit:
         return encoding.empty_tree(repository.object_format)
     name = f"{commit}^{{tree}}" if snapshot is None else f"{snapshot}:files"
@@ -140,7 +141,6 @@ class _PendingObjects:
         return object_id("tree", data, self._format)
 
     def add_tree_of(self, files: Mapping[bytes, str]) -> str:
-        """Add trees for files, given as oids by path; return the oid of the top tree."""
         entries: Entries = {}
         subtrees: dict[bytes, dict[bytes, str]] = {}
         for path, oid in files.items():
@@ -157,7 +157,7 @@ class _PendingObjects:
 
 
 def write(repository: Repository, objects: Objects, content: Contents) -> str:
-    """Write the tree of a snapshot and return its oid; the caller flushes the objects."""
+    """Write a snapshot and return the oid of its tree; the caller flushes the objects."""
     pending = _PendingObjects(repository, objects)
     trees: dict[bytes, str | None] = {b"files": content.files, RAW: content.raw}
     if content.index:
@@ -193,7 +193,7 @@ def contents_of(checkpoint: Checkpoint, repository: Repository, objects: Objects
 
 
 def read(repository: Repository, objects: Objects, tree: str | None, commit: str) -> Contents:
-    """Read the tree of a snapshot; if None, return the contents of the commit."""
+    """Read the snapshot `tree`; if `tree` is None, return the contents of `commit`."""
     if tree is None:
         return Contents(base_tree(repository, commit))
     reader = _SnapshotReader(repository, objects)
@@ -235,7 +235,7 @@ def write_raw(repository: Repository, objects: Objects, raw: Mapping[bytes, str]
 
 
 def raw_of(repository: Repository, contents: Contents) -> dict[bytes, str]:
-    """Return the oids of raw copies by path, but only of files in `contents.files`."""
+    """Map each file with a raw copy (its bytes without conversion) to the copy's oid."""
     if contents.raw is None:
         return {}
     raw_oids = {}
@@ -269,7 +269,7 @@ def differing_raw_paths(repository: Repository, first: Contents, second: Content
 
 
 def regular_files(repository: Repository, tree: str) -> dict[bytes, str]:
-    """Return oids by path of the regular files in a tree, recursively."""
+    """Map the path of each regular file below a tree to the oid of its blob."""
     return {path: oid for path, mode, oid in _read_leaves(repository, tree) if mode in FILES}
 
 
@@ -338,7 +338,7 @@ _BESIDE = "run"  # entry of a snapshot for files that a run keeps outside its wo
 
 @dataclass(frozen=True, slots=True)
 class Extras:
-    """What a snapshot records beyond a git tree; paths are relative to the top."""
+    """The parts of a snapshot that no git tree has; paths are relative to the top."""
 
     raw: Sequence[bytes]  # files with raw copies, because a checkout would write them differently
     directories: Sequence[bytes]  # those without files and subdirectories in the snapshot
@@ -353,7 +353,7 @@ def extras(repository: Repository, objects: Objects, checkpoint: Checkpoint) -> 
 
 
 def content(repository: Repository, checkpoint: Checkpoint, path: bytes, *, beside: bool) -> bytes:
-    """Return a file's content; `beside`: of a file that the run keeps elsewhere."""
+    """Return a file's content; with `beside`, of a run's file outside the worktree."""
     if beside:
         bounds.require(repository, checkpoint.tree, "")
         trees = [f"{checkpoint.tree}:{_BESIDE}"] if checkpoint.tree is not None else []
@@ -384,7 +384,7 @@ def _find_blob(repository: Repository, tree: str, path: bytes) -> str | None:
 def turn_into(
     index: PrivateIndex, contents: Contents, commit: str, listed: str | None = None
 ) -> None:
-    """Make an index equal to a snapshot's; `listed` is its current tree, if known."""
+    """Set an index to that of a snapshot; `listed` is the index's tree, if known."""
     staged_tree = contents.index.get(0) if contents.index else base_tree(index.repository, commit)
     if listed is None or staged_tree is None:
         index.edit("read-tree", *(["--reset", staged_tree] if staged_tree else ["--empty"]))
@@ -398,7 +398,6 @@ def turn_into(
 
 
 def conflict_lines(repository: Repository, contents: Contents) -> list[bytes]:
-    """Return the conflict entries (stages 1 to 3) as lines for `PrivateIndex.put`."""
     return [
         b"%s %s %d\t%s" % (mode, oid.encode("ascii"), stage, path)
         for stage in (1, 2, 3)
@@ -416,7 +415,6 @@ def add_intent_entries(index: PrivateIndex, contents: Contents, paths: Collectio
 def change_flag(
     index: PrivateIndex, flag: str, to_set: Collection[bytes], to_clear: Collection[bytes]
 ) -> None:
-    """Set or clear a flag of index entries; skip conflicts and paths without entry."""
     if not to_set and not to_clear:
         return
     paths_with_entry = {path for path, _, _, stage, _ in index.entries() if stage == 0}

@@ -1,4 +1,4 @@
-"""Survey a worktree: git status, index flags, and files that git skips."""
+"""Survey a worktree: its git status, its index flags, and files that git skips."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class DirectoryScan:
     special: list[tuple[bytes, str]] = field(default_factory=list)  # path and kind; may be ignored
 
     def scan(self, directories: Iterable[bytes]) -> None:
-        """List directories that are not ignored, parents first."""
+        """List the directories that were not listed yet, parents before children."""
         for directory in sorted(directories):
             # Do not follow symbolic links.
             is_inside = not directory or os.path.dirname(directory) in self.visited
@@ -50,7 +50,7 @@ class DirectoryScan:
                 self._scan_directory(directory)
 
     def scan_subdirectories(self, excluded: Collection[bytes]) -> None:
-        """List the `unknown` subdirectories, except ignored, `excluded` and repositories."""
+        """List all directories below `unknown`; skip ignored, `excluded`, repositories."""
         while self.unknown:
             unvisited = (self.unknown - self.visited).difference(excluded)
             self.unknown.clear()
@@ -89,7 +89,6 @@ class DirectoryScan:
 
 
 def _list_directory(directory: bytes) -> tuple[list[bytes], list[tuple[bytes, str]]]:
-    """Return the subdirectories, and the special files with their kind."""
     directories, special_files = [], []
     with os.scandir(directory) as entries:
         for entry in entries:
@@ -118,7 +117,7 @@ _GONE = b"000000"
 
 @dataclass(slots=True)
 class Survey:
-    """The state of a worktree. Paths are relative to the top."""
+    """The state of a worktree, with paths relative to its top directory."""
 
     commit: str = ""  # the commit of HEAD; "" on an unborn branch
     is_staged: bool = False  # whether the index differs from the commit
@@ -143,9 +142,10 @@ class Survey:
 
 
 def survey_worktree(index: PrivateIndex) -> tuple[Survey, bytes | None]:
-    """Survey a worktree; return sparse-checkout settings, too (None: not sparse).
+    """Return the state of a worktree, and its sparse-checkout settings.
 
-    Clears assume-unchanged and skip-worktree in the private index; `Survey.flags` has them.
+    The settings are None if the checkout is not sparse. Clears the flags assume-unchanged and
+    skip-worktree in the private index; `Survey.flags` lists the paths that had them.
     """
     processes = [index.status()]  # the last one is `git status`
     try:
@@ -221,7 +221,6 @@ def _read_flags(listing: bytes, survey: Survey) -> list[bytes]:
 
 
 def _clear_flags(index: PrivateIndex, survey: Survey, *, is_sparse: bool) -> bool:
-    """Clear index flags that hide files from git status; return whether any was set."""
     assumed_paths, skipped_paths = survey.flags.get(ASSUMED, []), survey.flags.get(SKIPPED, [])
     if is_sparse:
         skipped_paths = []  # git itself clears the flag if there is a file
@@ -237,12 +236,11 @@ def _clear_flags(index: PrivateIndex, survey: Survey, *, is_sparse: bool) -> boo
 
 
 def all_parents_of(paths: Iterable[bytes]) -> set[bytes]:
-    """Return the parents of paths at all levels, with the top (the empty path)."""
+    """Return all parent directories of paths, including the top (the empty path)."""
     return exact_files.with_parents({path.rpartition(b"/")[0] for path in paths}) | {b""}
 
 
 def _read_status(out: bytes, survey: Survey) -> None:
-    """Parse the output of `git status --porcelain=v2 -z` into `survey`."""
     for record in out.split(b"\0"):
         record_kind = record[:1]
         if record_kind == b"1":
@@ -303,7 +301,6 @@ def _read_changed(survey: Survey, xy: bytes, submodule: bytes, mode: bytes, path
 def _read_submodules(
     index: PrivateIndex, survey: Survey, scan: DirectoryScan, bare: Collection[bytes]
 ) -> None:
-    """Record checked-out submodules; list others with files in `survey.passed_over`."""
     changed, survey.submodules = survey.submodules, {}
     unlisted_repositories = {path + b"/" for path in scan.repositories}.difference(survey.nested)
     if not changed and not bare and not unlisted_repositories:

@@ -58,10 +58,11 @@ class OpenResult:
 
 @dataclass(frozen=True, slots=True)
 class WorktreeOpener:
-    """Opens or makes the worktree of a checkpoint as planned.
+    """Opens or makes the worktree of a checkpoint, by the steps of a `ResumePlan`.
 
-    `rescue`, called with git directory and path, records what only the index of a deleted worktree
-    holds. With `is_of_other_commit`, the operation in progress is not restored.
+    `rescue` is called with the git directory and the path of a deleted worktree, to record what
+    only its index has. If `is_of_other_commit`, the checkpoint's commit was replaced by another
+    one, and the operation in progress is not restored.
     """
 
     repository: Repository
@@ -77,8 +78,8 @@ class WorktreeOpener:
         """Open or make the worktree; return None if another process made one meanwhile.
 
         Raises:
-            WorktreeError: commit or files are missing, or the result differs from the checkpoint.
-                Nothing that existed before is changed.
+            WorktreeError: the commit or files of the checkpoint are missing, or the new worktree
+                differs from the checkpoint. Nothing that existed before is changed.
         """
         repository, plan = self.repository, self.plan
         private_dirs.require(plan.path)
@@ -119,7 +120,7 @@ class WorktreeOpener:
         return OpenResult(path, True, tuple(remarks), paths) if is_moved else None
 
     def _adopt_directory(self) -> OpenResult:
-        """Register a former worktree with git again; its files stay unchanged."""
+        """Register a worktree that git forgot with git again; leave its files as they are."""
         self._require_objects()
         repository, path = self.repository, self.plan.path
         with ownership.temporary_path(repository, path) as temporary_path:
@@ -172,7 +173,6 @@ class WorktreeOpener:
     def _restore_files(
         self, worktree: Repository, still_failing: list[bytes]
     ) -> tuple[list[str], list[bytes]]:
-        """Restore the checkpoint in a new worktree; return remarks and unfiltered files."""
         checkpoint, captured = self.checkpoint, self.checkpoint.worktree or CLEAN
         remarks, last_remarks = list[str](), list[str]()
         self._set_head(worktree)
@@ -218,7 +218,7 @@ class WorktreeOpener:
             raise WorktreeError(message, hint="find the cause: git ckpt verify")
 
     def _add_worktree(self, path: str) -> list[bytes]:
-        """Make a worktree without files; or, if only the commit is known, with its files."""
+        """Add a worktree, empty unless the checkpoint has a commit and no captured files."""
         repository, checkpoint = self.repository, self.checkpoint
         reason = f"{ownership.LOCK_REASON} {checkpoint.run or checkpoint.id}"
         options = ("--no-checkout", "--detach", "--lock", "--reason", reason)
@@ -251,7 +251,7 @@ class WorktreeOpener:
 
 
 def default_root(repository: Repository, configured: str | None) -> str:
-    """Return the parent directory for worktrees; `configured` is `ckpt.worktreeDir`."""
+    """Return the directory for worktrees; `configured` is the setting for it, if set."""
     main_worktree = administration.main_worktree(repository)
     if configured:
         directory = os.path.expanduser(configured)
@@ -297,13 +297,11 @@ def _make_empty_commit(repository: Repository) -> str:
 
 
 def is_branch_free(repository: Repository, ref: str) -> bool:
-    """Return whether a branch ref is valid and checked out in no existing worktree."""
     is_valid = repository.git.run("check-ref-format", ref, ok=(0, 1)).code == 0
     return is_valid and not worktrees_with_branch(repository, ref)
 
 
 def worktrees_with_branch(repository: Repository, ref: str) -> list[str]:
-    """Return the existing worktrees that have a branch checked out."""
     listing = administration.call(repository, "list", "--porcelain", "-z").out
     records = [record.split(b"\0") for record in listing.split(b"\0\0") if record]
     branch = b"branch " + os.fsencode(ref)
@@ -317,9 +315,10 @@ def worktrees_with_branch(repository: Repository, ref: str) -> list[str]:
 def fill_worktree(
     worktree: Repository, contents: Contents, checkpoint: Checkpoint, limits: Limits, hint: str = ""
 ) -> list[bytes]:
-    """Restore contents of a checkpoint into an empty worktree; compare the result.
+    """Restore a checkpoint into an empty worktree, and check the restored files.
 
-    Returns the files whose filter fails. `hint` is for the error if the result differs.
+    Returns the files that stay unfiltered because their filter fails. Raises WorktreeError, with
+    `hint`, if the files differ from the checkpoint.
     """
     commit = checkpoint.git_sha
     try:

@@ -32,7 +32,7 @@ def owner(repository: Repository) -> Owner | None:
 
 
 def owned(repository: Repository) -> Iterator[tuple[str, str, Owner]]:
-    """Yield git directory, path and owner of each worktree that gitckpt made."""
+    """Yield git directory, path and owner (run, checkpoint) of gitckpt's worktrees."""
     for git_dir, path in administration.registered(repository):
         owner = owner_in(git_dir)
         if owner is not None:
@@ -40,13 +40,13 @@ def owned(repository: Repository) -> Iterator[tuple[str, str, Owner]]:
 
 
 def made_from(repository: Repository, checkpoint_ids: Collection[str]) -> list[tuple[str, str]]:
-    """Return path and checkpoint of each worktree made for one of the checkpoints."""
+    """Return path and checkpoint id of the worktrees made for the given checkpoints."""
     pairs = ((path, owner.checkpoint) for _, path, owner in owned(repository) if owner.run is None)
     return [(path, checkpoint) for path, checkpoint in pairs if checkpoint in checkpoint_ids]
 
 
 def worktrees_of_runs(repository: Repository) -> dict[str, str]:
-    """Return worktree paths by run, without worktrees that were moved or deleted."""
+    """Map each run to its worktree's path, unless that was moved or deleted."""
     return {
         owner.run: path
         for git_dir, path, owner in owned(repository)
@@ -66,7 +66,7 @@ def is_being_made(path: str) -> bool:
 
 
 def checkpoints_of_worktrees(repository: Repository) -> set[str]:
-    """Return the checkpoints that registered worktrees were made from."""
+    """Return the ids of the checkpoints that registered worktrees were made from."""
     return {owner.checkpoint for _, _, owner in owned(repository)}
 
 
@@ -78,14 +78,14 @@ def write_owner(repository: Repository, owner: Owner) -> None:
 
 
 def read_behind(git_dir: str) -> tuple[str, str] | None:
-    """Return the worktree's own and the adopted checkpoint; None if they are equal."""
+    """Return the ids of a worktree's checkpoint and of the run's newer one, or None."""
     line = administration.read_line(os.path.join(git_dir, ref_names.BEHIND_FILE))
     current_id, _, adopted_id = line.partition(" ")
     return (current_id, adopted_id) if current_id and adopted_id else None
 
 
 def record_behind(repository: Repository, run: str, checkpoint_id: str, adopted: str) -> None:
-    """Record that worktrees of a run are at `checkpoint_id`, and not at `adopted`."""
+    """Record that a run's worktrees are at `checkpoint_id`, older than `adopted`."""
     for git_dir, _, owner in owned(repository):  # also moved ones: `resume` may find them
         if owner.run == run:
             current_id, _ = read_behind(git_dir) or (checkpoint_id, adopted)
@@ -130,7 +130,7 @@ def list_unfinished(root: str) -> list[str]:
 
 
 def remove_unfinished(repository: Repository, root: str) -> None:
-    """Remove unfinished worktrees of killed processes; live processes hold a lock."""
+    """Remove the worktrees in `root` that killed processes have left half made."""
     for directory in {path.removesuffix(".lock") for path in list_unfinished(root)}:
         with Lock(f"{directory}.lock", 0) as is_acquired:
             if is_acquired:
@@ -151,7 +151,7 @@ def list_abandoned(repository: Repository) -> list[str]:
 
 
 def discard_abandoned(repository: Repository, directory: str) -> bool:
-    """Remove a directory from `list_abandoned` unless a process uses it."""
+    """Remove an abandoned directory; return False if a live process still uses it."""
     with Lock(f"{directory}.lock", 0) as is_acquired:
         if is_acquired or not os.path.isdir(os.path.dirname(directory)):
             _discard(repository, directory)
@@ -168,7 +168,7 @@ def _is_locked(lock: str) -> bool:
 
 @contextlib.contextmanager
 def temporary_path(repository: Repository, path: str) -> Iterator[str]:
-    """Yield a temporary path to make a worktree at; clean up at the end."""
+    """Yield a path at which to make a new worktree; finally delete what is left there."""
     root, name = os.path.split(path)
     directory = os.path.join(root, f"{BEING_MADE}{os.urandom(4).hex()}")
     with Lock(f"{directory}.lock", 0):

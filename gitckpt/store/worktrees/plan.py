@@ -36,7 +36,7 @@ class Registration:
 
 @dataclass(frozen=True, slots=True)
 class PathState:
-    """The state of a path where the worktree may be."""
+    """The state of a path at which the worktree of a run or checkpoint may be."""
 
     path: str  # absolute
     real: str  # `path` with links resolved
@@ -55,7 +55,7 @@ class PathState:
 
 @dataclass(frozen=True, slots=True)
 class Branch:
-    """The branch, made by the run, of the run's newest checkpoint."""
+    """The branch that a run made, and that its newest checkpoint is on."""
 
     name: str  # without `refs/heads/`
     tip: str | None  # its commit; None if the branch is gone
@@ -65,7 +65,7 @@ class Branch:
 
 @dataclass(frozen=True, slots=True)
 class Situation:
-    """The input of `plan_resume`."""
+    """The facts from which `plan_resume` decides how to open a worktree."""
 
     target: Owner  # a checkpoint; also its run if it is the run's newest one
     commit: str = ""  # the commit of the checkpoint; "" for none
@@ -95,11 +95,11 @@ class ResumePlan:
 
 
 def plan_resume(situation: Situation) -> ResumePlan:
-    """Decide how to open a worktree.
+    """Decide by which steps to open the worktree of a checkpoint.
 
     Raises:
-        WorktreeError: other files are at the path, the run's worktree is elsewhere, or only the
-            user can decide.
+        WorktreeError: other files are at the path, the run has a worktree elsewhere, or git has a
+            deleted worktree with submodules registered there.
     """
     has_run = situation.target.run is not None
     of_run = [entry for entry in situation.registrations if has_run and entry.is_owned]
@@ -139,7 +139,6 @@ def plan_resume(situation: Situation) -> ResumePlan:
 
 
 def _find_worktree(situation: Situation, owned: list[Registration]) -> tuple[str | None, list[str]]:
-    """Return the path of the run's worktree, None if it has none; and remarks."""
     if in_place := [entry for entry in owned if entry.is_there]:
         preferred_path = situation.requested or situation.default
         real = situation.path_states[preferred_path].real if preferred_path is not None else None
@@ -209,7 +208,6 @@ def _require_forgettable(entry: Registration, path: str) -> None:
 
 
 def _choose_branch(situation: Situation) -> tuple[str | None, str | None]:
-    """Return the branch to check out, or None; and a remark if it is unavailable."""
     branch = situation.branch
     if branch is None or situation.target.run is None:
         return None, None

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 
 def record_deleted_worktree(store: Checkpoints, git_dir: str, path: str) -> None:
-    """Record index and HEAD of a deleted worktree if nothing else has them."""
+    """Save index and HEAD of a deleted worktree if no ref or checkpoint has them."""
     worktree = Repository(git_dir, None, store.repository.object_format)
     with store.seen_from(worktree, "plumbing") as worktree_store:
         commit = worktree_store.objects.head()[0]
@@ -51,8 +51,8 @@ def record_deleted_worktree(store: Checkpoints, git_dir: str, path: str) -> None
 def may_be_forgotten(worktree: Repository, linked: Iterable[str]) -> bool:
     """Return whether git may forget a deleted worktree without any loss.
 
-    It has no operation, staged changes, own refs or submodule repositories, and all commits of its
-    reflog and ORIG_HEAD are reachable elsewhere. `linked` lists the commits of checkpoints.
+    There is no loss without an operation in progress, staged changes, refs of the worktree and
+    submodules, if `linked` (commits of checkpoints), branches and tags reach all its commits.
     """
     if worktree.operation() is not None or modules.has_modules(worktree.git_dir):
         return False
@@ -75,7 +75,7 @@ def may_be_forgotten(worktree: Repository, linked: Iterable[str]) -> bool:
 def _is_reached(repository: Repository, linked: Iterable[str], commits: Iterable[str] = ()) -> bool:
     """Return whether branches, tags or `linked` commits reach HEAD and `commits`.
 
-    Refs below `refs/keep` do not count, as gitckpt deletes some of them within the hour.
+    Refs below `refs/keep` do not count, because gitckpt may delete them within the hour.
     """
     lines = [*(f"{commit}\n" for commit in commits), *(f"^{commit}\n" for commit in linked)]
     options = ("--max-count=1", "--ignore-missing", "--stdin")
@@ -84,7 +84,6 @@ def _is_reached(repository: Repository, linked: Iterable[str], commits: Iterable
 
 
 def _capture_index(repository: Repository, objects: Objects, commit: str) -> Worktree:
-    """Capture the index of a worktree whose directory is gone."""
     base, operation_name = manifest.base_tree(repository, commit), repository.operation()
     empty_oid = intent.intent_oid(repository.object_format).decode("ascii")
     with PrivateIndex(repository) as index:
@@ -122,11 +121,11 @@ def resume(
     """Return the worktree of a checkpoint; make it if it does not exist.
 
     The newest checkpoint of a run opens the run's worktree, in which each commit and `save`
-    extends the run; any other checkpoint gets a separate worktree. HEAD is detached at the
-    checkpoint's commit, or on the branch that the run made, if that is free and has not moved.
+    extends the run; any other checkpoint gets a separate worktree. HEAD is on the branch that the
+    run made, if no other worktree uses that branch and it has not moved; else HEAD is detached.
 
-    `directory` defaults to the path of the run's worktree, or one from the settings. With
-    `is_driven`, as a phase runs in the worktree next, a missing submodule is an error.
+    `directory` defaults to the path of the run's worktree, or to one below the configured
+    directory. If `is_driven`, a phase will run in the worktree: missing submodules are an error.
     """
     if directory is not None:
         require_path("directory", directory, as_text=True)
@@ -167,7 +166,6 @@ def resume(
 
 
 def _clear_directories(repository: Repository, owner: Owner, directory: str | None) -> None:
-    """Refuse directories behind a link; remove what killed processes left in them."""
     root = known_root(repository)
     default_path = os.path.join(root, owner.run or owner.checkpoint) if root is not None else None
     for path in (directory, default_path):
@@ -240,7 +238,6 @@ def _describe_situation(
 
 
 def _find_root(repository: Repository) -> tuple[str | None, tuple[str, str | None]]:
-    """Return the directory for worktrees, or None; and message and hint in that case."""
     try:
         return opener.default_root(repository, settings.read(repository).worktree_dir), ("", None)
     except WorktreeError as error:
@@ -304,7 +301,6 @@ def _describe_path(repository: Repository, path: str) -> PathState:
 
 
 def _find_branch(store: Checkpoints, checkpoint: Checkpoint) -> Branch | None:
-    """Return the branch of a run's newest checkpoint; None if the user made it."""
     if checkpoint.branch is None or not checkpoint.git_sha:
         return None
     oldest = heads.chain(store.index, store.repository, str(checkpoint.run))[-1]
@@ -321,7 +317,7 @@ def _find_branch(store: Checkpoints, checkpoint: Checkpoint) -> Branch | None:
 
 
 def find_moved_worktrees(repository: Repository, runs: Collection[str]) -> dict[str, str]:
-    """Return by run the paths of worktrees that were moved or that git forgot."""
+    """Map runs to the paths of worktrees that were moved or are no longer registered."""
     root = known_root(repository) or ""
     moved_paths: dict[str, str] = {}
     for git_dir, path, owner in ownership.owned(repository):

@@ -108,7 +108,6 @@ def _find_source(
 def _open_or_copy(
     superproject: Repository, source: Repository, worktree: Repository, submodule: Submodule
 ) -> Repository:
-    """Return the submodule's repository in `worktree`; copy `source` if it is missing."""
     path = modules.unquote(submodule.path)
     repository = modules.seen_from(worktree, path)
     if repository is not None:
@@ -150,7 +149,7 @@ def _fill_submodule(
 ) -> list[str]:
     """Restore a checkpoint in a new submodule, opened as `store`; return remarks.
 
-    The operation in progress is restored if `is_own`: the checkpoint was captured in this clone.
+    If `is_own`, this clone captured the checkpoint, and its operation in progress is restored.
     """
     repository, commit = store.repository, captured.git_sha
     if os.listdir(repository.worktree or "") != [".git"]:  # left by a killed process
