@@ -247,8 +247,8 @@ class Pipelines:
     def _drive(self, run: Run, definition: PipelineDefinition, skips: Texts) -> Outcome:
         try:
             self._observer.started(run.id)
-            redefined = pipelines.redefinition(definition)
-            for remark in (*run.remarks, *([redefined] if redefined is not None else [])):
+            redefinition = pipelines.redefinition(definition)
+            for remark in (*run.remarks, *([redefinition] if redefinition is not None else [])):
                 self._observer.warn(remark)
             clients = self._clients(definition)
             values = driver.placeholder_values(run.newest, definition, {})

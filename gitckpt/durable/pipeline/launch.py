@@ -98,9 +98,9 @@ class Context:
 
     def client(self, role: str) -> Client:
         name = self.option(role)
-        redefined = clients.redefinition(name, self.agents)
-        if redefined is not None:
-            self.announce(redefined)
+        redefinition = clients.redefinition(name, self.agents)
+        if redefinition is not None:
+            self.announce(redefinition)
         return clients.client_of(name, self.agents)
 
     def environment(self) -> dict[str, str]:
