@@ -321,7 +321,7 @@ class Store:
         """
         from gitckpt.store.retention import expiry
 
-        return expiry.remove(self._checkpoints, ids.require_run_id(run))
+        return expiry.remove_run(self._checkpoints, ids.require_run_id(run))
 
     # Files
 

@@ -291,7 +291,7 @@ class Pipelines:
         from gitckpt.store.retention import expiry, maintenance
 
         try:
-            if expiry.doubt(self._store.repository, self._store.clock()) is not None:
+            if expiry.check_clock(self._store.repository, self._store.clock()) is not None:
                 return  # the next run that ends, or maintenance, removes old runs
             config = settings.read(self._store.repository)
             config.require_correct()

@@ -59,36 +59,36 @@ class HookSettings:
         names = r"^(ckpt\.|notes\.rewrite|gc\.cruftpacks$|hook\.gitckpt-)"
         self._values = config.read_local(repository, names)
 
-    def all(self, name: str) -> list[str]:
+    def values_of(self, name: str) -> list[str]:
         return self._values.get(_canonical_name(name), [])
 
-    def last(self, name: str) -> str | None:
-        return next(reversed(self.all(name)), None)
+    def last_value(self, name: str) -> str | None:
+        return next(reversed(self.values_of(name)), None)
 
     @property
     def rewrites_notes(self) -> bool:
-        ref_patterns = self.all(REWRITE_REF) + self._everywhere.get(REWRITE_REF.lower(), [])
+        ref_patterns = self.values_of(REWRITE_REF) + self._everywhere.get(REWRITE_REF.lower(), [])
         return any(fnmatch.fnmatchcase(NOTES, pattern) for pattern in ref_patterns)
 
     def set(self, name: str, value: str | None, undo: ExitStack) -> bool:
         """Set a setting to one value, or remove it with None; return whether it changed."""
         if value is None:
             return self.drop(name, undo)
-        if self.all(name) == [value]:
+        if self.values_of(name) == [value]:
             return False
         self.drop(name, undo)
         self.add(name, value, undo)
         return True
 
     def add(self, name: str, value: str, undo: ExitStack) -> None:
-        if value not in self.all(name):
+        if value not in self.values_of(name):
             # Registered before the write: git may fail after it has written the value.
             undo.callback(config.unset, self.repository, name, value)
             config.write(self.repository, name, value, add=True)
             self._values.setdefault(_canonical_name(name), []).append(value)
 
     def drop(self, name: str, undo: ExitStack, value: str | None = None) -> bool:
-        old_values = self.all(name)
+        old_values = self.values_of(name)
         removed = [old for old in old_values if value in (None, old)]
         if removed:
             config.unset(self.repository, name, value)
@@ -99,14 +99,14 @@ class HookSettings:
 
     def add_missing(self, undo: ExitStack) -> list[str]:
         """Set git to copy notes and to pack unreachable objects; return the changes."""
-        set_by_init = self.all(SET_BY_INIT)
+        set_by_init = self.values_of(SET_BY_INIT)
         additions = [] if self.rewrites_notes else [(REWRITE_REF, OUR_NOTES)]
         # The mode applies to all notes refs, and would sort lines in the user's notes.
         foreign_refs = {*self._everywhere.get(REWRITE_REF.lower(), [])} - {NOTES, OUR_NOTES}
         user_has_mode = bool(foreign_refs or self._everywhere.get(_REWRITE_MODE.lower()))
         may_set_mode = _REWRITE_MODE in set_by_init or not user_has_mode
         copies_notes = REWRITE_REF in set_by_init or bool(additions)
-        if copies_notes and may_set_mode and not self.all(_REWRITE_MODE):
+        if copies_notes and may_set_mode and not self.values_of(_REWRITE_MODE):
             additions.append((_REWRITE_MODE, _SORTED_UNION))
         if _CRUFT_PACKS.lower() not in self._everywhere:
             additions.append((_CRUFT_PACKS, "true"))
@@ -347,8 +347,8 @@ def install(
 def uninstall(repository: Repository) -> list[str]:
     """Remove what `install` added; return a sentence for each change."""
     settings = HookSettings(repository)
-    set_by_init = settings.all(SET_BY_INIT)
-    directory = _resolve_directory(repository, settings.last(DIRECTORY))
+    set_by_init = settings.values_of(SET_BY_INIT)
+    directory = _resolve_directory(repository, settings.last_value(DIRECTORY))
     hooks_dir = _find_hooks_directory(repository)
     changes, _ = _plan_file_changes(settings, Pin("", ""), hooks_dir, adds=False)
     with ExitStack() as undo:
@@ -380,7 +380,7 @@ def inspect(
 ) -> list[Finding]:
     """Return a finding for each hook that differs from what `install` set up."""
     settings = HookSettings(repository)
-    mode = settings.last(MODE)
+    mode = settings.last_value(MODE)
     if mode not in _MODES[1:]:
         sentence = "gitckpt was never set up in this repository"
         return [Finding("hooks-not-installed", repository.common_dir, sentence, _INIT)]
@@ -392,9 +392,9 @@ def inspect(
     elif mode == "files":
         findings = _inspect_files(settings, pin, owner)
     elif mode == "external":
-        is_wanted = owner.is_foreign or settings.last(CHOSEN) is not None
-        silent = [event for event in EVENTS if not owner.calls(event)]
-        findings = [_missing_external_call(owner, event, is_wanted=is_wanted) for event in silent]
+        is_wanted = owner.is_foreign or settings.last_value(CHOSEN) is not None
+        uncalled = [event for event in EVENTS if not owner.calls(event)]
+        findings = [_missing_external_call(owner, event, is_wanted=is_wanted) for event in uncalled]
     if not settings.rewrites_notes:
         sentence = "git does not copy links from commits to checkpoints on amend and rebase"
         cure = f"git config --add {REWRITE_REF} '{OUR_NOTES}'"
@@ -407,7 +407,7 @@ def predict_next_commit(repository: Repository, *, version: tuple[int, ...]) -> 
 
     Returns "recorded" or "missed"; "none" if the user chose no hooks; else "not installed".
     """
-    mode = HookSettings(repository).last(MODE)
+    mode = HookSettings(repository).last_value(MODE)
     if mode not in _MODES[1:]:
         return "not installed"
     if mode == "none":
@@ -441,9 +441,9 @@ def _pick_mode(
         raise UsageError(problem, hint=hint)
     if mode != "auto":
         return mode
-    last_mode = settings.last(MODE) or ""
+    last_mode = settings.last_value(MODE) or ""
     modes = _MODES[1:] if has_config_hooks else _MODES[2:]
-    if last_mode in modes and settings.last(CHOSEN):
+    if last_mode in modes and settings.last_value(CHOSEN):
         return last_mode
     if has_config_hooks:
         return "config"
@@ -456,7 +456,7 @@ def _plan_file_changes(
     """Return changes that remove blocks, or add them if `adds`; and lines of advice."""
     changes: list[FileChange] = []
     advice: list[str] = []
-    repository, installed_dir = settings.repository, settings.last(DIRECTORY)
+    repository, installed_dir = settings.repository, settings.last_value(DIRECTORY)
     directories = (_resolve_directory(repository), _resolve_directory(repository, installed_dir))
     for directory in dict.fromkeys((hooks_dir, *directories)):
         for event in EVENTS:
@@ -494,8 +494,8 @@ def _set_hooks(settings: HookSettings, pin: Pin | None, undo: ExitStack) -> list
         if pin is not None:
             values = [("event", event), ("command", pin.command(event))]
             sentence = f"{event}: set {section} in the configuration"
-        has_changed = [settings.set(f"{section}.{key}", value, undo) for key, value in values]
-        sentences += [sentence] if any(has_changed) else []
+        were_changed = [settings.set(f"{section}.{key}", value, undo) for key, value in values]
+        sentences += [sentence] if any(were_changed) else []
     return sentences
 
 
@@ -509,11 +509,11 @@ def _inspect_config(
     findings = []
     for event in EVENTS:
         section = f"hook.gitckpt-{event}"
-        command = settings.last(f"{section}.command")
+        command = settings.last_value(f"{section}.command")
         switch = f"{section}.enabled"
-        if command is None or event not in settings.all(f"{section}.event"):
+        if command is None or event not in settings.values_of(f"{section}.event"):
             findings.append(_missing_call(section, f"{event} does not call gitckpt"))
-        elif not config.is_on((settings.all(switch) or ["true"])[-1]):
+        elif not config.is_on((settings.values_of(switch) or ["true"])[-1]):
             cure = f"git config --unset {switch}"
             findings.append(_missing_call(section, f"{switch} turns the hook {event} off", cure))
         elif command != pin.command(event):
@@ -525,7 +525,7 @@ def _inspect_config(
 
 def _inspect_files(settings: HookSettings, pin: Pin, owner: Manager) -> list[Finding]:
     findings = []
-    installed_dir = _resolve_directory(settings.repository, settings.last(DIRECTORY))
+    installed_dir = _resolve_directory(settings.repository, settings.last_value(DIRECTORY))
     for event in EVENTS:
         file = _active_file(owner.hooks_dir, event)
         is_called = owner.calls(event)

@@ -288,7 +288,7 @@ class _Restore:
         if absent:
             current.files = replacement.remove_entries(index, absent, target.files)
         # A capture omits the settings if nothing converts, but restored attributes may convert.
-        configured = self._limits.conversions(self._repository)
+        configured = self._limits.git_settings(self._repository)
         current.conversion = attributes.conversion_settings(self._repository, configured)
         self._current = current
 
@@ -396,7 +396,7 @@ class _Restore:
         """Change files, index and operation; return the files whose filter fails."""
         paths, raw = paths_in(plan.files), plan.exactness.raw
         hidden = paths.intersection(self._current.flags.get(SKIPPED, ()))
-        configured = self._limits.conversions(self._repository)
+        configured = self._limits.git_settings(self._repository)
         byte_exact.prepare(index, plan.exactness, configured, expected)
         if not self._paths:
             index.require_latest()

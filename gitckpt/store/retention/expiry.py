@@ -43,7 +43,7 @@ _GAP, _PROOF = 30 * DAY, DAY
 _MAX_JUMP = DAY
 
 
-def doubt(repository: Repository, instant: int) -> str | None:
+def check_clock(repository: Repository, instant: int) -> str | None:
     """Return why the time `instant` (in µs) may be wrong, or None; record the time."""
     start_of_use, last_check, *last_boot = _read_clock(repository) or (0, instant)
     # The uptime says something about `now` only if `now` comes from this machine's clock.
@@ -103,13 +103,13 @@ def decide_thinning(
     coverage = _ContentsCheck(store, due_entries, [entries[span.newest.id] for span in spans])
     decisions: dict[str, Decision] = {}
     for span in spans:
-        anchor = kept = entries[span.newest.id]
+        first = nearest = entries[span.newest.id]
         for candidate in span.due:
             entry = entries[candidate.id]
-            if entry.id not in used and any(coverage.contains(c, entry) for c in (kept, anchor)):
+            if entry.id not in used and any(coverage.contains(c, entry) for c in (nearest, first)):
                 decisions[entry.id] = policy.thinned(candidate, span, now=instant)
             else:
-                kept = entry
+                nearest = entry
     return decisions
 
 
@@ -186,7 +186,7 @@ def _submodules(entry: CheckpointInfo) -> set[str]:
     return {text.partition(" ")[2] for text in entry.submodules.split("\0")[:-1]}
 
 
-def remove(store: Checkpoints, run: str) -> int:
+def remove_run(store: Checkpoints, run: str) -> int:
     info = summary.summary_of(store, run)
     store.leases.require_free(run)
     if (dependent := runs.find_referring_run(store, run)) is not None:
@@ -195,7 +195,7 @@ def remove(store: Checkpoints, run: str) -> int:
     chains = runs.chains_of(store, [run])
     size = len(chains[run])
     fate = runs.Fate(run, info.label, size, info.path, is_due=True, expires=True, reason="named")
-    (fate,) = runs.remove(store, chains, [fate])
+    (fate,) = runs.remove_runs(store, chains, [fate])
     if fate.failure is not None:
         raise fate.failure
     if not fate.expires:
@@ -237,16 +237,16 @@ def expire(
         progress("clearing leftovers of interrupted commands")
         with contextlib.suppress(BusyError):  # the next expiry does it
             # Before the rest: leftover refs can block a ref that expiry must create.
-            sweep.sweep(store.repository, store.refs, store.announce)
+            sweep.sweep_refs(store.repository, store.refs, store.announce)
             store.remover().finish()
         sweep.sweep_files(store.repository)
     total_count, _ = store.index.sizes()
     pairs, failures = expire_outside_runs(store, rules, dry_run=dry_run, progress=progress)
-    fates, chains = runs.decide(store, rules)
+    fates, chains = runs.decide_fates(store, rules)
     if dry_run:
         fates = runs.predict_removals(store, fates)
     else:
-        fates = runs.remove(store, chains, fates, progress, settled=False)
+        fates = runs.remove_runs(store, chains, fates, progress, settled=False)
     squashed = runs.squashable(store, {fate.run for fate in fates if fate.expires})
     if not dry_run:
         if squashed:

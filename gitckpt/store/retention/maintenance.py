@@ -35,8 +35,8 @@ def cleanup_runs(
 ) -> RetireResult:
     """Remove complete runs older than `older_than` µs, only of `pipeline` if given."""
     run_ids = None if pipeline is None else _list_runs_of(store, pipeline)
-    decided_fates, chains = runs.decide(store, Policy(runs_older_than=older_than), run_ids)
-    fates = runs.remove(store, chains, decided_fates)
+    decided_fates, chains = runs.decide_fates(store, Policy(runs_older_than=older_than), run_ids)
+    fates = runs.remove_runs(store, chains, decided_fates)
     for fate in fates:
         if fate.failure is not None:
             raise fate.failure
@@ -48,8 +48,8 @@ def _list_runs_of(store: Checkpoints, pipeline: str) -> set[str]:
     run_ids = set()
     for info in summary.list_summaries(store):
         with contextlib.suppress(InvalidCheckpoint, NotFoundError):
-            if info.status == runstate.COMPLETE and (found := store.read(info.newest).pipeline):
-                run_ids |= {info.run} if found.name == pipeline else set()
+            if info.status == runstate.COMPLETE and (table := store.read(info.newest).pipeline):
+                run_ids |= {info.run} if table.name == pipeline else set()
     return run_ids
 
 
@@ -70,7 +70,7 @@ def maintain(repository: Repository) -> None:
         try:
             with Checkpoints(repository, adapter="plumbing") as store:
                 rules = settings.read(repository)
-                clock_doubt = expiry.doubt(repository, store.clock())
+                clock_doubt = expiry.check_clock(repository, store.clock())
                 problem = f"nothing expires: {rules.problem}" if rules.problem else None
                 for sentence in filter(None, (problem, rules.notice, clock_doubt)):
                     error_log.append(repository, f"maintenance: {sentence}")
@@ -79,7 +79,7 @@ def maintain(repository: Repository) -> None:
                 failures = expiry.expire(store, policy).failed
         finally:  # also after an error: one locked ref must not let the repository grow
             pack(repository)
-            collect(repository)
+            collect_garbage(repository)
         if failures:
             raise failures[0][1]
     except Exception as error:
@@ -99,7 +99,7 @@ def run_in_background(repository: Repository, *, only_pack: bool) -> None:
             maintain(discover())
 
 
-def settle(repository: Repository) -> None:
+def settle_removals(repository: Repository) -> None:
     # If this fails, the next removal tries again.
     try:
         with Checkpoints(repository, adapter="plumbing") as store:
@@ -158,7 +158,7 @@ def pack(repository: Repository) -> None:
     packing.pack_if_many(repository, ref_names.OWN, require_git())
 
 
-def collect(repository: Repository) -> None:
+def collect_garbage(repository: Repository) -> None:
     # git itself only collects after commits, and users who only save never commit.
     values = config.read(repository, r"^(maintenance\.auto|gc\.auto|gc\.cruftpacks)$")
     auto_settings = [values.get(name, ["true"])[-1] for name in ("maintenance.auto", "gc.auto")]

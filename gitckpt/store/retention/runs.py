@@ -45,7 +45,7 @@ class Fate:
     failure: CkptError | None = None  # why its checkpoints could not be deleted
 
 
-def decide(
+def decide_fates(
     store: Checkpoints, rules: Policy, among: Collection[str] | None = None
 ) -> tuple[list[Fate], dict[str, list[CheckpointInfo]]]:
     """Decide by a policy which runs expire; `among` names the only runs that may.
@@ -67,10 +67,10 @@ def decide(
     if not rules.everything:
         reason = "only expire --all removes imported runs"
         decisions |= {run: Decision(run, expires=False, reason=reason) for run in import_times}
-    removable = sizes.keys() if among is None else sizes.keys() & set(among)  # all recorded runs
-    due_runs = {run for run in decisions if decisions[run].expires and run in removable}
+    eligible = sizes.keys() if among is None else sizes.keys() & set(among)  # all recorded runs
+    due_runs = {run for run in decisions if decisions[run].expires and run in eligible}
     chains = chains_of(store, due_runs)
-    not_merged = set() if rules.everything else _unmerged(store, [c[-1] for c in chains.values()])
+    unmerged = set() if rules.everything else _unmerged(store, [c[-1] for c in chains.values()])
     fates = []
     for info in infos:
         run, chain = info.run, chains.get(info.run, [])
@@ -78,7 +78,7 @@ def decide(
         checkpoint_count = len(chain) if run in due_runs else sizes.get(run, (0, "", ""))[0]
         is_due, reason = bool(chain), decisions[run].reason
         fate = Fate(run, info.label, checkpoint_count, info.path, is_due, is_due, reason)
-        fates.append(_keep_result(fate, chain) if run in not_merged else fate)
+        fates.append(_keep_result(fate, chain) if run in unmerged else fate)
     return fates, chains
 
 
@@ -129,7 +129,7 @@ def referenced_checkpoints(store: Checkpoints) -> set[str]:
     return {id_ for document in _read_documents(store, end_oids) for _, id_ in references(document)}
 
 
-def remove(
+def remove_runs(
     store: Checkpoints,
     chains: Chains,
     fates: Sequence[Fate],
@@ -227,16 +227,16 @@ def _keep_result(fate: Fate, chain: Sequence[CheckpointInfo]) -> Fate:
 
 def _unmerged(store: Checkpoints, newest: Sequence[CheckpointInfo]) -> set[str]:
     documents = list(_read_documents(store, {entry.id: entry.oid for entry in newest}))
-    unclean = {str(d.run) for d in documents if d.worktree is not None and d.worktree.dirty}
-    commits = {str(d.run): d.git_sha for d in documents if d.git_sha and str(d.run) not in unclean}
+    dirty = {str(d.run) for d in documents if d.worktree is not None and d.worktree.dirty}
+    commits = {str(d.run): d.git_sha for d in documents if d.git_sha and str(d.run) not in dirty}
     if not commits:
-        return unclean
+        return dirty
     existing_commits = store.repository.cat_file.existing(sorted(set(commits.values())))
     data = "".join(f"{commit}\n" for commit in existing_commits).encode("ascii")
     arguments = ("rev-list", "--stdin", "--not", "--branches", "--tags", "--remotes")
     unreached = set(store.repository.git.run(*arguments, data=data).out.decode("ascii").split())
     reached_commits = set(existing_commits) - unreached
-    return unclean | {run for run, commit in commits.items() if commit not in reached_commits}
+    return dirty | {run for run, commit in commits.items() if commit not in reached_commits}
 
 
 def _remove_files(

@@ -30,7 +30,7 @@ _ADMIN = (
 )
 
 
-def sweep(repository: Repository, refs: Refs, tell: Notify = lambda _: None) -> list[str]:
+def sweep_refs(repository: Repository, refs: Refs, tell: Notify = lambda _: None) -> list[str]:
     """Delete refs to objects of checkpoints that do not exist; return these refs."""
     if repository.has_reftable:
         return []  # its transactions are atomic
@@ -61,9 +61,9 @@ def sweep_files(repository: Repository) -> list[str]:
                 if is_acquired:
                     os.unlink(path)
                     paths.append(path)
-    killed = ownership.list_abandoned(repository)
+    abandoned = ownership.list_abandoned(repository)
     return sorted(
-        [*paths, *(path for path in killed if ownership.discard_abandoned(repository, path))]
+        [*paths, *(path for path in abandoned if ownership.discard_abandoned(repository, path))]
     )
 
 

@@ -166,7 +166,7 @@ def _remove_worktrees(
     if not dry_run:
         finish_removals(store.repository)  # `expire` reports the errors
     latest = newest or _newest_checkpoint(store, run)
-    paths = [path for both in _worktrees_of(store.repository, run) for path in both]
+    paths = [path for pair in _worktrees_of(store.repository, run) for path in pair]
     mount_reason = mounts.describe(*paths, run_files.files_of_run(store.repository, run).path)
     if mount_reason is not None:
         return mount_reason
@@ -255,11 +255,11 @@ def _unsaved(store: Checkpoints, newest: Checkpoint, path: str) -> list[str]:
         limits = replace(limits, timeout=math.inf)
         captured = inside.capture(limits, run_files.files_of_run(repository, str(newest.run)).added)
         old_contents = manifest.read(repository, inside.objects, newest.tree, commit)
-        present = manifest.read(repository, inside.objects, captured.tree, commit)
-        paths = [d.path for d in diff.differences(repository, old_contents.files, present.files)]
-        paths += manifest.differing_raw_paths(repository, old_contents, present)
+        current = manifest.read(repository, inside.objects, captured.tree, commit)
+        paths = [d.path for d in diff.differences(repository, old_contents.files, current.files)]
+        paths += manifest.differing_raw_paths(repository, old_contents, current)
         descriptions = [path.decode("utf-8", "replace") for path in paths]
-        descriptions += _compare_indexes(repository, old_contents, present, commit)
+        descriptions += _compare_indexes(repository, old_contents, current, commit)
         descriptions += _compare_run_files(repository, newest.tree, captured.tree)
         recorded_submodules = newest.worktree.submodules if newest.worktree is not None else ()
         recorded_ids = {submodule.path: submodule.checkpoint for submodule in recorded_submodules}
@@ -308,7 +308,7 @@ def _delete_worktree(repository: Repository, git_dir: str, path: str) -> None:
     """Move a worktree's git directory away, rename the worktree, and delete both."""
     # After a kill, the worktree is complete or unregistered; the next removal deletes the rest.
     private_dir, random_hex = repository.make_private_dir(), os.urandom(4).hex()
-    renamed = os.path.join(os.path.dirname(path), f"{_STAGE}{random_hex}")
+    new_path = os.path.join(os.path.dirname(path), f"{_STAGE}{random_hex}")
     parked = os.path.join(private_dir, f"{_PARKED}{random_hex}")
     with (
         private_dirs.hold_open(os.path.dirname(path)),
@@ -316,12 +316,12 @@ def _delete_worktree(repository: Repository, git_dir: str, path: str) -> None:
     ):
         try:
             with open(os.path.join(git_dir, _NOTE), "w", encoding="utf-8") as file:
-                json.dump({"git_dir": git_dir, "path": path, "stage": renamed}, file)
+                json.dump({"git_dir": git_dir, "path": path, "stage": new_path}, file)
                 file.flush()
                 os.fsync(file.fileno())
             with administration.lock_worktrees(repository):
                 os.rename(git_dir, parked)
-            os.rename(path, renamed)
+            os.rename(path, new_path)
         except OSError as error:
             if os.path.isdir(parked):
                 _finish_removal(parked)
@@ -331,10 +331,10 @@ def _delete_worktree(repository: Repository, git_dir: str, path: str) -> None:
 
 def _finish_removal(parked: str) -> None:
     """Undo a removal if only the git directory `parked` was moved; else complete it."""
-    git_dir, path, renamed = map(_read_paths(parked).get, ("git_dir", "path", "stage"), [""] * 3)
-    if os.path.lexists(renamed):
-        private_dirs.require(renamed)
-        delete_directory(renamed)
+    git_dir, path, new_path = map(_read_paths(parked).get, ("git_dir", "path", "stage"), [""] * 3)
+    if os.path.lexists(new_path):
+        private_dirs.require(new_path)
+        delete_directory(new_path)
     elif git_dir and not os.path.lexists(git_dir):
         is_in_place = administration.git_dir_of(path) == os.path.normpath(git_dir)
         if is_in_place:

@@ -155,7 +155,7 @@ class _Capture:
     writer: TreeWriter | None = None
 
     def run(self) -> CaptureResult:
-        sparse_file = self._survey()
+        sparse_rules = self._survey()
         survey, repository = self.survey, self.index.repository
         operation_name = repository.operation()
         base_tree = manifest.base_tree(repository, self.commit)
@@ -168,7 +168,7 @@ class _Capture:
         rule_directories = {*survey.directories, *all_parents_of({*self.also, *self.included})}
         # None if git converts nothing.
         rules = attributes.read_rules(
-            repository, self.limits.conversions(repository), rule_directories, paths_without_file
+            repository, self.limits.git_settings(repository), rule_directories, paths_without_file
         )
         files = self._write_files_tree(base_tree, rules, paths)
         inexact_files = self._find_inexact_files(rules)
@@ -178,14 +178,14 @@ class _Capture:
             oid = modules.head_of(os.path.join(self.top, path))
             self.omitted.append(Omitted(quoted(path), _NESTED, oid=oid))
         self.omitted += [*survey.submodules.values(), *survey.passed_over]
-        content = manifest.Contents(files, stages, survey.flags, sparse=sparse_file, raw=raw_tree)
+        content = manifest.Contents(files, stages, survey.flags, sparse=sparse_rules, raw=raw_tree)
         content.conversion = (
             attributes.conversion_settings(repository, rules.configured) if rules else b""
         )
         content.directories, content.modes = directories, modes
-        is_flagged = any(flag != manifest.SKIPPED or sparse_file is None for flag in survey.flags)
+        is_flagged = any(flag != manifest.SKIPPED or sparse_rules is None for flag in survey.flags)
         is_dirty = bool(stages or is_flagged or operation_name or files != base_tree)
-        is_exact = sparse_file is None and raw_tree is None
+        is_exact = sparse_rules is None and raw_tree is None
         if is_dirty or not is_exact or content.conversion or directories or modes:
             worktree = self._write(content, operation_name, dirty=is_dirty)
         else:
@@ -237,9 +237,9 @@ class _Capture:
 
     def _read_layout(self, files: str) -> tuple[list[bytes], dict[bytes, int]]:
         survey = self.survey
-        filled = set(survey.leading) - {os.path.dirname(path) for path in survey.deleted}
-        filled |= {os.path.dirname(path) for path in self.read}
-        candidate_directories = set(survey.directories) - filled
+        nonempty = set(survey.leading) - {os.path.dirname(path) for path in survey.deleted}
+        nonempty |= {os.path.dirname(path) for path in self.read}
+        candidate_directories = set(survey.directories) - nonempty
         directories = exact_files.empty_directories(
             self.index.repository, self.top, candidate_directories, files
         )
@@ -280,18 +280,18 @@ class _Capture:
             return index.write_tree() if survey.is_staged or index.is_rebuilt else base
         from gitckpt.git.contents import unfiltered  # costly: only if files differ
 
-        removed = set(survey.deleted)
-        self.read = [path for path in paths if path not in removed]
-        if rules is None and (plain_tree := self._build_plain_tree(base, removed)):
+        to_drop = set(survey.deleted)
+        self.read = [path for path in paths if path not in to_drop]
+        if rules is None and (plain_tree := self._build_plain_tree(base, to_drop)):
             return plain_tree
-        deleted_attributes = {path for path in removed if os.path.basename(path) == _ATTRIBUTES}
+        deleted_attributes = {path for path in to_drop if os.path.basename(path) == _ATTRIBUTES}
         # git would not look at these, or not drop their stages.
-        unreachable_paths = set(filter(self._is_unreachable_by_git, removed - deleted_attributes))
+        unreachable_paths = set(filter(self._is_unreachable_by_git, to_drop - deleted_attributes))
         index.update("--force-remove", sorted(unreachable_paths))
         oids = unfiltered.load_record(index.repository)
         unfiltered.add_unfiltered(index, {path: oids[path] for path in paths if path in oids})
-        to_add = [path for path in paths if path not in removed and path not in oids]
-        self._add_files([*sorted(removed - deleted_attributes - unreachable_paths), *to_add])
+        to_add = [path for path in paths if path not in to_drop and path not in oids]
+        self._add_files([*sorted(to_drop - deleted_attributes - unreachable_paths), *to_add])
         our_entries = _choose_sides(survey)
         unread_conflicts = sorted(self.unread & our_entries.keys())
         index.put(b"%s %s 0\t%s" % (*our_entries[path], path) for path in unread_conflicts)
@@ -305,7 +305,7 @@ class _Capture:
         is_special = survey.is_staged or survey.conflicts or survey.flags or not self.commit
         if is_special or self.index.is_rebuilt or len(self.read) >= _MANY:
             return None
-        if not self.limits.conversions(repository).takes_as_is:
+        if not self.limits.git_settings(repository).takes_as_is:
             return None
         from gitckpt.git.contents import unfiltered
         from gitckpt.git.contents.plain_files import TreeWriter
@@ -344,7 +344,7 @@ class _Capture:
             return untracked
         limited_paths = [path for path in untracked if path not in self.also]
         sizes = {path: _size_of_file(os.path.join(self.top, path)) for path in limited_paths}
-        dropped = set(self.limits.excess(sizes))
+        dropped = set(self.limits.find_excess(sizes))
         limit = f"{format_size(max_total_size)} of untracked files"
         reason = f"an automatic checkpoint captures at most {limit}, the smallest first"
         self.omitted += [Omitted(quoted(path), reason, sizes[path]) for path in sorted(dropped)]
@@ -423,8 +423,8 @@ class _Capture:
         terms = self.limits.terms({*self.also, *self.included}, self.also)
         conversion_search = conversion.ConversionSearch(self.index, self.objects, rules, terms)
         inexact_files = conversion_search.run(self.unread | self.as_is.keys())
-        required = {quoted(path) for path in inexact_files.required}.intersection(self.converted)
-        self.converted = sorted({*map(quoted, inexact_files.skipped), *required})
+        filtered = {quoted(path) for path in inexact_files.required}.intersection(self.converted)
+        self.converted = sorted({*map(quoted, inexact_files.skipped), *filtered})
         return inexact_files
 
     def _omit(self, path: bytes, reason: str) -> None:
@@ -512,7 +512,7 @@ def record_whole(
     attempts that lost objects.
     """
     pruned_captures = 0
-    moved_oids: set[str] = set()
+    oids_aside: set[str] = set()
     reason: CkptError | None = None
     for remaining_attempts in reversed(range(_ATTEMPTS)):
         try:
@@ -529,9 +529,9 @@ def record_whole(
                 raise
             continue
         except DamagedObject as error:  # git reads link objects before it writes them
-            if error.oid in moved_oids or not _move_aside(repository, objects, error.oid):
+            if error.oid in oids_aside or not _move_aside(repository, objects, error.oid):
                 raise
-            moved_oids.add(error.oid)
+            oids_aside.add(error.oid)
             say(_moved_aside_message(repository, error.oid))
             continue
         reason = repair(repository, objects, checkpoint, say, parts)
@@ -577,9 +577,9 @@ def _rewrite_damaged_blobs(
     error: CkptError | None = None
     damaged = _damaged_objects(repository, objects, checkpoint)
     for oid, (paths, is_committed) in sorted(damaged.items()):
-        intact = next((path for path in paths if _write_file(repository, objects, oid, path)), None)
-        if intact is not None:
-            origin = f"was rewritten from {quoted(intact)}"
+        source = next((path for path in paths if _write_file(repository, objects, oid, path)), None)
+        if source is not None:
+            origin = f"was rewritten from {quoted(source)}"
             messages.append(f"the object {oid} was missing or damaged, and {origin}")
         elif not paths and not is_committed and graph.move_aside(repository, oid):
             messages.append(_moved_aside_message(repository, oid))

@@ -46,21 +46,21 @@ def compare(
         new_paths = [entry.path for entry in added_files if entry.status == "A"]
         limits = replace(limits, timeout=float("inf"))
         captured = capture.capture_in(index, objects, head, limits, new_paths, keeps=lambda _: True)
-    present = manifest.read(repository, objects, captured.worktree.tree, head)
+    actual = manifest.read(repository, objects, captured.worktree.tree, head)
     changes = diff.differences(repository, contents.files, captured.files)
     changes = [change for change in changes if not stays(change.path)]
-    unexpected = [change for change in changes if not _is_hidden(repository, contents, change)]
+    differing = [change for change in changes if not _is_hidden(repository, contents, change)]
     raw_oids = manifest.raw_of(repository, contents)
     checked_raw_oids = {path: oid for path, oid in raw_oids.items() if not stays(path)}
-    descriptions = describe_unexpected(repository, unexpected, deleted, checked_raw_oids)
-    if staged != staged_tree(repository, present, head):
+    descriptions = describe_unexpected(repository, differing, deleted, checked_raw_oids)
+    if staged != staged_tree(repository, actual, head):
         descriptions.append("what is staged")
-    stages = [stage for stage in (1, 2, 3) if contents.index.get(stage) != present.index.get(stage)]
+    stages = [stage for stage in (1, 2, 3) if contents.index.get(stage) != actual.index.get(stage)]
     descriptions += [f"stage {stage} of the index" for stage in stages]
-    if _comparable_flags(contents) != _comparable_flags(present):
+    if _comparable_flags(contents) != _comparable_flags(actual):
         descriptions.append("flags of the index")
-    if with_operation and contents.operation != present.operation:
-        files = sorted(contents.operation.keys() ^ present.operation.keys()) or ["content"]
+    if with_operation and contents.operation != actual.operation:
+        files = sorted(contents.operation.keys() ^ actual.operation.keys()) or ["content"]
         descriptions.append(f"the operation in progress ({', '.join(files)})")
     return descriptions + find_wrong_layout(repository, contents.directories, contents.modes)
 

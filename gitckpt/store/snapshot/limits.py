@@ -125,7 +125,7 @@ class Limits:
     def automatic(self) -> Limits:
         return replace(self, max_total_size=_AUTOMATIC)
 
-    def excess(self, sizes: Mapping[bytes, int]) -> list[bytes]:
+    def find_excess(self, sizes: Mapping[bytes, int]) -> list[bytes]:
         if self.max_total_size is None:
             return []
         excess_size = sum(sizes.values()) - self.max_total_size
@@ -161,7 +161,7 @@ class Limits:
             return f"larger than {format_size(limit)}", status.st_size
         return None
 
-    def conversions(self, repository: Repository) -> Configured:
+    def git_settings(self, repository: Repository) -> Configured:
         if self.configured is not None:
             return self.configured
         return Configured.of(config.read(repository, f"^({attributes.SETTINGS})"))

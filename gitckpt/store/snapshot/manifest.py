@@ -197,28 +197,28 @@ def read(repository: Repository, objects: Objects, tree: str | None, commit: str
     if tree is None:
         return Contents(base_tree(repository, commit))
     reader = _SnapshotReader(repository, objects)
-    children = reader.entries(tree)
-    bounds.require_shape(children, tree)
-    stage_entries = reader.entries(children[b"index"][1]) if b"index" in children else {}
+    parts = reader.entries(tree)
+    bounds.require_shape(parts, tree)
+    stage_entries = reader.entries(parts[b"index"][1]) if b"index" in parts else {}
 
     def blob(name: bytes) -> bytes:
-        return reader.blobs([children[name][1]], budget.LIST)[0] if name in children else b""
+        return reader.blobs([parts[name][1]], budget.LIST)[0] if name in parts else b""
 
-    def pairs(name: bytes) -> list[tuple[bytes, bytes]]:
+    def read_pairs(name: bytes) -> list[tuple[bytes, bytes]]:
         records = (record.partition(b" ") for record in blob(name).split(b"\0")[:-1])
         return [(value, path) for value, _, path in records]
 
     flags: dict[str, list[bytes]] = {}
-    for flag, path in pairs(b"flags"):
+    for flag, path in read_pairs(b"flags"):
         flags.setdefault(flag.decode("utf-8", "replace"), []).append(path)
-    modes = pairs(b"modes")
+    modes = read_pairs(b"modes")
     return Contents(
-        files=children[b"files"][1],
+        files=parts[b"files"][1],
         index={int(stage): oid for stage, (_, oid) in stage_entries.items() if stage in _STAGES},
         flags=flags,
-        operation=reader.files_below(children[b"operation"][1]) if b"operation" in children else {},
-        sparse=blob(b"sparse") if b"sparse" in children else None,
-        raw=children[RAW][1] if RAW in children else None,
+        operation=reader.files_below(parts[b"operation"][1]) if b"operation" in parts else {},
+        sparse=blob(b"sparse") if b"sparse" in parts else None,
+        raw=parts[RAW][1] if RAW in parts else None,
         conversion=blob(CONVERSION),
         directories=blob(b"directories").split(b"\0")[:-1],
         modes={path: int(mode, 8) & 0o777 for mode, path in modes if _MODE.fullmatch(mode)},

@@ -185,8 +185,8 @@ def survey_worktree(index: PrivateIndex) -> tuple[Survey, bytes | None]:
         survey.passed_over.append(Omitted(quoted(path), reason + suffix))
     # Directories beside tracked files that contain neither tracked nor untracked files.
     other_directories = scan.visited.difference(survey.leading, untracked_parents)
-    fileless = {path for path in other_directories if path.rpartition(b"/")[0] in survey.leading}
-    _read_submodules(index, survey, scan, fileless)
+    empty_dirs = {path for path in other_directories if path.rpartition(b"/")[0] in survey.leading}
+    _read_submodules(index, survey, scan, empty_dirs)
     return survey, sparse_settings
 
 
@@ -226,10 +226,10 @@ def _clear_flags(index: PrivateIndex, survey: Survey, *, is_sparse: bool) -> boo
         skipped_paths = []  # git itself clears the flag if there is a file
     elif skipped_paths:
         top = os.fsencode(index.repository.worktree or "")
-        missing = [path for path in skipped_paths if not os.path.lexists(os.path.join(top, path))]
-        if missing:
-            survey.flags[ABSENT] = missing
-            skipped_paths = sorted(set(skipped_paths) - set(missing))
+        absent = [path for path in skipped_paths if not os.path.lexists(os.path.join(top, path))]
+        if absent:
+            survey.flags[ABSENT] = absent
+            skipped_paths = sorted(set(skipped_paths) - set(absent))
     index.update("--no-assume-unchanged", assumed_paths)
     index.update("--no-skip-worktree", skipped_paths)
     return bool(assumed_paths or skipped_paths)
@@ -275,8 +275,8 @@ def _exclude_git_dirs(top: bytes, survey: Survey) -> None:
     survey.changed, survey.deleted = exclude_below(survey.changed), exclude_below(survey.deleted)
     untracked_paths = exclude_below(survey.untracked)
     candidate_paths = modules.bare_repositories(top, untracked_paths)
-    bare = [path for path in candidate_paths if path not in survey.leading]
-    outer_repos = [path for path in bare if not modules.is_below(os.path.dirname(path), bare)]
+    inner = [path for path in candidate_paths if path not in survey.leading]
+    outer_repos = [path for path in inner if not modules.is_below(os.path.dirname(path), inner)]
     survey.untracked = exclude_below(untracked_paths, outer_repos)
     survey.nested = [*exclude_below(survey.nested), *(path + b"/" for path in outer_repos)]
     survey.apart = [*git_dirs, *outer_repos]
@@ -301,9 +301,9 @@ def _read_changed(survey: Survey, xy: bytes, submodule: bytes, mode: bytes, path
 def _read_submodules(
     index: PrivateIndex, survey: Survey, scan: DirectoryScan, bare: Collection[bytes]
 ) -> None:
-    changed, survey.submodules = survey.submodules, {}
+    survey_before, survey.submodules = survey.submodules, {}
     unlisted_repositories = {path + b"/" for path in scan.repositories}.difference(survey.nested)
-    if not changed and not bare and not unlisted_repositories:
+    if not survey_before and not bare and not unlisted_repositories:
         return
     for path, _, staged_oid, _, _ in index.entries(GITLINK):
         absolute_path = os.path.join(scan.top, path)
@@ -311,7 +311,7 @@ def _read_submodules(
             if path in bare and any(file_names for _, _, file_names in os.walk(absolute_path)):
                 survey.passed_over.append(Omitted(quoted(path + b"/"), _PASSED_OVER))
             continue
-        dirty = path in changed and bool(changed[path].dirty)
-        oid = modules.head_of(absolute_path) if path in changed else staged_oid
+        dirty = path in survey_before and bool(survey_before[path].dirty)
+        oid = modules.head_of(absolute_path) if path in survey_before else staged_oid
         reason = f"a submodule{' with uncommitted changes' if dirty else ''}: its files stay in it"
         survey.submodules[path] = Omitted(quoted(path), reason, oid=oid, dirty=dirty)

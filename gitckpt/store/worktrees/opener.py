@@ -402,8 +402,8 @@ def _write_files(index: PrivateIndex, contents: Contents) -> list[bytes]:
             return
         # Captured files that the sparse checkout excludes.
         captured_skips = set(contents.flags.get(SKIPPED, ()))
-        skipped_now = [path for path, *_, tag in index.entries() if tag == b"S"]
-        if to_check_out := [path for path in skipped_now if path not in captured_skips]:
+        skipped_paths = [path for path, *_, tag in index.entries() if tag == b"S"]
+        if to_check_out := [path for path in skipped_paths if path not in captured_skips]:
             index.update("--no-skip-worktree", to_check_out)
             arguments = ("checkout-index", "--force", "--index", "-z", "--stdin")
             index.run(*options, *PARALLEL, *arguments, data=nul_ended(to_check_out), env=fetch_env)

@@ -132,8 +132,8 @@ def list_unfinished(root: str) -> list[str]:
 def remove_unfinished(repository: Repository, root: str) -> None:
     """Remove the worktrees in `root` that killed processes have left half made."""
     for directory in {path.removesuffix(".lock") for path in list_unfinished(root)}:
-        with Lock(f"{directory}.lock", 0) as is_acquired:
-            if is_acquired:
+        with Lock(f"{directory}.lock", 0) as is_unlocked:
+            if is_unlocked:
                 _discard(repository, directory)
 
 
@@ -142,12 +142,12 @@ def list_abandoned(repository: Repository) -> list[str]:
 
     HEAD of such a worktree may name no commit; then every `git gc` fails.
     """
-    parents = {
+    directories = {
         os.path.dirname(path)
         for git_dir, path in administration.registered(repository)
         if is_locked_by_gitckpt(git_dir) and is_being_made(path)
     }
-    return sorted(path for path in parents if not _is_locked(f"{path}.lock"))
+    return sorted(path for path in directories if not _is_locked(f"{path}.lock"))
 
 
 def discard_abandoned(repository: Repository, directory: str) -> bool:
@@ -184,9 +184,9 @@ def _discard(repository: Repository, directory: str) -> None:
     for git_dir, path in administration.registered(repository):
         if not os.path.realpath(path).startswith(real_prefix):
             continue
-        target = os.path.join(os.path.dirname(directory), os.path.basename(path))
-        if is_same_directory(administration.git_dir_of(target), git_dir):  # killed after the move
-            administration.repair(repository, target)
+        new_path = os.path.join(os.path.dirname(directory), os.path.basename(path))
+        if is_same_directory(administration.git_dir_of(new_path), git_dir):  # killed after the move
+            administration.repair(repository, new_path)
         else:
             with administration.lock_worktrees(repository):
                 private_dirs.discard(git_dir)

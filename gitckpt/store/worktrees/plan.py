@@ -104,13 +104,13 @@ def plan_resume(situation: Situation) -> ResumePlan:
     has_run = situation.target.run is not None
     of_run = [entry for entry in situation.registrations if has_run and entry.is_owned]
     to_forget = [entry for entry in of_run if entry.is_gone and not entry.has_submodules]
-    path, notes = _find_worktree(situation, of_run)
-    relinks = path is not None and path not in [entry.path for entry in of_run if entry.is_there]
+    path, remarks = _find_worktree(situation, of_run)
+    must_link = path is not None and path not in [entry.path for entry in of_run if entry.is_there]
     path = _choose_path(situation, path)
     state = situation.path_states[path]
     if state.exists:
         action = _choose_action(situation, state)
-        relinks = relinks or action == USE
+        must_link = must_link or action == USE
     else:
         action, moved_to = MAKE, None
         for entry in situation.registrations:
@@ -120,29 +120,29 @@ def plan_resume(situation: Situation) -> ResumePlan:
                     _require_forgettable(entry, path)
                     to_forget.append(entry)
         if moved_to is not None:
-            notes = [f"the worktree was moved from {path}"]
-            action, path, relinks = USE, moved_to, True
+            remarks = [f"the worktree was moved from {path}"]
+            action, path, must_link = USE, moved_to, True
     branch, remark = _choose_branch(situation) if action == MAKE else (None, None)
     used_state = situation.path_states.get(path) if action == USE else None
     behind_id = used_state.behind if used_state is not None else None
     return ResumePlan(
         forget=tuple(to_forget),
-        relink=relinks,
+        relink=must_link,
         action=action,
         path=path,
         branch=branch,
         fills_submodules=action == MAKE or state.lacks_submodules,
-        remarks=tuple(notes),
+        remarks=tuple(remarks),
         remarks_made=(remark,) if remark is not None else (),
         behind=behind_id if behind_id != situation.target.checkpoint else None,
     )
 
 
 def _find_worktree(situation: Situation, owned: list[Registration]) -> tuple[str | None, list[str]]:
-    if in_place := [entry for entry in owned if entry.is_there]:
+    if existing := [entry for entry in owned if entry.is_there]:
         preferred_path = situation.requested or situation.default
         real = situation.path_states[preferred_path].real if preferred_path is not None else None
-        return next((entry.path for entry in in_place if entry.real == real), in_place[-1].path), []
+        return next((entry.path for entry in existing if entry.real == real), existing[-1].path), []
     for entry in owned:
         if entry.is_gone:
             continue

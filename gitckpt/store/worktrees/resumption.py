@@ -143,26 +143,26 @@ def resume(
     newest = heads.newest(store.index, repository, run) if run is not None else None
     is_newest = newest is not None and checkpoint.id == newest.id and _extends_run(store, newest)
     owner = Owner(checkpoint.id, run if is_newest else None)
-    result = None
-    while result is None:  # again if another process made the worktree meanwhile
+    opened = None
+    while opened is None:  # again if another process made the worktree meanwhile
         _clear_directories(repository, owner, directory)
         resume_plan = plan.plan_resume(_describe_situation(store, checkpoint, owner, directory))
         if limits.submodules and resume_plan.fills_submodules:
             checkpoint = _add_submodules(store, checkpoint)
-        result = WorktreeOpener(
+        opened = WorktreeOpener(
             *(repository, store.objects, checkpoint, resume_plan, owner, limits),
             rescue=functools.partial(record_deleted_worktree, store),
             is_of_other_commit=commit_remark is not None,
         ).open()
-    submodule_remarks = submodules.finish(store, result.path, checkpoint, limits)
+    submodule_remarks = submodules.finish(store, opened.path, checkpoint, limits)
     if is_driven and submodule_remarks:
-        path, command = shell_word(result.path), f"git ckpt resume {checkpoint.run}"
+        path, command = shell_word(opened.path), f"git ckpt resume {checkpoint.run}"
         hint = f"do that in {path}; then, or to continue without submodules: {command}"
         raise WorktreeError("; ".join(submodule_remarks), hint=hint)
-    remarks = [*resume_plan.remarks, *result.remarks]
-    if result.made:
+    remarks = [*resume_plan.remarks, *opened.remarks]
+    if opened.made:
         remarks += [*resume_plan.remarks_made, *filter(None, (import_remark, commit_remark))]
-    return replace(result, remarks=(*remarks, *submodule_remarks), behind=resume_plan.behind)
+    return replace(opened, remarks=(*remarks, *submodule_remarks), behind=resume_plan.behind)
 
 
 def _clear_directories(repository: Repository, owner: Owner, directory: str | None) -> None:
