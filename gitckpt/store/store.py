@@ -260,7 +260,7 @@ class Store:
         """Return whether this clone wrote a checkpoint, or the user adopted it as trusted."""
         from gitckpt.store.runs import trust
 
-        return trust.is_ours(self._checkpoints, self._resolve(checkpoint))
+        return trust.is_trusted(self._checkpoints, self._resolve(checkpoint))
 
     def runs(self) -> Sequence[RunInfo]:
         """List all runs with their status, ordered by newest checkpoint, newest first."""

@@ -189,7 +189,7 @@ class Pipelines:
         """
         store = self._store
         for checkpoint in checkpoints:
-            if trusting.is_ours(store, checkpoint):
+            if trusting.is_trusted(store, checkpoint):
                 continue
             head = store.heads.head(checkpoint.run)[0] if checkpoint.run is not None else ""
             account = trusting.account(store, checkpoint, driver.list_commands(store, checkpoint))

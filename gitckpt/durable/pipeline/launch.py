@@ -272,7 +272,7 @@ def update_pipeline(
     if changed:
         raise Changed(run.id, changed)
     # Replace copies with masked secrets by the original files, where these have not changed.
-    stored = run.files.inputs()
+    stored = run.files.read_inputs()
     for name, data in list(contents.items()):
         is_same = digests[name] == recorded.get(name)
         if not is_same or stored.get(name) != secrets.masked_copies(store.repository, data):

@@ -177,7 +177,7 @@ def fork(
     store: Checkpoints, checkpoint: Checkpoint, name: str | None = None, *, trusted: bool = False
 ) -> Checkpoint:
     """Start a run that continues from a checkpoint; return the run's first checkpoint."""
-    is_local = trust.is_ours(store, checkpoint)
+    is_local = trust.is_trusted(store, checkpoint)
     if not (is_local or trusted):
         raise trust.refusal_error(store, checkpoint, trust.account(store, checkpoint))
     checkpoint = manifest.with_commit(store.repository, checkpoint, None)[0]
@@ -193,7 +193,7 @@ def fork(
     if checkpoint.run is not None and checkpoint.pipeline is not None:
         # Copy the original input files: in those of checkpoints, secrets are masked.
         digests = checkpoint.pipeline.contents
-        inputs = run_files.files_of_run(store.repository, checkpoint.run).inputs().items()
+        inputs = run_files.files_of_run(store.repository, checkpoint.run).read_inputs().items()
         hashes = {name: hashlib.sha256(data).hexdigest() for name, data in inputs}
         unchanged = {name: data for name, data in inputs if hashes[name] == digests.get(name)}
         run_files.files_of_run(store.repository, str(first.run)).write_inputs(unchanged)

@@ -94,7 +94,7 @@ def predict_removals(store: Checkpoints, fates: Sequence[Fate]) -> list[Fate]:
 
 
 def squashable(store: Checkpoints, but: Collection[str]) -> dict[str, tuple[CheckpointInfo, str]]:
-    """Return the progress checkpoints to remove, each with its complete phase, by id."""
+    """Return the progress checkpoints of complete phases, each with its phase, by id."""
     progress_entries = store.list(Query(in_run=True, status="progress", triggers=[PHASE]))
     chains = chains_of(store, {str(entry.run) for entry in progress_entries}.difference(but))
     candidates: dict[str, tuple[CheckpointInfo, str]] = {}

@@ -144,7 +144,7 @@ class RunFiles:
             parents = [os.path.join(top, *names[:depth]) for depth in range(len(names), -1, -1)]
             fsync.flush([os.path.join(self.path, INPUT), *parents])
 
-    def inputs(self) -> dict[str, bytes]:
+    def read_inputs(self) -> dict[str, bytes]:
         contents = {}
         directory = os.path.join(self.path, INPUT)
         for name in names_in(directory):
@@ -187,17 +187,17 @@ class RunFiles:
 
     def _add_tree(self, below: str, limits: Limits, captured: _CapturedFiles) -> str | None:
         entries: Entries = {}
-        with os.scandir(os.path.join(self.path, below)) as children_:
-            children = [entry_ for entry_ in children_ if below or entry_.name in (INPUT, OUTPUT)]
-        for entry_ in sorted(children, key=lambda entry_: entry_.name):
-            inner_path = f"{below}/{entry_.name}" if below else entry_.name
-            if entry_.is_dir(follow_symlinks=False):
+        with os.scandir(os.path.join(self.path, below)) as listing:
+            children = [child for child in listing if below or child.name in (INPUT, OUTPUT)]
+        for child in sorted(children, key=lambda child: child.name):
+            inner_path = f"{below}/{child.name}" if below else child.name
+            if child.is_dir(follow_symlinks=False):
                 if (tree := self._add_tree(inner_path, limits, captured)) is not None:
-                    entries[os.fsencode(entry_.name)] = (DIRECTORY, tree)
+                    entries[os.fsencode(child.name)] = (DIRECTORY, tree)
                 continue
-            status = entry_.stat(follow_symlinks=False)
+            status = child.stat(follow_symlinks=False)
             is_input = inner_path.startswith(f"{INPUT}/")
-            reason = limits.reason_to_omit(os.fsencode(entry_.path), included=is_input)
+            reason = limits.reason_to_omit(os.fsencode(child.path), included=is_input)
             if not stat.S_ISREG(status.st_mode):
                 reason = "not a regular file", None
             if reason is not None:
@@ -205,14 +205,14 @@ class RunFiles:
                 captured.omitted.append(Omitted(path, *reason))
                 continue
             mode = EXECUTABLE if status.st_mode & stat.S_IXUSR else FILE
-            entries[os.fsencode(entry_.name)] = mode, self._add_blob(inner_path, status, captured)
+            entries[os.fsencode(child.name)] = mode, self._add_blob(inner_path, status, captured)
         return captured.add("tree", encode_tree(entries)) if entries else None
 
     def _add_blob(self, inner: str, status: os.stat_result, captured: _CapturedFiles) -> str:
         repository = captured.repository
         stat_data = (status.st_mtime_ns, status.st_ctime_ns, status.st_size, status.st_ino)
-        known = self._cache.get(inner)  # not read again unless its stat data changed
-        if known is None or known[0] != stat_data or repository.cat_file.info(known[1]) is None:
+        cached = self._cache.get(inner)  # not read again unless its stat data changed
+        if cached is None or cached[0] != stat_data or repository.cat_file.info(cached[1]) is None:
             try:
                 with open(os.path.join(self.path, inner), "rb", opener=private_dirs.create) as file:
                     data = file.read()
@@ -226,11 +226,11 @@ class RunFiles:
             elif len(data) <= secrets.LARGEST:
                 # A phase's output exists only here: secrets in it are reported, not masked.
                 findings = [(hit.rule, line, secret) for hit, line, secret in secrets.lines(data)]
-            known = self._cache[inner] = stat_data, captured.add("blob", data), findings
-        if known[2]:
+            cached = self._cache[inner] = stat_data, captured.add("blob", data), findings
+        if cached[2]:
             path = os.fsencode(f"{ENTRY}/{inner}")
-            captured.suspects += secrets.unsettled_suspects(repository, path, known[2])
-        return known[1]
+            captured.suspects += secrets.unsettled_suspects(repository, path, cached[2])
+        return cached[1]
 
     def _write(self, repository: Repository, objects: Objects, tree: str, path: str) -> None:
         data = _read_object(objects, "tree", tree)

@@ -83,7 +83,7 @@ class Attempts:
         return submodules.have_changed(self._store, checkpoint.worktree, captured)
 
     def has_work_since(self, phase: str, newest: str) -> bool:
-        """Return whether the files changed since the driver's last checkpoint of a phase."""
+        """Return whether files changed since the driver's last checkpoint of a phase."""
         # Not `newest` (used only if there is no such checkpoint): commits and saves by users extend
         # the run, too. A rewind to one of these, or a repeated phase, must keep their changes.
         rewind_target = None
@@ -135,16 +135,16 @@ def list_summaries(store: Checkpoints) -> list[RunInfo]:
         if not all(local_checkpoints.is_local(store.repository, run, id_) for id_ in oids):
             time, newest, branch, label, driven_label, started, report = _local_row(store, run)  # noqa: PLW2901
         lease_oid, lease = leases.get(run, ("", None))
-        is_held, stalled = None, False
+        is_held, is_slow = None, False
         if lease is not None:
             is_held = store.leases.is_held(lease_oid, lease)
-            stalled = store.leases.is_stalled(lease_oid, lease) or lease.is_endless(store.clock())
+            is_slow = store.leases.is_stalled(lease_oid, lease) or lease.is_endless(store.clock())
         has_report = report[0] is not None and driven_label != ref_names.RUN_COMPLETE
-        last = _reported_label(store, *report) if has_report else driven_label
+        shown = _reported_label(store, *report) if has_report else driven_label
         by_driver = not has_report
-        status = runstate.status(last, label, driven=is_held, stalled=stalled, by_driver=by_driver)
-        last, path = last if last and status != runstate.OPEN else label, paths.get(run)
-        infos.append(RunInfo(run, status, last, time, started, newest, branch, path, lease))
+        status = runstate.status(shown, label, driven=is_held, stalled=is_slow, by_driver=by_driver)
+        shown, path = shown if shown and status != runstate.OPEN else label, paths.get(run)
+        infos.append(RunInfo(run, status, shown, time, started, newest, branch, path, lease))
     return infos
 
 
@@ -250,8 +250,8 @@ def find_made_elsewhere(store: Checkpoints, names: Iterable[str]) -> dict[str, s
         worktree_key = keys[-1]  # for a run, where it began
         if is_run and worktree_key not in tops and worktree_key.partition(":")[0] == name:
             continue  # its own worktree, taken by an interrupted removal
-        gone = f"a worktree {worktree_key.partition(':')[0]} that is gone"
-        worktrees[name] = f"the worktree {tops[worktree_key]}" if worktree_key in tops else gone
+        missing = f"a worktree {worktree_key.partition(':')[0]} that is gone"
+        worktrees[name] = f"the worktree {tops[worktree_key]}" if worktree_key in tops else missing
     return worktrees
 
 
@@ -261,12 +261,12 @@ def _latest_outside_runs(store: Checkpoints) -> Checkpoint | None:
     for limit in (_FIRST, None):
         entries = store.list(Query(in_run=False, limit=limit))
         local = LocalCheckpoints.read(store.repository, [entry.id for entry in entries])
-        own = [e for e in entries if local.is_ours(e) and local.was_captured_in(e.id, key)]
-        reports = [entry for entry in own if entry.trigger not in ignored_triggers]
+        infos = [e for e in entries if local.is_ours(e) and local.was_captured_in(e.id, key)]
+        reports = [entry for entry in infos if entry.trigger not in ignored_triggers]
         labels = [entry.label for entry in reports]
         has_completed = ref_names.RUN_COMPLETE in labels
-        since_end = reports[: labels.index(ref_names.RUN_COMPLETE)] if has_completed else reports
-        phases = [entry for entry in since_end if split(entry.label)[0] not in NOT_PHASES]
+        latest = reports[: labels.index(ref_names.RUN_COMPLETE)] if has_completed else reports
+        phases = [entry for entry in latest if split(entry.label)[0] not in NOT_PHASES]
         checkpoint = _first_readable(store, phases)
         if checkpoint is not None or has_completed or len(entries) < _FIRST:
             return checkpoint

@@ -35,7 +35,7 @@ class Untrusted(UsageError):
         self.candidates = list(account)  # lines that describe what the user would approve
 
 
-def is_ours(store: Checkpoints, checkpoint: Checkpoint) -> bool:
+def is_trusted(store: Checkpoints, checkpoint: Checkpoint) -> bool:
     run = checkpoint.run
     if run is None:  # without a pipeline, it can only be restored
         return checkpoint.pipeline is None and not store.is_replaced(checkpoint.id)
@@ -44,8 +44,8 @@ def is_ours(store: Checkpoints, checkpoint: Checkpoint) -> bool:
         oid, newest = store.heads.head(run)
         oids |= {oid} if newest.id == checkpoint.id else set()
     existing = oids - {None}
-    is_local = [local_checkpoints.is_local(store.repository, run, str(oid)) for oid in existing]
-    return bool(is_local) and all(is_local)
+    are_local = [local_checkpoints.is_local(store.repository, run, str(oid)) for oid in existing]
+    return bool(are_local) and all(are_local)
 
 
 def read(store: Checkpoints, run: str, checkpoint_id: str) -> Checkpoint:
@@ -71,13 +71,13 @@ def list_local(store: Checkpoints, query: Query) -> Iterator[CheckpointInfo]:
 def adopt(store: Checkpoints, run: str, head: str | None = None, *, by: str | None = None) -> None:
     """Record that the user trusts a run's checkpoints, only for the run `by` if given."""
     entries = store.list(Query(run=run))
-    own = LocalCheckpoints.read(store.repository, [entry.id for entry in entries])
+    local = LocalCheckpoints.read(store.repository, [entry.id for entry in entries])
     newest = _newest_local(store, run)
     # Before the adoption: it makes foreign checkpoints look local.
     if by is None and newest is not None and newest.oid != head:
         # The worktrees of the run lack the foreign checkpoints. Local saves after a fetch, and
         # saves lost to a full disk, are not in the chain, but their files are here.
-        foreign_ids = [e.id for e in entries if not (own.has(e.id, e.oid) or own.is_ours(e))]
+        foreign_ids = [e.id for e in entries if not (local.has(e.id, e.oid) or local.is_ours(e))]
         if foreign_ids:
             ownership.record_behind(store.repository, run, newest.id, foreign_ids[0])
     oids = [*(entry.oid for entry in reversed(entries)), *([head] if head is not None else [])]
@@ -85,7 +85,7 @@ def adopt(store: Checkpoints, run: str, head: str | None = None, *, by: str | No
         problem = f"cannot record that run {run} was adopted"
         raise CkptError(problem, hint="see why: git ckpt doctor")
     if by is None:
-        unlisted = [(e.id, e.oid) for e in reversed(entries) if not own.has(e.id, e.oid)]
+        unlisted = [(e.id, e.oid) for e in reversed(entries) if not local.has(e.id, e.oid)]
         local_checkpoints.append(store.repository, unlisted, is_apart=True)
     fsync.flush(paths)
 
@@ -145,8 +145,8 @@ def _format_section(title: str, lines: Iterable[str], *, every: bool = False) ->
         f"{t[:_MAX_LENGTH]}… ({len(t)} characters)" if len(t) > _MAX_LENGTH else t for t in lines
     ]
     shown = shortened if every else shortened[:_MAX_LINES]
-    rest = [f"  … and {len(shortened) - len(shown)} more"] if len(shortened) > len(shown) else []
-    return [f"{title}:", *(f"  {line}" for line in shown), *rest] if shortened else []
+    more = [f"  … and {len(shortened) - len(shown)} more"] if len(shortened) > len(shown) else []
+    return [f"{title}:", *(f"  {line}" for line in shown), *more] if shortened else []
 
 
 def _files(store: Checkpoints, checkpoint: Checkpoint, previous: Checkpoint | None) -> list[str]:
@@ -166,11 +166,11 @@ def _describe_state(checkpoint: Checkpoint, previous: Checkpoint | None) -> list
     old = dict(previous.state) if previous is not None else {}
     changes = jsonable.compare(old, dict(checkpoint.state))
     return [
-        f"{c.pointer} is gone" if c.is_removed else f"{c.pointer} = {_text(c.new)}" for c in changes
+        f"{c.pointer} is gone" if c.is_removed else f"{c.pointer} = {_json(c.new)}" for c in changes
     ]
 
 
-def _text(value: Any) -> str:
+def _json(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False, default=str)
 
 
@@ -184,7 +184,7 @@ def _describe_inputs(store: Checkpoints, checkpoint: Checkpoint, pipeline: Pipel
                 line += ", but the file's content is missing"
             else:
                 data = content[1]
-                line += f", a file that begins with {_text(data[:200].decode('utf-8', 'replace'))}"
+                line += f", a file that begins with {_json(data[:200].decode('utf-8', 'replace'))}"
                 if hashlib.sha256(data).hexdigest() != pipeline.contents[name]:
                     reason = ": secrets in the content are masked" if stored.has_masks(data) else ""
                     line += f", and does not match the recorded digest{reason}"

@@ -50,7 +50,7 @@ class DirectoryScan:
                 self._scan_directory(directory)
 
     def scan_subdirectories(self, excluded: Collection[bytes]) -> None:
-        """List all directories below `unknown`; skip ignored, `excluded`, repositories."""
+        """List the `unknown` directories and all below; omit ignored and `excluded` ones."""
         while self.unknown:
             unvisited = (self.unknown - self.visited).difference(excluded)
             self.unknown.clear()

@@ -55,7 +55,7 @@ class PathState:
 
 @dataclass(frozen=True, slots=True)
 class Branch:
-    """The branch that a run made, and that its newest checkpoint is on."""
+    """The branch that a run made and on which the run's newest checkpoint is."""
 
     name: str  # without `refs/heads/`
     tip: str | None  # its commit; None if the branch is gone
