@@ -88,7 +88,7 @@ def _follow_up(repository: Repository, checkpoint_id: str) -> None:
         if os.path.exists(os.path.join(repository.common_dir, "shallow")):
             from gitckpt.store.retention import maintenance
 
-            maintenance.settle(repository)
+            maintenance.settle_removals(repository)
         _start_maintenance(repository)
     elif checkpoint_id.startswith("00"):  # once in 256 commits: the check itself takes time
         _detach(repository, PACK)

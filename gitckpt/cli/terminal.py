@@ -400,9 +400,9 @@ def warn_captured(checkpoint: Checkpoint) -> int:
             warn(f"captured a possible secret: {first_of(group, 1)}")
         if len(groups) > _FEW:
             has_unnamed = True
-            warn(f"captured a possible secret: {count(len(groups) - _FEW, 'more file')}")
+            warn(f"captured possible secrets in {count(len(groups) - _FEW, 'more file')}")
         path = shell_word(files.suspects[0].path)
-        remark(f"to declare the file no secret: git ckpt allow --secret {path}")
+        remark(f"if this file contains no secret: git ckpt allow --secret {path}")
     if has_unnamed:
         remark(f"to list all of these files: git ckpt show {checkpoint.id[: ids.SHORT]}")
     return len(omitted)

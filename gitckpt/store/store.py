@@ -264,13 +264,13 @@ class Store:
         """Return whether this clone wrote a checkpoint or the user decided to trust it."""
         from gitckpt.store.runs import trust
 
-        return trust.is_ours(self._checkpoints, self._resolve(checkpoint))
+        return trust.is_trusted(self._checkpoints, self._resolve(checkpoint))
 
     def runs(self) -> Sequence[RunInfo]:
         """List all runs with their status; sort by newest checkpoint, newest run first."""
         from gitckpt.store.runs import summary
 
-        return summary.summaries(self._checkpoints)
+        return summary.list_summaries(self._checkpoints)
 
     def unfinished_runs(self) -> Sequence[RunInfo]:
         """List this worktree's unfinished runs that no process drives, newest first."""
@@ -282,7 +282,7 @@ class Store:
         """Map ids of runs and checkpoints to the other worktrees that they were made in."""
         from gitckpt.store.runs import summary
 
-        return summary.made_elsewhere(self._checkpoints, strings("names", names))
+        return summary.find_made_elsewhere(self._checkpoints, strings("names", names))
 
     def history(self, run: str) -> History:
         """Return a run's history, phase by phase; raise NotFoundError without such a run."""
@@ -327,7 +327,7 @@ class Store:
         """
         from gitckpt.store.retention import expiry
 
-        return expiry.remove(self._checkpoints, ids.require_run_id(run))
+        return expiry.remove_run(self._checkpoints, ids.require_run_id(run))
 
     # Files
 
@@ -478,7 +478,7 @@ class Store:
         """List the files of `beside()` in which gitckpt has masked likely secrets."""
         from gitckpt.store.runs import run_files
 
-        return run_files.masked(self._checkpoints.repository, self._resolve(checkpoint).tree)
+        return run_files.list_masked(self._checkpoints.repository, self._resolve(checkpoint).tree)
 
     def extras(self, checkpoint: Checkpoint | str) -> Extras:
         """Return properties of the captured files that a git tree cannot express."""
@@ -622,7 +622,7 @@ class Store:
         from gitckpt.git.command import require_git
         from gitckpt.store.hooks import installation
 
-        return installation.outlook(self._checkpoints.repository, version=require_git())
+        return installation.predict_next_commit(self._checkpoints.repository, version=require_git())
 
     def uninstall(self) -> Installation:
         """Remove what `install` added, but keep checkpoints and other tools' hook lines."""

@@ -236,7 +236,7 @@ def measure(store: Checkpoints) -> Usage:
         links=Amount(sum(item.kind == "blob" for item in links), _sum_sizes(links)),
         refs=_measure_refs(repository, refs),
         worktrees=sorted(worktree_uses, key=lambda worktree: (-worktree.bytes, worktree.path)),
-        run_files=_sum_files(counter, filter(os.path.isdir, [run_files.directory(repository)])),
+        run_files=_sum_files(counter, filter(os.path.isdir, [run_files.runs_dir(repository)])),
         index=_sum_files(counter, index_files),
         private=_sum_files(Measure([*leftovers, *index_files]), [repository.private_dir]),
         leftovers=_sum_by_kind(leftovers),
@@ -318,14 +318,14 @@ def _read_statuses(
 
 
 def _find_leftovers(repository: Repository, roots: Collection[str]) -> dict[str, tuple[str, bool]]:
-    due_paths = sweep.left_files(repository)
+    due_paths = sweep.find_leftover_files(repository)
     paths = sweep.scratch_files(repository)
-    leftovers = {path: (sweep.kind_of(path), path in due_paths) for path in paths}
+    leftovers = {path: (sweep.scratch_kind_of(path), path in due_paths) for path in paths}
     for root in roots:
         pattern = f"{ownership.BEING_MADE}*"
         leftovers |= dict.fromkeys(ownership.list_unfinished(root), (pattern, False))
     # Where there is no worktree any more, only the note of a removal names its scaffold.
-    for path in worktree.list_interrupted(repository):
+    for path in worktree.list_interrupted_removals(repository):
         kind_and_due = f"ckpt/{os.path.basename(path).partition('.')[0]}.*", True
         leftovers[path] = (leftovers.get(path, kind_and_due)[0], True)
     return leftovers

@@ -189,12 +189,12 @@ class Pipelines:
         """
         store = self._store
         for checkpoint in checkpoints:
-            if trusting.is_ours(store, checkpoint):
+            if trusting.is_trusted(store, checkpoint):
                 continue
             head = store.heads.head(checkpoint.run)[0] if checkpoint.run is not None else ""
             account = trusting.account(store, checkpoint, driver.list_commands(store, checkpoint))
             if not trust:
-                raise trusting.refusal(store, checkpoint, account)
+                raise trusting.refusal_error(store, checkpoint, account)
             show(checkpoint.run or checkpoint.id, account)
             if adopt and checkpoint.run is not None:
                 trusting.adopt(store, checkpoint.run, head)
@@ -212,7 +212,7 @@ class Pipelines:
         name = newest.pipeline.name if newest.pipeline is not None else None
         if status == runstate.COMPLETE or name != "review":
             raise UsageError(f"run {run} is not an open review", hint="see: git ckpt runs")
-        review.store_changed_task(run_files.of_run(self._store.repository, run).path, task)
+        review.store_changed_task(run_files.files_of_run(self._store.repository, run).path, task)
 
     def _file(self) -> str:
         return pipelines.config_path(self._store.repository)
@@ -247,8 +247,8 @@ class Pipelines:
     def _drive(self, run: Run, definition: PipelineDefinition, skips: Texts) -> Outcome:
         try:
             self._observer.started(run.id)
-            redefined = pipelines.redefinition(definition)
-            for remark in (*run.remarks, *([redefined] if redefined is not None else [])):
+            redefinition = pipelines.redefinition(definition)
+            for remark in (*run.remarks, *([redefinition] if redefinition is not None else [])):
                 self._observer.warn(remark)
             clients = self._clients(definition)
             values = driver.placeholder_values(run.newest, definition, {})
@@ -291,7 +291,7 @@ class Pipelines:
         from gitckpt.store.retention import expiry, maintenance
 
         try:
-            if expiry.doubt(self._store.repository, self._store.clock()) is not None:
+            if expiry.check_clock(self._store.repository, self._store.clock()) is not None:
                 return  # the next run that ends, or maintenance, removes old runs
             config = settings.read(self._store.repository)
             config.require_correct()

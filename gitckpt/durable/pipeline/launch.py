@@ -98,9 +98,9 @@ class Context:
 
     def client(self, role: str) -> Client:
         name = self.option(role)
-        redefined = clients.redefinition(name, self.agents)
-        if redefined is not None:
-            self.announce(redefined)
+        redefinition = clients.redefinition(name, self.agents)
+        if redefinition is not None:
+            self.announce(redefinition)
         return clients.client_of(name, self.agents)
 
     def environment(self) -> dict[str, str]:
@@ -272,7 +272,7 @@ def update_pipeline(
     if changed:
         raise Changed(run.id, changed)
     # Replace copies with masked secrets by the original files, where these have not changed.
-    stored = run.files.inputs()
+    stored = run.files.read_inputs()
     for name, data in list(contents.items()):
         is_same = digests[name] == recorded.get(name)
         if not is_same or stored.get(name) != secrets.mask_unsettled(store.repository, data):

@@ -566,7 +566,7 @@ class Session:
         return (times.from_text(deadline) - self.store.clock()) / MICRO
 
     def has_changed_files(self, attempt: Attempt) -> bool:
-        return self.attempts.differs_from(attempt.began or self.writer.newest.id)
+        return self.attempts.has_changed_since(attempt.began or self.writer.newest.id)
 
     def record_attempt(
         self, status: str, *, capture: bool = False, followed: bool = False, **details: Any
@@ -636,8 +636,8 @@ class Session:
             # Files that changed after an orderly end are the work of a person: keep them.
             keeps = conduct.on_resume == KEEP
             if not keeps and not upcoming.crashed:
-                keeps = self.attempts.was_worked_on(attempt.phase, self.writer.newest.id)
-            attempt = replace(attempt, began=attempt.began or self.attempts.began(attempt.phase))
+                keeps = self.attempts.has_work_since(attempt.phase, self.writer.newest.id)
+            attempt = replace(attempt, began=attempt.began or self.attempts.start_of(attempt.phase))
             self.writer.remove_locks()
             if not keeps and attempt.began is not None:
                 self.writer.go_back(trust.read(self.store, self.id, attempt.began))

@@ -91,7 +91,7 @@ def begin(
     details: Any = {"worktree": worktree, "trigger": PHASE, "pipeline": pipeline}
     first = store.record(ref_names.RUN_STARTED, state, start=name, key=key, base=commit, **details)
     if files:
-        run_files.of_run(store.repository, str(first.run)).write_inputs(files)
+        run_files.files_of_run(store.repository, str(first.run)).write_inputs(files)
     return first
 
 
@@ -146,7 +146,7 @@ def reopen(store: Checkpoints, run: str, **options: Unpack[OpenOptions]) -> Open
             repository = administration.open_linked(source, opened.path)
             if repository is None:
                 raise WorktreeError(f"{opened.path} is not a worktree", hint="run: git ckpt doctor")
-            files = run_files.of_run(source, run)
+            files = run_files.files_of_run(source, run)
             if newest.tree is not None:
                 files.restore(source, store.objects, newest.tree)
             run_store = store.seen_from(repository, options.get("adapter", "auto"))
@@ -167,7 +167,7 @@ def _require_trusted(store: Checkpoints, run: str, *, trusted: bool) -> Checkpoi
     oid, newest = store.heads.head(run)
     if not local_checkpoints.is_local(store.repository, run, oid):
         if not trusted:
-            raise trust.refusal(store, newest, trust.account(store, newest))
+            raise trust.refusal_error(store, newest, trust.account(store, newest))
         trust.adopt(store, run, oid)
     return newest
 

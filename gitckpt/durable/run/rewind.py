@@ -59,7 +59,7 @@ def catch_up(store: Checkpoints, files: RunFiles, newest: Checkpoint) -> tuple[s
     Returns remarks, () without changes. Raises the errors of `go_back`; the first call also raises
     WorktreeError if the worktree has recorded checkpoints since the run continued elsewhere.
     """
-    behind = ownership.behind_in(store.repository.git_dir)
+    behind = ownership.read_behind(store.repository.git_dir)
     if behind is None:
         return ()
     old_id, adopted = behind
@@ -116,7 +116,7 @@ def restore_output(store: Checkpoints, files: RunFiles, checkpoint: Checkpoint) 
     tree, repository = present.tree, store.repository
     if tree is None:
         return
-    if run_files.output_of(repository, tree) == run_files.output_of(repository, checkpoint.tree):
+    if run_files.output_oid(repository, tree) == run_files.output_oid(repository, checkpoint.tree):
         return
     message = f"before going back to {_short(checkpoint.id)}"
     store.record(ref_names.SAFETY_COMPLETE, {}, worktree=present, trigger=SAFETY, message=message)
@@ -132,7 +132,7 @@ def is_redundant(
         manifest.contents_of(each, repository, objects) for each in (safety, recorded)
     )
     indexes = [
-        comparison.merged_tree(repository, content, checkpoint.git_sha)
+        comparison.staged_tree(repository, content, checkpoint.git_sha)
         for content, checkpoint in ((saved, safety), (recorded_files, recorded))
     ]
     names = ("files", "raw", "directories", "modes")
@@ -177,9 +177,9 @@ def fork(
     store: Checkpoints, checkpoint: Checkpoint, name: str | None = None, *, trusted: bool = False
 ) -> Checkpoint:
     """Start a run that continues from a checkpoint; return the run's first checkpoint."""
-    is_local = trust.is_ours(store, checkpoint)
+    is_local = trust.is_trusted(store, checkpoint)
     if not (is_local or trusted):
-        raise trust.refusal(store, checkpoint, trust.account(store, checkpoint))
+        raise trust.refusal_error(store, checkpoint, trust.account(store, checkpoint))
     checkpoint = manifest.with_commit(store.repository, checkpoint, None)[0]
     start_name = name or (checkpoint.run or checkpoint.phase_name)[16 if checkpoint.run else 0 :]
     details: Any = {"worktree": checkpoint.worktree, "pipeline": checkpoint.pipeline}
@@ -193,10 +193,10 @@ def fork(
     if checkpoint.run is not None and checkpoint.pipeline is not None:
         # Copy the original input files: in those of checkpoints, secrets are masked.
         digests = checkpoint.pipeline.contents
-        inputs = run_files.of_run(store.repository, checkpoint.run).inputs().items()
+        inputs = run_files.files_of_run(store.repository, checkpoint.run).read_inputs().items()
         hashes = {name: hashlib.sha256(data).hexdigest() for name, data in inputs}
         unchanged = {name: data for name, data in inputs if hashes[name] == digests.get(name)}
-        run_files.of_run(store.repository, str(first.run)).write_inputs(unchanged)
+        run_files.files_of_run(store.repository, str(first.run)).write_inputs(unchanged)
     return first
 
 
@@ -211,7 +211,7 @@ def _move_head(store: Checkpoints, checkpoint: Checkpoint, head: str) -> None:
         # Detach HEAD, and attach it only if the branch is free and still at the commit.
         repository.point_head(commit, message)
         tip = repository.cat_file.info(branch) if branch else None
-        if tip is not None and tip[0] == commit and opener.is_free(repository, branch):
+        if tip is not None and tip[0] == commit and opener.is_branch_free(repository, branch):
             repository.point_head(branch, message)
     except GitError as error:
         raise WorktreeError(f"cannot move HEAD to {commit}: {error.message}") from None

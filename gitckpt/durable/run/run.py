@@ -280,7 +280,7 @@ class Run:
         """Mark a phase as incomplete, and restore the files and the state from its start."""
         with self._take_turn():
             require_text("name", name)
-            began = self._session.attempts.began_first(name)
+            began = self._session.attempts.find_first_start(name)
             if began is not None:
                 self._writer.go_back(began)
                 self.state = dict(began.state)

@@ -95,11 +95,11 @@ def graph_of(store: Checkpoints, state: Mapping[str, Any], requested: str | None
 
 def worktree_of(store: Checkpoints, run: str) -> str | None:
     """Return the path of a run's worktree, or of this worktree if the run has none."""
-    return ownership.of_runs(store.repository).get(run, store.repository.worktree)
+    return ownership.worktrees_of_runs(store.repository).get(run, store.repository.worktree)
 
 
 def _worktree_repository(store: Checkpoints, run: str) -> Repository | None:
-    path = ownership.of_runs(store.repository).get(run)
+    path = ownership.worktrees_of_runs(store.repository).get(run)
     return administration.open_linked(store.repository, path) if path is not None else None
 
 

@@ -321,7 +321,7 @@ def check_private(directory: str, common_dir: str, *, make: bool) -> str:
         if status.st_mode & 0o7777 != mode and status.st_uid == os.geteuid():
             _set_mode(directory, mode, os.stat(common_dir).st_gid)
     # On the path of each record.
-    if not _is_own_or_roots(status) and not _is_trusted(status, os.stat(common_dir)):
+    if not _is_owned_by_self_or_root(status) and not _is_trusted(status, os.stat(common_dir)):
         raise _ownership_error(directory, "another user's")
     return directory
 
@@ -349,13 +349,13 @@ def _set_mode(directory: str, mode: int, group: int) -> None:
         return  # a read-only disk, or a foreign group
 
 
-def _is_own_or_roots(status: os.stat_result) -> bool:
+def _is_owned_by_self_or_root(status: os.stat_result) -> bool:
     return status.st_uid in (os.geteuid(), 0)
 
 
 def _is_trusted(status: os.stat_result, parent_status: os.stat_result) -> bool:
     # git has checked the owner of the directory above.
-    if _is_own_or_roots(status) or status.st_uid == parent_status.st_uid:
+    if _is_owned_by_self_or_root(status) or status.st_uid == parent_status.st_uid:
         return True
     return parent_status.st_mode & _GROUP == _GROUP and status.st_gid == parent_status.st_gid
 

@@ -51,7 +51,7 @@ def list_facts(store: Checkpoints, version: tuple[int, ...]) -> dict[str, str | 
     refs = [ref for ref, _ in store.refs.iterate(ref_names.CHECKPOINTS)]
     own_refs = [ref for ref in refs if not ref_names.is_foreign(ref)]
     are_loose = [os.path.isfile(os.path.join(repository.common_dir, ref)) for ref in own_refs]
-    paths, last = sweep.left_files(repository), maintenance.read_last(repository)
+    paths, last = sweep.find_leftover_files(repository), maintenance.read_last(repository)
     return {
         "git": ".".join(map(str, version)),
         "repository": repository.common_dir,

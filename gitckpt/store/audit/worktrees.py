@@ -52,7 +52,7 @@ def audit_worktrees(store: Checkpoints, evidence: Evidence) -> tuple[list[Flaw],
 def find_headless(repository: Repository) -> Iterator[Finding]:
     """Yield a finding for each worktree whose HEAD or commondir file is unusable."""
     for git_dir, path in administration.registered(repository):
-        if not ownership.is_same(administration.git_dir_of(path), git_dir):
+        if not ownership.is_same_directory(administration.git_dir_of(path), git_dir):
             continue
         if administration.lacks_commondir(repository, git_dir):
             file_name = administration.COMMONDIR
@@ -87,7 +87,7 @@ def _audit_worktree(
         code, problem = "worktree-orphan", _describe_missing_owner(owner, evidence)
     removal = mounts.removal_command(path)
     lost_work = "all that is only staged there, or committed on no branch"
-    if ownership.is_same(administration.git_dir_of(path), git_dir):
+    if ownership.is_same_directory(administration.git_dir_of(path), git_dir):
         if problem:
             yield lasting(code, path, problem, f"save what you need of the files, then: {removal}")
     # First: removal by the old path would delete the index of the moved worktree.
@@ -116,7 +116,7 @@ def can_forget(repository: Repository, git_dir: str, path: str, linked: Iterable
     is_default = os.path.realpath(os.path.dirname(path)) == os.path.realpath(default_root)
     if not is_default or not ownership.is_gone(repository, git_dir, path):
         return False
-    return resumption.holds_nothing(Repository(git_dir, None, repository.object_format), linked)
+    return resumption.may_be_forgotten(Repository(git_dir, None, repository.object_format), linked)
 
 
 def _describe_missing_owner(owner: ref_names.Owner, evidence: Evidence) -> str:

@@ -21,7 +21,7 @@ from gitckpt.model.policy import Policy
 from gitckpt.model.values import dataclass, replace
 from gitckpt.store.config import file as toml_file
 from gitckpt.store.config.file import OBEYED, ConfigError, ConfigFile, Table, name_problem, text_of
-from gitckpt.store.snapshot.limits import MB, Limits, size_text
+from gitckpt.store.snapshot.limits import MB, Limits, format_size
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -113,7 +113,7 @@ KEYS: Mapping[str, Key] = {
     ),
     "snapshot.include": Key("ckpt.include", _read_patterns, _LIMITS.include, _equal_or_none, list),
     "snapshot.max_file_size": Key(
-        "ckpt.maxfilesize", _read_size, _LIMITS.max_file_size, min, size_text
+        "ckpt.maxfilesize", _read_size, _LIMITS.max_file_size, min, format_size
     ),
     "snapshot.secrets": Key("ckpt.secrets", _read_patterns, _LIMITS.secrets, _join_patterns, list),
     # `max`, as "none" sorts after "all" and captures less.

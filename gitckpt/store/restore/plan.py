@@ -146,7 +146,7 @@ def find_missing(
     if current.sparse == snapshot.sparse:
         skipped -= set(snapshot.flags.get(SKIPPED, ()))
     elif skipped:
-        entries = comparison.merged_tree(repository, snapshot, commit)
+        entries = comparison.staged_tree(repository, snapshot, commit)
         skipped &= paths_in(diff.diff_trees(repository, entries, snapshot.files))
     top = os.fsencode(repository.worktree or "")
     away = {path for path in skipped if is_within(path, paths) and not is_file(top, path)}
@@ -166,8 +166,8 @@ class Planner:
         self._top = os.fsencode(repository.worktree or "")
         self._current, self._target = current[0], target[0]
         # Trees of all index entries, at stage 0.
-        self._old_entries = comparison.merged_tree(repository, *current)
-        self._new_entries = comparison.merged_tree(repository, *target)
+        self._old_entries = comparison.staged_tree(repository, *current)
+        self._new_entries = comparison.staged_tree(repository, *target)
         self._restaged: set[bytes] = set()
         self.plan = Plan()
 

@@ -27,7 +27,7 @@ from gitckpt.model.errors import BusyError, WorktreeError
 from gitckpt.store.restore import byte_exact
 from gitckpt.store.restore.plan import is_file, is_within, paths_in
 from gitckpt.store.snapshot import comparison, manifest
-from gitckpt.store.snapshot.capture import Captured
+from gitckpt.store.snapshot.capture import CaptureResult
 
 _LATER = 2.0  # seconds; git compares timestamps in whole seconds
 _ORDINARY = (stat.S_IFREG, stat.S_IFLNK, stat.S_IFDIR)
@@ -40,7 +40,7 @@ def is_out_of_date(error: GitError) -> bool:
     return _NOT_UP_TO_DATE.search(error.stderr) is not None
 
 
-def list_files(index: PrivateIndex, captured: Captured) -> None:
+def list_files(index: PrivateIndex, captured: CaptureResult) -> None:
     """Add to `index` the captured files that it lacks."""
     if not captured.unlisted:
         return
@@ -170,7 +170,7 @@ def _list_current(
     new_paths = paths_in(diff.diff_trees(repository, old_tree, tree), "AMT")
     differing = diff.diff_trees(repository, expected, tree)
     missed = [change for change in differing if change.path in new_paths]
-    if changed := comparison.unexpected(repository, missed, None, {}):
+    if changed := comparison.describe_unexpected(repository, missed, None, {}):
         message = f"files changed while git replaced them: {first_of(changed)}"
         raise BusyError(message, hint="restore the previous state: git ckpt undo")
     # git rereads a file that is as new as the index, and would see an unfiltered one as changed.

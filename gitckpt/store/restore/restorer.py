@@ -34,7 +34,7 @@ from gitckpt.store.restore import undo as undoing
 from gitckpt.store.restore.plan import PathChange, Plan, Planner, decode_path, is_within, paths_in
 from gitckpt.store.restore.submodules import SubmoduleRemoval, SubmoduleRestoreResult, Submodules
 from gitckpt.store.snapshot import capture, comparison, manifest
-from gitckpt.store.snapshot.capture import Captured
+from gitckpt.store.snapshot.capture import CaptureResult
 from gitckpt.store.snapshot.manifest import INTENT, SKIPPED
 
 Announce = Callable[[Sequence[str]], None]
@@ -249,7 +249,7 @@ class _Restore:
             replacement.list_files(index, self._captured)
             expected = self._prepare(index, plan)
             if self._objects.head()[0] != self._head:
-                raise capture.moved_error()
+                raise capture.head_moved_error()
             if not self._paths:
                 index.require_latest()
             if remarks := [*apart, *self._list_remarks(plan)]:
@@ -266,7 +266,7 @@ class _Restore:
         self.submodules.require_all()
         return self._report(plan, safety.id, still_failing, apart)
 
-    def _capture(self, index: PrivateIndex, head: str, untracked: Sequence[bytes]) -> Captured:
+    def _capture(self, index: PrivateIndex, head: str, untracked: Sequence[bytes]) -> CaptureResult:
         settings = self._limits, untracked
         return capture.capture_in(index, self._objects, head, *settings, keeps=self._is_selected)
 
@@ -288,7 +288,7 @@ class _Restore:
         if absent:
             current.files = replacement.remove_entries(index, absent, target.files)
         # A capture omits the settings if nothing converts, but restored attributes may convert.
-        configured = self._limits.conversions(self._repository)
+        configured = self._limits.git_settings(self._repository)
         current.conversion = attributes.describe_conversion(self._repository, configured)
         self._current = current
 
@@ -382,7 +382,9 @@ class _Restore:
         safety = store.record(label, state, worktree=files, trigger=SAFETY, message=message)
         failure = capture.repair(self._repository, store.objects, safety, store.announce)
         if failure is None and safety.git_sha != self._head:
-            failure = capture.moved_error()  # else the index would count as that of another commit
+            failure = (
+                capture.head_moved_error()
+            )  # else the index would count as that of another commit
         if failure is not None:
             store.remove([safety.id])
             raise failure
@@ -394,7 +396,7 @@ class _Restore:
         """Change files, index and operation; return the files whose filter fails."""
         paths, raw = paths_in(plan.files), plan.exactness.raw
         hidden = paths.intersection(self._current.flags.get(SKIPPED, ()))
-        configured = self._limits.conversions(self._repository)
+        configured = self._limits.git_settings(self._repository)
         byte_exact.prepare(index, plan.exactness, configured, expected)
         if not self._paths:
             index.require_latest()
@@ -448,7 +450,7 @@ class _Restore:
             private_index.refresh()
             for flag, (added, removed) in plan.flags.items():
                 if flag == INTENT:
-                    manifest.add_in_intent(private_index, self._target, added)
+                    manifest.add_intent_entries(private_index, self._target, added)
                 else:
                     manifest.change_flag(private_index, flag, added, removed)
             private_index.install()
@@ -482,7 +484,7 @@ class _Restore:
             # A capture lists a skip-worktree entry as a file, even without a file.
             if self._restores_index or change.status != "A" or planning.is_file(top, change.path)
         ]
-        names = comparison.unexpected(self._repository, wrong, deleted, plan.exactness.raw)
+        names = comparison.describe_unexpected(self._repository, wrong, deleted, plan.exactness.raw)
         return names + comparison.find_wrong_layout(self._repository, plan.directories, plan.modes)
 
     def _require_equal(self, differing: Sequence[str]) -> None:

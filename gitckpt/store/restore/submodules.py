@@ -377,7 +377,7 @@ class Submodules:
         if not _has_commit(submodule_store.repository, commit):
             message = f"commit {commit} of checkpoint {checkpoint.id} is missing in the submodule"
             raise WorktreeError(message, hint=manifest.VERIFY)
-        branch = checkpoint.branch if _is_branch_free(submodule_store, checkpoint) else None
+        branch = checkpoint.branch if _may_check_out_branch(submodule_store, checkpoint) else None
         old, state = head or "an unborn branch", f"on {branch}" if branch else "detached"
         move = f"from {old[:10] if head else old} to {commit[:10]}, {state}"
         self.remarks.append(f"HEAD of the submodule {decode_path(path)} moves {move}")
@@ -387,7 +387,7 @@ class Submodules:
         return True
 
 
-def _is_branch_free(submodule_store: Checkpoints, checkpoint: Checkpoint) -> bool:
+def _may_check_out_branch(submodule_store: Checkpoints, checkpoint: Checkpoint) -> bool:
     """Return whether the captured branch is at its commit, and no worktree uses it."""
     branch = checkpoint.branch
     if branch is None or submodule_store.repository.read_tip(branch) != checkpoint.git_sha:

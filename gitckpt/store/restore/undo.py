@@ -227,7 +227,7 @@ def _is_same(store: Checkpoints, checkpoint: Checkpoint, safety: Checkpoint) -> 
 def _describe(store: Checkpoints, checkpoint: Checkpoint) -> tuple[str, str, object]:
     """Return the tree of files, the tree of index entries, and other restored state."""
     contents = _read_contents(store, checkpoint)
-    staged = comparison.merged_tree(store.repository, contents, checkpoint.git_sha)
+    staged = comparison.staged_tree(store.repository, contents, checkpoint.git_sha)
     conflicts = {stage: tree for stage, tree in contents.index.items() if stage}
     settings = conflicts, contents.flags, contents.operation, contents.sparse
     return contents.files, staged, settings

@@ -42,7 +42,9 @@ def stamped(repository: Repository, ago: float = 7200) -> float:
 
 
 def test_that_never_ran(repository: Repository) -> None:
-    assert maintenance.read_last(repository) == maintenance.Maintained(None, None, "never ran")
+    assert maintenance.read_last(repository) == maintenance.MaintenanceState(
+        None, None, "never ran"
+    )
 
 
 def test_that_was_done(repository: Repository) -> None:
@@ -279,7 +281,9 @@ class TestDue:
         for _ in range(2):
             hook.keep_up(repository, lambda: None)
         assert begun == []
-        assert maintenance.read_last(repository) == maintenance.Maintained(None, None, "never ran")
+        assert maintenance.read_last(repository) == maintenance.MaintenanceState(
+            None, None, "never ran"
+        )
         os.utime(stamp, (time.time() - hook.DAY - 60,) * 2)
         for _ in range(2):
             hook.keep_up(repository, lambda: None)

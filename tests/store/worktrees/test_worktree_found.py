@@ -176,9 +176,9 @@ def test_a_worktree_that_another_process_makes_is_not_the_run_s_yet(
     assert there is not None
     with closing(there):
         ownership.write_owner(there, Owner(made.id, "20261127-login"))
-    assert ownership.of_runs(inside(store).repository) == {}
+    assert ownership.worktrees_of_runs(inside(store).repository) == {}
     half.rename(tmp_path / half.name)
     administration.repair(inside(store).repository, str(tmp_path / half.name))
-    assert ownership.of_runs(inside(store).repository) == {
+    assert ownership.worktrees_of_runs(inside(store).repository) == {
         "20261127-login": str(tmp_path / half.name)
     }
