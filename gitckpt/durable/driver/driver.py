@@ -449,10 +449,12 @@ class Driver:
         watchdog.prepare()  # starts the watchdog while the start of the phase is recorded
         following = self._definition.phases[position + 1 :]
         finished = {*self._run.completed, *self._skipped}
-        followed = bool(following) and following[0].name not in finished
-        followed = followed and not self._pauses_after(phase)
+        is_followed = bool(following) and following[0].name not in finished
+        is_followed = is_followed and not self._pauses_after(phase)
         try:
-            session.perform(phase.name, action, inputs={}, conduct=phase_options, followed=followed)
+            session.perform(
+                phase.name, action, inputs={}, conduct=phase_options, followed=is_followed
+            )
         except attempts.PhaseDeferred:
             return False
         finally:
@@ -460,7 +462,7 @@ class Driver:
             if last is not None and last.phase == phase.name:
                 self._report_last_end()
                 self._unreported = (phase.name, last.ended or "interrupted", last.seconds)
-            if not followed or last is None or last.ended != attempts.COMPLETE:
+            if not is_followed or last is None or last.ended != attempts.COMPLETE:
                 self._report_last_end()
         return True
 

@@ -13,8 +13,8 @@ from gitckpt.durable.pipeline import launch
 from gitckpt.durable.pipeline.definition import REMOVE_WHEN_PUSHED, PipelineDefinition, Texts
 from gitckpt.durable.run import attempts
 from gitckpt.durable.run.attempts import PhaseFailed, Session
-from gitckpt.durable.run.opener import OpenOptions, release_completed, reopen
-from gitckpt.durable.run.run import Run, incomplete_record, session_of
+from gitckpt.durable.run.opener import OpenOptions, release_completed, reopen_run
+from gitckpt.durable.run.run import Run, make_unwritten_error, session_of
 from gitckpt.model import ids, runstate, times
 from gitckpt.model.arguments import require_text
 from gitckpt.model.checkpoint import Checkpoint
@@ -227,7 +227,7 @@ class Pipelines:
 
     def _open(self, run: str, options: RunOptions, open_options: OpenOptions) -> Run:
         open_options |= {"adapter": "plumbing", "holder": options.get("holder", "a program")}
-        opening = reopen(self._store, run, **open_options)
+        opening = reopen_run(self._store, run, **open_options)
         return Run(Session(opening), opening.remarks)
 
     def _update_pipeline(
@@ -264,7 +264,7 @@ class Pipelines:
             self._close(run)
             self._expire(definition)
         if run.unwritten:
-            raise incomplete_record(run)
+            raise make_unwritten_error(run)
         if result.is_complete:
             return self._complete(run.id, definition, run.path)
         is_deferred = run.last_attempt is not None and run.last_attempt.ended == attempts.PARTIAL

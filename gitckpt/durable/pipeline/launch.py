@@ -16,7 +16,7 @@ from gitckpt.durable.pipeline import definition as pipeline
 from gitckpt.durable.pipeline.definition import PhaseDefinition, PipelineDefinition, Texts
 from gitckpt.durable.run import attempts
 from gitckpt.durable.run.attempts import Changed, PhaseFailed, Session
-from gitckpt.durable.run.opener import begin, require_known
+from gitckpt.durable.run.opener import begin_run, require_known_arguments
 from gitckpt.git.files import regular
 from gitckpt.git.process import LOCAL_VARIABLES
 from gitckpt.git.repository import Repository
@@ -228,7 +228,7 @@ def start(
         inputs=dict(run_inputs.inputs),
         contents=run_inputs.digests,
     )
-    return begin(
+    return begin_run(
         store, name, base=base, state={}, pipeline=record, files=run_inputs.contents, key=key
     )
 
@@ -246,7 +246,7 @@ def require_same_start(
             {**recorded.inputs, **recorded.contents},
             {**run_inputs.inputs, **run_inputs.digests},
         )
-        changed += attempts.differing_inputs(old, new, "input")
+        changed += attempts.describe_input_changes(old, new, "input")
     if changed:
         hint = f"use another key, or continue this run: git ckpt resume {newest.run}"
         raise Changed(str(newest.run), changed, hint=hint)
@@ -262,7 +262,7 @@ def update_pipeline(
     contents = _current_contents(store, newest, definition, accept=accept)
     digests, recorded = RunInputs({}, contents).digests, record.contents
     old_digests = {name: recorded[name] for name in digests if name in recorded}
-    changed += attempts.differing_inputs(old_digests, digests, "input")
+    changed += attempts.describe_input_changes(old_digests, digests, "input")
     if accept:
         run.files.write_inputs(contents)
         present = RunInputs({}, _read_copies(run, {**recorded, **digests}, definition)).digests
@@ -339,7 +339,7 @@ def _read_copies(
 
 
 def require_options(options: Mapping[str, object], names: Collection[str]) -> None:
-    require_known(options, names)
+    require_known_arguments(options, names)
     require_text("holder", options.get("holder", ""))
     for name in ("autonomy", "phase"):
         require_text(name, options.get(name), may_be_none=True)

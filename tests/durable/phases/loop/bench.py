@@ -22,7 +22,7 @@ from gitckpt.durable.pipeline import definition as pipelines
 from gitckpt.durable.pipeline import launch
 from gitckpt.durable.pipeline.definition import PipelineDefinition, parse
 from gitckpt.durable.run.attempts import CurrentAttempt, Session
-from gitckpt.durable.run.opener import reopen
+from gitckpt.durable.run.opener import reopen_run
 from gitckpt.model.checkpoint import LOOP
 from gitckpt.store.store import inside
 from tests.conftest import Checkout
@@ -185,7 +185,7 @@ class Bench:
             again: a phase to repeat.
             forget: keys of the state to remove, as the phase no longer needs them.
         """
-        opening = reopen(inside(self.store), self.run, adapter="plumbing", again=True)
+        opening = reopen_run(inside(self.store), self.run, adapter="plumbing", again=True)
         opened = Run(Session(opening, self.sleeper))
         try:
             if again is not None:
