@@ -167,7 +167,7 @@ class Writer:
     def _report_unwritten(self, sentence: str) -> None:
         if self.unwritten[-1:] != [sentence]:
             self.unwritten.append(sentence)
-            self._is_note_cleared = False
+            self._is_report_cleared = False
             run_files.record_unwritten(self._store.repository, self._run, self.unwritten)
             append_log(self._store.repository, sentence)
 
@@ -175,7 +175,7 @@ class Writer:
         self.unwritten.clear()
         # Including those of an earlier driver.
         run_files.record_unwritten(self._store.repository, self._run, [])
-        self._is_note_cleared = True
+        self._is_report_cleared = True
 
     def drop_last_pending(self) -> None:
         """Remove the last checkpoint from the queue, if it is not written yet."""
