@@ -32,7 +32,7 @@ from gitckpt.store.snapshot.limits import MORE_TIME
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from gitckpt.durable.run.opener import Opening
+    from gitckpt.durable.run.opener import ReopenedRun
     from gitckpt.store.records.draft import Details
 
 
@@ -173,7 +173,6 @@ class Autosaver:
 
     @contextlib.contextmanager
     def prevent_saves(self) -> Iterator[None]:
-        """Prevent autosaves in the `with` block; the caller may write a checkpoint there."""
         with self._saving:
             yield
             self._saved = _get_commit_and_tree(self._session.writer.newest)
@@ -504,7 +503,7 @@ class CurrentAttempt:
 class Session:
     """A run that this process drives: its lease, worktree, state and attempts."""
 
-    def __init__(self, opening: Opening, sleep: Callable[[float], None] = time.sleep) -> None:
+    def __init__(self, opening: ReopenedRun, sleep: Callable[[float], None] = time.sleep) -> None:
         self._opening, self._sleep = opening, sleep
         self.id, self.path, self.store = opening.run, opening.path, opening.store
         self.hold, self.files, newest = opening.hold, opening.files, opening.newest

@@ -29,8 +29,6 @@ from gitckpt.store.worktrees import opener, resumption
 
 
 class OpenOptions(TypedDict, total=False):
-    """Options of `Run.resume`, which reopens a run."""
-
     accept_changes: bool
     again: bool
     adapter: str
@@ -42,9 +40,7 @@ class OpenOptions(TypedDict, total=False):
 
 
 @dataclass(frozen=True, slots=True)
-class Opening:
-    """A reopened run, whose lease this process has acquired."""
-
+class ReopenedRun:
     run: str
     path: str  # of the worktree
     store: Checkpoints  # opened in the worktree
@@ -116,7 +112,7 @@ def require_known_arguments(names: Iterable[str], known_names: Iterable[str]) ->
         raise UsageError(f"there is no argument {unknown_names[0]!r}", hint=hint)
 
 
-def reopen_run(store: Checkpoints, run: str, **options: Unpack[OpenOptions]) -> Opening:
+def reopen_run(store: Checkpoints, run: str, **options: Unpack[OpenOptions]) -> ReopenedRun:
     """Acquire the lease of a run, and open its worktree, which is created if missing."""
     require_known_arguments(options, OpenOptions.__annotations__)
     accepts_complete = options.get("again", False)
@@ -157,7 +153,7 @@ def reopen_run(store: Checkpoints, run: str, **options: Unpack[OpenOptions]) -> 
     accepts, remarks = options.get("accept_changes", False), (*opened.remarks, *update_remarks)
     if ended_processes:
         remarks = (f"ended processes of an earlier attempt: {', '.join(ended_processes)}", *remarks)
-    return Opening(
+    return ReopenedRun(
         run, opened.path, run_store, files, hold, newest, opened.made, remarks, accepts, lease_store
     )
 

@@ -350,7 +350,6 @@ class Run:
 
 
 def session_of(run: Run) -> Session:
-    """Return the `Session` of a run, through which a driver carries out phases."""
     return run._session  # noqa: SLF001 - the only access to it
 
 

@@ -113,8 +113,7 @@ class Writer:
     ) -> None:
         """Record a checkpoint, with the current files if `capture` is true.
 
-        Records the pending checkpoints first. With `followed`, only queues the checkpoint: the
-        next call records it together with another one.
+        Records the pending checkpoints first. With `followed`, leaves the checkpoint pending.
         """
         details["run"] = self._run
         details.setdefault("id", self._store.new_id())
@@ -137,7 +136,6 @@ class Writer:
             self._pending[-1] = self._pending[-1]._replace(state=copied_state)
 
     def has_completed(self, phase: str) -> bool:
-        """Return whether a checkpoint that completes a phase is recorded or pending."""
         pending_labels = [pending.label for pending in self._pending]
         return bool(self.completed.get(phase)) or f"{phase}-complete" in pending_labels
 
@@ -178,7 +176,6 @@ class Writer:
         self._is_report_cleared = True
 
     def drop_last_pending(self) -> None:
-        """Remove the last checkpoint from the queue, if it is not written yet."""
         checkpoint_id = self._pending[-1].details["id"]
         with contextlib.suppress(NotFoundError):
             self._store.read(checkpoint_id)
@@ -193,7 +190,6 @@ class Writer:
             append_log(self._store.repository, f"run {self._run}: {failure}")
 
     def mark_incomplete(self, phase: str) -> None:
-        """Mark a phase and all later phases as incomplete, but write no checkpoint."""
         phases = list(self.completed)
         if phase in self.completed:
             self.completed = {name: self.completed[name] for name in phases[: phases.index(phase)]}

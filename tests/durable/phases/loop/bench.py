@@ -20,7 +20,7 @@ from gitckpt.durable.driver import driver
 from gitckpt.durable.driver.driver import CONTINUE, Driver
 from gitckpt.durable.pipeline import definition as pipelines
 from gitckpt.durable.pipeline import launch
-from gitckpt.durable.pipeline.definition import PipelineDefinition, parse
+from gitckpt.durable.pipeline.definition import PipelineDefinition, parse_pipelines
 from gitckpt.durable.run.attempts import CurrentAttempt, Session
 from gitckpt.durable.run.opener import reopen_run
 from gitckpt.model.checkpoint import LOOP
@@ -106,7 +106,7 @@ class Bench:
         self.checkout, self.store, self.sleeper = checkout, store, sleeper
         self.listener = Listener()
         self.run = ""
-        self.definition = pipelines.preset("loop", driver.OPTIONS)
+        self.definition = pipelines.read_preset("loop", driver.OPTIONS)
         self._programs, self._asked, self._script = (
             directory / "programs",
             directory / "asked",
@@ -158,7 +158,7 @@ class Bench:
 
     def pipeline(self, text: str) -> PipelineDefinition:
         """Let later runs use the pipeline of a text."""
-        (self.definition,) = parse(text, "gitckpt.toml", driver.OPTIONS).values()
+        (self.definition,) = parse_pipelines(text, "gitckpt.toml", driver.OPTIONS).values()
         return self.definition
 
     def start(self, **inputs: str) -> str:
@@ -175,7 +175,9 @@ class Bench:
         } | inputs
         said = {name: value for name, value in said.items() if name in self.definition.inputs}
         given = launch.read_inputs(inside(self.store), self.definition, said)
-        self.run = str(launch.start(inside(self.store), self.definition, given, name="plan").run)
+        self.run = str(
+            launch.start_run(inside(self.store), self.definition, given, name="plan").run
+        )
         return self.run
 
     def drive(self, *, again: str | None = None, forget: tuple[str, ...] = ()) -> dict[str, Any]:
@@ -189,7 +191,7 @@ class Bench:
         opened = Run(Session(opening, self.sleeper))
         try:
             if again is not None:
-                driver.redo(opened, again, forget)
+                driver.redo_phase(opened, again, forget)
             self._driver(opened).drive()
             opened.finish()
         finally:
