@@ -65,9 +65,9 @@ def _loop_gauges(loop: Mapping[str, Any]) -> list[Gauge]:
     loop_gauges = [Gauge("loop", f"iteration {iteration} of {limit}{tests}", iteration, limit)]
     closed_issues, open_issues = _get_list(loop, "closed_issues"), _get_list(loop, "open_issues")
     if closed_issues or open_issues:
-        names = f", open: {_short_text(', '.join(map(str, open_issues)))}" if open_issues else ""
+        suffix = f", open: {_short_text(', '.join(map(str, open_issues)))}" if open_issues else ""
         count, total = len(closed_issues), len(closed_issues) + len(open_issues)
-        loop_gauges.append(Gauge("issues", f"{count} of {total} closed{names}", count, total))
+        loop_gauges.append(Gauge("issues", f"{count} of {total} closed{suffix}", count, total))
     return [
         *loop_gauges,
         *_cost_gauges(_get_amount(loop, "cost_usd"), _get_amount(loop, "max_budget_usd")),
@@ -84,10 +84,10 @@ def _review_gauges(review: Mapping[str, Any]) -> list[Gauge]:
     findings: Counter[tuple[str, str]] = Counter()
     extra_findings = _get_list(extra_fields, "all_findings")
     for position, finding in enumerate(_get_list(review, "all_findings")):
-        status = extra_findings[position] if position < len(extra_findings) else {}
+        extra = extra_findings[position] if position < len(extra_findings) else {}
         if isinstance(finding, Mapping):
-            name = status.get("status", "found") if isinstance(status, Mapping) else "found"
-            findings[_short_text(finding.get("severity")), _short_text(name)] += 1
+            status = extra.get("status", "found") if isinstance(extra, Mapping) else "found"
+            findings[_short_text(finding.get("severity")), _short_text(status)] += 1
     if findings:
         texts = [f"{count} {severity} {status}" for (severity, status), count in findings.items()]
         fixed = sum(count for (_, status), count in findings.items() if status == "fixed")

@@ -130,7 +130,7 @@ class Killed(BaseException):
 def die(run: Run, name: str, work: Callable[..., Any], conduct: PhaseOptions = USUAL) -> None:
     """Kill the driver of a run within a phase: the work of the phase raises `Killed`."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(CurrentAttempt, "_fail", lambda *_: None)
+        patch.setattr(CurrentAttempt, "_record_failure", lambda *_: None)
         with pytest.raises(Killed):
             run.phase(name, work, conduct=conduct)
     crash(run)

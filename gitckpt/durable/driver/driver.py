@@ -141,7 +141,7 @@ _CRITERIA = ("acceptance_criteria", "acceptanceCriteria")
 
 
 def phases_to_skip(definition: PipelineDefinition, run_inputs: RunInputs) -> dict[str, str]:
-    """Map the name of each phase that the inputs make unnecessary to the reason."""
+    """Return the phases that the inputs make unnecessary: a map from name to reason."""
     reasons = {}
     for phase in definition.phases:
         for name in reversed(phase.skip_with):
@@ -176,13 +176,13 @@ def _skips_in_rlm(definition: PipelineDefinition, run_inputs: RunInputs) -> dict
 
 def _has_criteria(node: Any, *, is_child: bool) -> bool:
     if isinstance(node, list):
-        return any(_has_criteria(inner, is_child=is_child) for inner in node)
+        return any(_has_criteria(item, is_child=is_child) for item in node)
     if not isinstance(node, dict):
         return False
     if is_child and any(node.get(key) for key in _CRITERIA):
         return True
-    inner = [(child, is_child or key in _CHILDREN) for key, child in node.items()]
-    return any(_has_criteria(child, is_child=is_child) for child, is_child in inner)
+    children = [(child, is_child or key in _CHILDREN) for key, child in node.items()]
+    return any(_has_criteria(child, is_child=is_child) for child, is_child in children)
 
 
 # Trust: a run that was recorded in another repository needs approval before it continues.
@@ -475,8 +475,8 @@ class Driver:
             self._warn_of_suspects()
 
     def _warn_of_suspects(self) -> None:
-        files = self._run.newest.worktree
-        suspects = files.suspects if files is not None else ()
+        snapshot = self._run.newest.worktree
+        suspects = snapshot.suspects if snapshot is not None else ()
         hits = {suspect.path: suspect for suspect in reversed(suspects)}
         new_suspects = [hits[path] for path in sorted(hits) if path not in self._reported_suspects]
         if new_suspects:

@@ -71,7 +71,7 @@ class Pipelines:
     def preview(self, name: str, inputs: Texts | None = None) -> Preview:
         """Return the inputs and skipped phases that `run` would use, but start no run.
 
-        Raises NotFoundError (no such pipeline), ConfigError (wrong file) or UsageError (inputs).
+        Raises NotFoundError (no such pipeline), ConfigError (bad file) or UsageError (bad inputs).
         """
         definition = self._read_definition(name)
         run_inputs = launch.read_inputs(self._store, definition, inputs or {})
@@ -115,7 +115,7 @@ class Pipelines:
             driver.approve_agents(self._store.repository, definition, values, clients)
             start_options: Any = {"base": base, "key": key, "timeout": options.get("timeout")}
             subject = about or name
-            start = launch.start_run(
+            first_checkpoint = launch.start_run(
                 self._store, definition, preview.given, subject, autonomy=autonomy, **start_options
             )
         except RunExists as error:
@@ -127,14 +127,14 @@ class Pipelines:
                 return self._report_already_complete(error.run, definition)
             return self.resume(error.run, **options)
         preview.given.warn_of_secrets(self._store, self._observer.warn)
-        run = self._open_run(str(start.run), options, {})
+        run = self._open_run(str(first_checkpoint.run), options, {})
         return self._drive_run(run, definition, preview.skipped)
 
     def resume(self, run: str, **options: Unpack[ResumeOptions]) -> Outcome:
         """Continue a run of a pipeline at the run's first incomplete phase.
 
         Raises NotFoundError, UsageError, Untrusted if another repository recorded the run, Changed
-        if its pipeline or inputs changed, or the errors of `Pipelines.run`.
+        if the pipeline or inputs changed, or the errors of `Pipelines.run`.
         """
         autonomy = _parse_autonomy(options, ResumeOptions)
         newest = self._store.heads.catch_up(run)
@@ -188,22 +188,22 @@ class Pipelines:
     ) -> None:
         """Adopt runs of other repositories, or raise Untrusted if `trust` is false.
 
-        `show` is called with the id and a description of each such run, also if `adopt` is false.
+        `show` gets the id and a description of each run. Without `adopt`, runs are only shown.
         """
         store = self._store
         for checkpoint in checkpoints:
             if trusting.is_ours(store, checkpoint):
                 continue
             head_oid = store.heads.head(checkpoint.run)[0] if checkpoint.run is not None else ""
-            account = trusting.account(store, checkpoint, driver.list_commands(store, checkpoint))
+            lines = trusting.account(store, checkpoint, driver.list_commands(store, checkpoint))
             if not trust:
-                raise trusting.refusal(store, checkpoint, account)
-            show(checkpoint.run or checkpoint.id, account)
+                raise trusting.refusal(store, checkpoint, lines)
+            show(checkpoint.run or checkpoint.id, lines)
             if adopt and checkpoint.run is not None:
                 trusting.adopt(store, checkpoint.run, head_oid)
 
     def refactor(self, run: str, task: str) -> None:
-        """Change the task of a running review; the coder gets the task in the next cycle."""
+        """Change the task of a running review; the coding agent gets it in the next cycle."""
         # Imports two dozen modules that only reviews need.
         from gitckpt.durable.phases.review import phase as review
 

@@ -41,7 +41,7 @@ _UNORDERED = ("needs", "aliases", "skip_with", "files")
 
 @dataclass(frozen=True, slots=True)
 class PhaseDefinition:
-    """A phase of a pipeline, as in `gitckpt.toml`. Durations are in microseconds."""
+    """A phase, as defined in `gitckpt.toml`. Durations are in microseconds."""
 
     name: str
     run: str | None = None  # shell command; None if `use` names a step
@@ -63,7 +63,7 @@ class PhaseDefinition:
 
 @dataclass(frozen=True, slots=True)
 class PipelineDefinition:
-    """A pipeline, as in `gitckpt.toml`. Durations are in microseconds."""
+    """A pipeline, as defined in `gitckpt.toml`. Durations are in microseconds."""
 
     name: str
     phases: tuple[PhaseDefinition, ...]  # in execution order
@@ -102,7 +102,7 @@ class PipelineDefinition:
         raise KeyError(name)
 
     def digest(self) -> dict[str, str]:
-        """Return digests of the values that must not change while a run is paused, by key."""
+        """Return a digest of each value that must not change while a run is paused."""
         changed_values = _changed_values(self, PipelineDefinition("", ()), CHANGEABLE)
         changed_values["order"] = [phase.name for phase in self.phases]
         for phase in self.phases:
@@ -128,10 +128,10 @@ def _changed_values(record: Any, default: object, free: Collection[str]) -> dict
 
 def describe_changes(old: Texts, new: Texts) -> list[str]:
     old_phases, new_phases = _phase_names(old), _phase_names(new)
-    differing = [key for key in {**new, **old} if old.get(key) != new.get(key)]
+    differing_keys = [key for key in {**new, **old} if old.get(key) != new.get(key)]
     changes = [
         "the order of the phases" if key == "order" else key
-        for key in differing
+        for key in differing_keys
         # A new or missing phase implies another order.
         if "." not in key and (key != "order" or old_phases == new_phases)
     ]
@@ -139,7 +139,7 @@ def describe_changes(old: Texts, new: Texts) -> list[str]:
         if name not in old_phases:
             changes.append(f"phase {name!r} is new")
             continue
-        split_keys = [key.rpartition(".") for key in differing]
+        split_keys = [key.rpartition(".") for key in differing_keys]
         changes += [f"phase {name!r}: {key}" for phase, _, key in split_keys if phase == name]
     return changes + [f"phase {name!r} is gone" for name in old_phases if name not in new_phases]
 
@@ -351,7 +351,7 @@ def config_path(repository: Repository) -> str:
 
 
 def read_pipeline(path: str, name: str, known_steps: KnownSteps) -> PipelineDefinition:
-    """Return the pipeline `name` from a file, or the preset if the file has none."""
+    """Return the pipeline `name` of a file, or the preset `name` if the file lacks it."""
     require_text("name", name)
     definitions = parse_pipelines(text_of(path), path, known_steps)
     if name in definitions:
@@ -371,8 +371,8 @@ def pipeline_of_run(path: str, name: str, known_steps: KnownSteps, run: str) -> 
     try:
         return read_pipeline(path, name, known_steps)
     except NotFoundError:  # the caller named the run, not the pipeline
-        ways = f"end the run: git ckpt finish --force {run}; or remove it: git ckpt remove {run}"
-        hint = f"restore the pipeline, then: git ckpt resume {run}; or {ways}"
+        advice = f"end the run: git ckpt finish --force {run}; or remove it: git ckpt remove {run}"
+        hint = f"restore the pipeline, then: git ckpt resume {run}; or {advice}"
         message = f"the pipeline {name!r} of run {run} is not in {path}"
         raise NotFoundError(message, hint=hint) from None
 

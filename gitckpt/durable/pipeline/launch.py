@@ -68,7 +68,7 @@ class Context:
         return [name for name in file_inputs if inputs.get(name) == path and name in contents]
 
     def read_content(self, path: str, label: str) -> bytes:
-        """Read the copy of an input or a worktree file; errors call the file `label`."""
+        """Read an input's stored copy or a worktree file; errors call the file `label`."""
         top, resume_command = self.run.path, f"git ckpt resume {self.run.id}"
         copies = [self.copy_of(name) for name in self.inputs_at(path)]
         for file in (*copies, os.path.join(top, path)):
@@ -141,7 +141,7 @@ def text_values(state: Mapping[str, Any]) -> dict[str, str]:
 
 
 def fill_placeholders(text: str, values: Texts) -> str:
-    """Replace each `{name}` in a text by a value; raise KeyError for an unknown name."""
+    """Replace each `{name}` in a text by its value; raise KeyError for unknown names."""
     filled = _PLACEHOLDER.sub(lambda match: values[match[1]] if match[1] else match[0][0], text)
     return filled.strip()
 
@@ -189,7 +189,7 @@ def recorded_inputs(run: Session, definition: PipelineDefinition) -> RunInputs:
 
 
 def require_unchanged_copies(run: Session, definition: PipelineDefinition) -> None:
-    """Raise `Changed` if the stored copy of an input file differs from its digest."""
+    """Raise `Changed` if stored copies of input files differ from recorded digests."""
     copies = _read_copies(run, run.pipeline.contents, definition)
     # The copies come from a snapshot, which may have been fetched.
     digests = RunInputs({}, copies).digests
@@ -237,13 +237,13 @@ def require_same_start(
     newest: Checkpoint, definition: PipelineDefinition, run_inputs: RunInputs
 ) -> None:
     """Raise `Changed` unless a run was started with this pipeline and these inputs."""
-    recorded = newest.pipeline or Pipeline()
-    if recorded.name != definition.name:
-        changes = [f"the run's pipeline is {recorded.name or 'none'}, not {definition.name}"]
+    old_record = newest.pipeline or Pipeline()
+    if old_record.name != definition.name:
+        changes = [f"the run's pipeline is {old_record.name or 'none'}, not {definition.name}"]
     else:
-        changes = pipeline.describe_changes(recorded.definition, definition.digest())
+        changes = pipeline.describe_changes(old_record.definition, definition.digest())
         old_inputs, new_inputs = (
-            {**recorded.inputs, **recorded.contents},
+            {**old_record.inputs, **old_record.contents},
             {**run_inputs.inputs, **run_inputs.digests},
         )
         changes += attempts.describe_input_changes(old_inputs, new_inputs, "input")
@@ -255,7 +255,6 @@ def require_same_start(
 def update_pipeline(
     store: Checkpoints, run: Session, definition: PipelineDefinition, *, accept: bool
 ) -> Pipeline:
-    """Return a run's pipeline record, with changes if `accept`, or raise `Changed`."""
     newest = run.writer.newest
     record = newest.pipeline or Pipeline()
     changes = pipeline.describe_changes(record.definition, definition.digest())
@@ -315,7 +314,7 @@ def _reason_to_exclude(store: Checkpoints, path: str) -> str | None:
 
 
 def replace_inputs(newest: Pipeline, definition: PipelineDefinition, texts: Texts) -> Pipeline:
-    """Return a pipeline record with new texts; raise UsageError for an input file."""
+    """Return the record with new values of inputs; raise UsageError for input files."""
     _require_inputs(definition, texts)
     for name in texts:
         if name in definition.files:

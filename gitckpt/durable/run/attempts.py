@@ -109,7 +109,7 @@ _STOP_POLL, _COMMIT_POLL = 0.5, 2.0
 
 @contextlib.contextmanager
 def repeat_in_thread(interval: float, action: Callable[[], bool]) -> Iterator[None]:
-    """Repeat an action in a thread until the action returns False or the block ends."""
+    """In the `with` block, repeat `action` in a thread until `action` returns False."""
     stop_event = threading.Event()
 
     def repeat() -> None:
@@ -239,7 +239,7 @@ def plan_attempt(
     return AttemptPlan(attempt, crashed=has_crashed, is_first=False)
 
 
-def require_name(name: str) -> None:
+def require_phase_name(name: str) -> None:
     if (
         not isinstance(name, str)
         or not name.strip()
@@ -345,7 +345,7 @@ class Retries:
         return round(min(self.max_delay, _MAX_WAIT) * (1 + self.jitter))
 
     def wait_before(self, attempt: int, random: float) -> int:
-        """Return the microseconds to wait; `random`, from 0 to 1, selects the jitter."""
+        """Return the microseconds to wait before an attempt; `random` (0 to 1) is jitter."""
         if attempt < 2 or not self.delay:
             return 0
         longest_wait = min(self.max_delay, _MAX_WAIT)
@@ -467,7 +467,7 @@ class CurrentAttempt:
         except LeaseLost:
             raise
         except BaseException as error:
-            if session.writer.has_completed(phase):
+            if session.writer.is_phase_complete(phase):
                 raise  # interrupted after the completion was recorded or queued
             session.state = self._state_before
             self._record_failure(error)
@@ -507,9 +507,9 @@ class Session:
         self._opening, self._sleep = opening, sleep
         self.id, self.path, self.store = opening.run, opening.path, opening.store
         self.hold, self.files, newest = opening.hold, opening.files, opening.newest
-        made_at = time.time() if opening.is_new else None
+        created_at = time.time() if opening.is_new else None
         self.attempts = Attempts(opening.store, self.id, is_new=(newest.sequence or 0) <= 1)
-        self.writer = Writer(self.store, self.id, self.hold, self.files, newest, made_at=made_at)
+        self.writer = Writer(self.store, self.id, self.hold, self.files, newest, made_at=created_at)
         self.state: dict[str, Any] = dict(newest.state)  # a phase may change it
         self.last_attempt: Attempt | None = newest.attempt
         self._current: CurrentAttempt | None = None
@@ -587,7 +587,7 @@ class Session:
         `inputs` maps names of inputs to digests of their values. With `followed`, the completion
         of the phase is not recorded at once, but together with the start of the next phase.
         """
-        require_name(name)
+        require_phase_name(name)
         if name in self.writer.completed:
             return self._read_result(name, inputs)
         plan = plan_attempt(self.last_attempt, name, inputs, self.attempts.attempts_at(name))

@@ -85,10 +85,10 @@ def begin_run(
     if files:
         snapshot = run_files.with_inputs(store.repository, store.objects, snapshot, commit, files)
     details: Any = {"worktree": snapshot, "trigger": PHASE, "pipeline": pipeline}
-    start = store.record(ref_names.RUN_STARTED, state, start=name, key=key, base=commit, **details)
+    record = store.record(ref_names.RUN_STARTED, state, start=name, key=key, base=commit, **details)
     if files:
-        run_files.of_run(store.repository, str(start.run)).write_inputs(files)
-    return start
+        run_files.of_run(store.repository, str(record.run)).write_inputs(files)
+    return record
 
 
 def find_or_begin(
@@ -169,7 +169,7 @@ def _read_trusted_checkpoint(store: Checkpoints, run: str, *, trusted: bool) -> 
 
 
 def release_completed(store: Checkpoints, run: str) -> bool:
-    """Release the leftover lease of a complete run; return whether there was one."""
+    """Release the lease that a complete run still has; return whether there was one."""
     if store.heads.catch_up(run).label != ref_names.RUN_COMPLETE:
         return False
     lease = store.leases.read(run)

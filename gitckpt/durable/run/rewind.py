@@ -59,8 +59,8 @@ def go_back(store: Checkpoints, checkpoint: Checkpoint) -> list[str]:
 def update_worktree(store: Checkpoints, files: RunFiles, newest: Checkpoint) -> tuple[str, ...]:
     """Restore the newest checkpoint in a worktree after its run continued elsewhere.
 
-    Returns sentences for the user, or () without changes. Raises the errors of `go_back`, and once
-    WorktreeError if the worktree has recorded checkpoints since the run continued elsewhere.
+    Returns sentences for the user, or () without changes. Raises the errors of `go_back`. The first
+    call raises WorktreeError if the worktree itself has recorded checkpoints since then.
     """
     id_pair = ownership.behind_in(store.repository.git_dir)
     if id_pair is None:
@@ -128,7 +128,7 @@ def restore_output(store: Checkpoints, files: RunFiles, checkpoint: Checkpoint) 
 def is_redundant(
     store: Checkpoints, safety: Checkpoint, recorded: Checkpoint, target: Checkpoint
 ) -> bool:
-    """Return whether the checkpoints `recorded` and `target` contain all of `safety`."""
+    """Return whether `recorded` and `target` have all content of checkpoint `safety`."""
     repository, objects = store.repository, store.objects
     saved_files, recorded_files = (
         manifest.contents_of(checkpoint, repository, objects) for checkpoint in (safety, recorded)
@@ -138,11 +138,11 @@ def is_redundant(
         for contents, checkpoint in ((saved_files, safety), (recorded_files, recorded))
     ]
     keys = ("files", "raw", "directories", "modes")
-    has_all = all(getattr(saved_files, key) == getattr(recorded_files, key) for key in keys)
+    is_contained = all(getattr(saved_files, key) == getattr(recorded_files, key) for key in keys)
     is_plain = not (saved_files.operation or saved_files.flags or set(saved_files.index) - {0})
-    has_all = has_all and (is_plain or safety.worktree == recorded.worktree)
-    has_all = has_all and safety.git_sha in (recorded.git_sha, target.git_sha)
-    return has_all and index_trees[0] == index_trees[1]
+    is_contained = is_contained and (is_plain or safety.worktree == recorded.worktree)
+    is_contained = is_contained and safety.git_sha in (recorded.git_sha, target.git_sha)
+    return is_contained and index_trees[0] == index_trees[1]
 
 
 def remove_locks(repository: Repository, run: str) -> None:

@@ -257,7 +257,7 @@ class Run:
     def skip(self, name: str, result: Any = None, *, message: str | None = None) -> None:
         """Record that a phase is skipped, with its `result` and the reason in `message`."""
         with self._take_turn():
-            attempts.require_name(name)
+            attempts.require_phase_name(name)
             number = self._session.attempts.attempts_at(name) + 1
             json_result = attempts.to_json(result)
             self._session.last_attempt = Attempt(name, number, ended="skipped", result=json_result)

@@ -1,4 +1,4 @@
-"""Write the checkpoints of a run; queue them for a retry if that is impossible."""
+"""Write the checkpoints of a run; keep unwritable checkpoints for a later retry."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ class Writer:
     ) -> None:
         """Record a checkpoint, with the current files if `capture` is true.
 
-        Records the pending checkpoints first. With `followed`, leaves the checkpoint pending.
+        Earlier pending checkpoints are recorded first. With `followed`, this one stays pending.
         """
         details["run"] = self._run
         details.setdefault("id", self._store.new_id())
@@ -135,7 +135,7 @@ class Writer:
             copied_state = copy.deepcopy(dict(self._pending[-1].state))
             self._pending[-1] = self._pending[-1]._replace(state=copied_state)
 
-    def has_completed(self, phase: str) -> bool:
+    def is_phase_complete(self, phase: str) -> bool:
         pending_labels = [pending.label for pending in self._pending]
         return bool(self.completed.get(phase)) or f"{phase}-complete" in pending_labels
 

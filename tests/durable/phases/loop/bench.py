@@ -203,7 +203,7 @@ class Bench:
         self.listener.kill_at = at.encode()
         opened = go_on(self.store, self.run, self.sleeper)
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(CurrentAttempt, "_fail", lambda *_: None)
+            patch.setattr(CurrentAttempt, "_record_failure", lambda *_: None)
             with pytest.raises(Killed):
                 self._driver(opened).drive()
         crash(opened)
