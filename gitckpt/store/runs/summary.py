@@ -158,7 +158,7 @@ def _worktree_paths(store: Checkpoints, runs: Sequence[str]) -> dict[str, str]:
 
 
 def _reported_label(store: Checkpoints, label: str, oid: str, trigger: str) -> str:
-    """Return the label of a run as last reported by a program, user or agent."""
+    """Return the label, such as "plan-failed", of the last step reported for a run."""
     name, status = phase.split(label)
     if trigger not in (STEP, OF_TRACKS) or status == "complete":
         return label
