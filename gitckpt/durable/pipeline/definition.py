@@ -311,7 +311,7 @@ def _sort_phases(label: str, phases: list[ParsedPhase]) -> tuple[PhaseDefinition
     names = [definition.name for _, definition in phases]
     for table, definition in phases:
         table.require_members("needs", definition.needs, names, f"phase of {label}")
-    ordered: list[PhaseDefinition] = []
+    ordered_phases: list[PhaseDefinition] = []
     queue = list(phases)
     while queue:
         queued_names = {definition.name for _, definition in queue}
@@ -321,8 +321,8 @@ def _sort_phases(label: str, phases: list[ParsedPhase]) -> tuple[PhaseDefinition
             queue = [pair for pair in queue if pair[1].name not in cycle]
         else:
             queue.remove(ready_pair)
-            ordered.append(ready_pair[1])
-    return tuple(ordered)
+            ordered_phases.append(ready_pair[1])
+    return tuple(ordered_phases)
 
 
 def _report_cycle(waiting: list[ParsedPhase]) -> list[str]:

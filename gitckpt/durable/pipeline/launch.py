@@ -142,8 +142,8 @@ def text_values(state: Mapping[str, Any]) -> dict[str, str]:
 
 def fill_placeholders(text: str, values: Texts) -> str:
     """Replace each `{name}` in a text by its value; raise KeyError for unknown names."""
-    filled = _PLACEHOLDER.sub(lambda match: values[match[1]] if match[1] else match[0][0], text)
-    return filled.strip()
+    text = _PLACEHOLDER.sub(lambda match: values[match[1]] if match[1] else match[0][0], text)
+    return text.strip()
 
 
 @dataclass(frozen=True, slots=True)
