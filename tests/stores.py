@@ -253,9 +253,9 @@ def hook_command(event: str) -> list[str]:
 
 def begin_run(store: Store, name: str, pipeline: Pipeline | None = None) -> Checkpoint:
     """Record the first checkpoint of a run without a worktree, as `git ckpt start`."""
-    from gitckpt.durable.run.opener import begin
+    from gitckpt.durable.run import opener
 
-    return begin(inside(store), name, state={}, pipeline=pipeline or Pipeline())
+    return opener.begin_run(inside(store), name, state={}, pipeline=pipeline or Pipeline())
 
 
 def operation_of(place: Place) -> str | None:

@@ -105,7 +105,7 @@ def versions(repository: Repository, path: str) -> list[tuple[str, int, bytes]]:
 
 _MAX_LABEL = 200
 # Cached: an import may read a thousand files for the same pipeline.
-_preset = functools.cache(functools.partial(pipelines.preset, known_steps=OPTIONS))
+_preset = functools.cache(functools.partial(pipelines.read_preset, known_steps=OPTIONS))
 
 
 @dataclass(frozen=True, slots=True)

@@ -84,10 +84,10 @@ def _start(pipeline: str, inputs: Mapping[str, str], command: str, **start_optio
 
 
 def _print_preview(preview: Preview, mode: str | None) -> None:
-    from gitckpt.durable.pipeline.definition import redefinition
+    from gitckpt.durable.pipeline.definition import describe_redefinition
 
     definition = preview.definition
-    if (warning := redefinition(definition)) is not None:
+    if (warning := describe_redefinition(definition)) is not None:
         terminal.warn(warning)
     autonomy = mode or definition.autonomy
     terminal.out(f"pipeline {definition.name}, {autonomy}, from {definition.source}")

@@ -232,7 +232,7 @@ def call_agent(context: Context) -> PhaseResult:
     path = context.option("prompt")
     if not path:
         raise PhaseFailed(f"phase {phase.name!r} has no prompt", hint='set prompt = "PATH"')
-    prompt = context.content(path, "the prompt").decode("utf-8", "replace")
+    prompt = context.read_content(path, "the prompt").decode("utf-8", "replace")
     env, directory = context.environment(), os.path.join(run.files.path, "agent")
     require_installed(client, env, run)
     agent = Agent(client, run.path, env, context.watchdog, directory)

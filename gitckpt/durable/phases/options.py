@@ -83,7 +83,7 @@ def read_plan(context: Context) -> PhaseResult:
     path = run.pipeline.inputs.get(PLAN, "")
     if not path:
         raise PhaseFailed("the run has no plan", hint="start another run: git ckpt run PLAN.md")
-    data = context.content(path, "the plan")
+    data = context.read_content(path, "the plan")
     title = plan_title(data.decode("utf-8", "replace"), path)
     digest = hashlib.sha256(data).hexdigest()
     run.state |= {"plan_path": path, "plan_title": title, "plan_hash": digest}

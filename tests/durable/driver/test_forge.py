@@ -413,7 +413,10 @@ class TestFrom:
 
     @pytest.mark.parametrize("said", ["commit and push", "commit-and-push", "Commit_And PUSH"])
     def test_how_a_phase_may_be_written(self, said: str) -> None:
-        assert pipelines.preset("plan-to-pr", driver.OPTIONS).phase(said).name == "commit and push"
+        assert (
+            pipelines.read_preset("plan-to-pr", driver.OPTIONS).phase(said).name
+            == "commit and push"
+        )
 
     @pytest.mark.long
     def test_a_phase_and_all_after_it_are_done_again(self, project: Stage) -> None:
@@ -591,7 +594,7 @@ class TestNames:
 
 
 def test_the_phases_go_by_the_names_that_people_know() -> None:
-    definition = pipelines.preset("plan-to-pr", driver.OPTIONS)
+    definition = pipelines.read_preset("plan-to-pr", driver.OPTIONS)
     assert [phase.name for phase in definition.phases] == PHASES
     assert [definition.phase(name.replace(" ", "-").upper()).name for name in PHASES] == PHASES
     with pytest.raises(UsageError):

@@ -16,7 +16,7 @@ import pytest
 from gitckpt import UsageError
 from gitckpt.durable.driver.driver import OPTIONS, phases_to_skip
 from gitckpt.durable.pipeline import definition as pipeline
-from gitckpt.durable.pipeline.definition import preset
+from gitckpt.durable.pipeline.definition import read_preset
 from gitckpt.durable.pipeline.launch import RunInputs
 from tests.durable.stage import Outcome, Stage, Talk, normal, stage
 
@@ -258,7 +258,7 @@ class TestPhases:
         [*ALIASES.items(), ("Phase-Decomposition", "multi_doc"), ("RESEARCH", "research")],
     )
     def test_phases_go_by_other_names_too(self, name: str, phase: str) -> None:
-        assert preset("rlm-act", OPTIONS).phase(name).name == phase
+        assert read_preset("rlm-act", OPTIONS).phase(name).name == phase
 
     @pytest.mark.long
     def test_from_a_phase_by_its_other_name(self, act: Act) -> None:
@@ -550,11 +550,11 @@ class TestShortcuts:
         given = RunInputs(
             {"hierarchy_path": "h.json"}, {"hierarchy_path": json.dumps(hierarchy).encode()}
         )
-        assert list(phases_to_skip(preset("rlm-act", OPTIONS), given)) == PHASES[:count]
+        assert list(phases_to_skip(read_preset("rlm-act", OPTIONS), given)) == PHASES[:count]
 
     def test_other_pipelines_have_no_such_shortcuts(self) -> None:
         given = RunInputs({"plan": "p.md", "plan_path": "p.md"}, {"plan_path": b"# plan"})
-        assert phases_to_skip(preset("plan-to-pr", OPTIONS), given) == {}
+        assert phases_to_skip(read_preset("plan-to-pr", OPTIONS), given) == {}
 
 
 class TestModes:

@@ -528,7 +528,7 @@ class TestCapturedElsewhere:
         made = store.save("a-complete", {})
         if not is_known:
             forget_captures(checkout)
-        opened = store.resume(rewind.fork(inside(store), made, trusted=True))
+        opened = store.resume(rewind.fork_run(inside(store), made, trusted=True))
         there = inside(make_store(Checkout(Path(opened.path)))).repository
         assert there.operation() == ("merge" if is_known else None)
 

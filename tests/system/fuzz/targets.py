@@ -256,7 +256,7 @@ def read_config(data: bytes) -> None:
     """Read `gitckpt.toml`: pipelines, and graphs of steps."""
     text = data.decode("utf-8", "surrogateescape")
     with contextlib.suppress(CkptError):
-        for each in definition.parse(text, "gitckpt.toml", STEPS).values():
+        for each in definition.parse_pipelines(text, "gitckpt.toml", STEPS).values():
             each.digest()
     with contextlib.suppress(CkptError):
         graph_file.parse(text, "gitckpt.toml")

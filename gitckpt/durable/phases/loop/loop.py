@@ -113,7 +113,7 @@ class Documents:
         run = self._context.run
         for path in self.plans:
             target = os.path.join(run.path, path)
-            copies = [(name, self._context.copy_of(name)) for name in self._context.names_at(path)]
+            copies = [(name, self._context.copy_of(name)) for name in self._context.inputs_at(path)]
             name, copy = next((pair for pair in copies if os.path.isfile(pair[1])), ("", ""))
             # The worktree lacks a plan that is not committed. `memory["plan"]` is the digest of the
             # copied plan: copy again only after a person accepted a changed plan.
@@ -132,7 +132,7 @@ class Documents:
         path = self._context.option("prompt")
         if not path:
             return default_template()
-        data = self._context.content(path, "the template of the prompt")
+        data = self._context.read_content(path, "the template of the prompt")
         return data.decode("utf-8", "replace").replace("\r\n", "\n")
 
     def _write_copy(self, copy: str, path: str) -> None:

@@ -14,7 +14,7 @@ from gitckpt.durable.driver import driver
 from gitckpt.durable.phases.loop import loop
 from gitckpt.durable.phases.loop import loop as tracker
 from gitckpt.durable.phases.loop.loop import IssueStatus, LoopOptions
-from gitckpt.durable.pipeline.definition import parse, preset
+from gitckpt.durable.pipeline.definition import parse_pipelines, read_preset
 
 # Options
 
@@ -26,7 +26,7 @@ def read(**said: str) -> LoopOptions:
 def test_usual_options() -> None:
     expected = LoopOptions((), "", "", "", 100, 10.0, 3600.0, 300.0, "new")
     assert read(until_tests_pass="yes") == expected
-    usual = preset("loop", driver.OPTIONS).inputs
+    usual = read_preset("loop", driver.OPTIONS).inputs
     assert read(**{**usual, "until_tests_pass": "yes"}) == expected
 
 
@@ -136,7 +136,9 @@ plan = "plan.md"
 
 
 def test_with_in_a_pipeline_of_ones_own() -> None:
-    (phase,) = parse(OWN.format('done = "true"'), "gitckpt.toml", driver.OPTIONS)["own"].phases
+    (phase,) = parse_pipelines(OWN.format('done = "true"'), "gitckpt.toml", driver.OPTIONS)[
+        "own"
+    ].phases
     assert (phase.use, phase.options, driver.progress_keys(phase)) == (
         "loop",
         {"plan": "plan.md", "done": "true"},
@@ -153,7 +155,7 @@ def test_with_in_a_pipeline_of_ones_own() -> None:
 )
 def test_mistakes_in_with_have_a_line(line: str, problem: tuple[int, str]) -> None:
     with pytest.raises(ConfigError) as caught:
-        parse(OWN.format(line), "gitckpt.toml", driver.OPTIONS)
+        parse_pipelines(OWN.format(line), "gitckpt.toml", driver.OPTIONS)
     assert [(each.line, each.text) for each in caught.value.mistakes] == [problem]
 
 
