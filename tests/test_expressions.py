@@ -46,8 +46,8 @@ SECONDS = 1.0
 
 COMPUTED = {
     "cli/terminal.py live": [re.compile(f"[{terminal._UNSEEN}]")],
-    "durable/agent/clients.py _missing_conversation": [
-        clients._missing_conversation(("session", "conversation"))
+    "durable/agent/clients.py _missing_conversation_pattern": [
+        clients._missing_conversation_pattern(("session", "conversation"))
     ],
     "durable/agent/call.py rotate_transcripts": [re.compile(r"agent-(\d{1,9})\.log")],
     "git/config.py read": [re.compile(rf"^({attributes.SETTINGS})"), re.compile(r"^ckpt\.")],

@@ -1,6 +1,7 @@
 """A process that starts commands for its driver, and ends them if the driver dies.
 
-On Linux it is a subreaper: it adopts orphans, so no child means no descendant. Orders on stdin:
+The driver is the process that executes a run. On Linux, the supervisor is a subreaper: it adopts
+orphans, so if it has no child, it has no descendant. It reads orders from stdin:
 
     start N     N bytes follow: command, directory, environment. Answer: `started PID` or
                 `error WHERE CODE TEXT`.
@@ -43,21 +44,21 @@ _IGNORED = (signal.SIGHUP, signal.SIGINT, signal.SIGTERM)
 _RESET = (*_IGNORED, signal.SIGQUIT, signal.SIGPIPE, signal.SIGXFSZ, signal.SIGCHLD)
 
 
-def arguments(variables: Iterable[str]) -> list[str]:
-    """Return the command line of a Python process that calls `main` with `variables`."""
-    top = __file__
+def build_command(variables: Iterable[str]) -> list[str]:
+    """Return the command line that starts a supervisor; `variables` mark its commands."""
+    import_directory = __file__
     for _ in range(4):
-        top = os.path.dirname(top)
-    return [sys.executable, "-I", "-S", "-c", _BOOTSTRAP, top, *variables]
+        import_directory = os.path.dirname(import_directory)
+    return [sys.executable, "-I", "-S", "-c", _BOOTSTRAP, import_directory, *variables]
 
 
-def main(words: list[str]) -> NoReturn:
-    """Run the supervisor; the environment variables in `words` mark its processes."""
-    for number in _IGNORED:
-        signal.signal(number, signal.SIG_IGN)
+def main(tag_names: list[str]) -> NoReturn:
+    """Run the supervisor; variables with the names `tag_names` mark its commands."""
+    for signal_number in _IGNORED:
+        signal.signal(signal_number, signal.SIG_IGN)
     for fd in (REPORTS, DRIVER_END):
         os.set_inheritable(fd, False)
-    tree = ProcessTree(adopts=adopt_orphans(), tag={name: os.environ[name] for name in words})
+    tree = ProcessTree(adopts=adopt_orphans(), tag={name: os.environ[name] for name in tag_names})
     Supervisor(tree).serve()
     os._exit(0)
 
@@ -76,11 +77,11 @@ class Supervisor:
     def serve(self) -> None:
         while self._is_running or not self._is_driver_dead:
             pause = self._poll_timeout()
-            events = self._poll.poll(None if pause is None else max(pause, 0.001) * 1000)
-            ready = [fd for fd, _ in events]
-            if ORDERS in ready:
+            poll_events = self._poll.poll(None if pause is None else max(pause, 0.001) * 1000)
+            ready_fds = [fd for fd, _ in poll_events]
+            if ORDERS in ready_fds:
                 self._read_orders()
-            if DRIVER_END in ready:
+            if DRIVER_END in ready_fds:
                 os.read(DRIVER_END, _CHUNK)
             for pid, status in self._tree.reap():
                 if pid == self._shell:
@@ -118,48 +119,48 @@ class Supervisor:
         self._is_driver_dead = True
         if self._is_running:
             if not self._has_signaled:
-                self._signal(signal.SIGTERM)
-                self._signal(signal.SIGCONT)
-            self._kill_by(time.monotonic() + GRACE)
+                self._signal_all(signal.SIGTERM)
+                self._signal_all(signal.SIGCONT)
+            self._set_kill_time(time.monotonic() + GRACE)
 
-    def _signal(self, number: int) -> None:
+    def _signal_all(self, number: int) -> None:
         self._has_signaled = True
         self._tree.send_signal(number)
 
-    def _kill_by(self, moment: float) -> None:
+    def _set_kill_time(self, moment: float) -> None:
         self._kill_at = moment if self._kill_at is None else min(moment, self._kill_at)
 
     def _run_orders(self) -> None:
         while b"\n" in self._orders:
-            line, _, payload = self._orders.partition(b"\n")
-            verb, _, number = line.partition(b" ")
-            size = int(number) if verb == b"start" else 0
-            if len(payload) < size:
+            order_line, _, payload = self._orders.partition(b"\n")
+            order_verb, _, argument = order_line.partition(b" ")
+            payload_size = int(argument) if order_verb == b"start" else 0
+            if len(payload) < payload_size:
                 return
-            self._orders = payload[size:]
-            if verb == b"start":
-                self._start(*payload[:size].split(b"\0"))
-            elif verb == b"signal" and self._is_running:
-                self._signal(int(number))
-            elif verb == b"kill" and self._is_running:
-                self._kill_by(0)
+            self._orders = payload[payload_size:]
+            if order_verb == b"start":
+                self._start(*payload[:payload_size].split(b"\0"))
+            elif order_verb == b"signal" and self._is_running:
+                self._signal_all(int(argument))
+            elif order_verb == b"kill" and self._is_running:
+                self._set_kill_time(0)
 
     def _start(self, command: bytes, directory: bytes, *variables: bytes) -> None:
         env = dict(variable.split(b"=", 1) for variable in variables)
-        actions = [(os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0)]
+        file_actions = [(os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0)]
         argv = [os.fsencode(SHELL), b"-c", command]
         options: dict[str, Any] = {"setpgroup": 0, "setsigdef": _RESET, "setsigmask": []}
-        failing = "directory"
+        failed_part = "directory"
         try:
             os.chdir(directory)
-            failing = "command"
-            self._shell = os.posix_spawn(SHELL, argv, env, file_actions=actions, **options)
+            failed_part = "command"
+            self._shell = os.posix_spawn(SHELL, argv, env, file_actions=file_actions, **options)
         except OSError as error:
-            self._report(f"error {failing} {error.errno} {error.strerror}")
+            self._report(f"error {failed_part} {error.errno} {error.strerror}")
             return
         finally:
             os.chdir("/")
-        self._tree.begin(self._shell)
+        self._tree.begin_command(self._shell)
         self._is_running, self._has_signaled, self._kill_at, self._pause = True, False, None, _PAUSE
         self._report(f"started {self._shell}")
 

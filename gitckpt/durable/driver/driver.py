@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from types import NoneType
 from typing import Any, TypedDict
 
-from gitckpt.durable.agent.clients import PRICE, Client, Clients, client_of
+from gitckpt.durable.agent.clients import PRICE, Client, Clients, find_client
 from gitckpt.durable.command.watchdog import EnvTag, Watchdog
 from gitckpt.durable.phases import command
 from gitckpt.durable.phases.options import PLAN, generate_branch, read_plan
@@ -262,7 +262,7 @@ def require_installed(
         for role in _ROLES if phase.use else ():
             try:
                 client = fill_placeholders(phase.options.get(role, ""), values)
-                missing = client_of(client, clients).missing(env, os.curdir) if client else None
+                missing = find_client(client, clients).find_missing(env, ".") if client else None
             except (KeyError, UsageError):
                 continue  # the phase itself reports unknown values and bad commands
             if missing is not None and (os.sep not in missing or os.path.isabs(missing)):

@@ -12,7 +12,7 @@ from typing import Any
 
 from gitckpt.durable.agent import call as failure
 from gitckpt.durable.agent.call import Agent, Answer
-from gitckpt.durable.agent.clients import Client, words
+from gitckpt.durable.agent.clients import Client, remove_controls
 from gitckpt.durable.command import execution
 from gitckpt.durable.command.execution import DEADLINE, CommandResult, Timeouts
 from gitckpt.durable.phases import options
@@ -57,7 +57,7 @@ def perform(context: Context) -> PhaseResult:
             message = f"phase {phase.name!r} was ended: {reason}"
             raise PhaseFailed(message, code=outcome.code, output=outcome.tail)
         if outcome.ended_by == DEADLINE or outcome.code:
-            cause = execution.cause_of(outcome.code) + execution.last_line(outcome.tail)
+            cause = execution.describe_exit(outcome.code) + execution.last_line(outcome.tail)
             raise phase_failure(phase.name, outcome, cause)
         require_changes(context, context.attempt, outcome)
         run.state = files.read_state(outcome)
@@ -244,7 +244,9 @@ def call_agent(context: Context) -> PhaseResult:
         timeouts = Timeouts(agent_timeout or phase_timeout, idle_timeout, run.seconds_left())
         return agent.ask(prompt, context.output, context.check_and_tick, patience=timeouts)
 
-    answer = ask_patiently(run, call, lambda text: context.output(f"{words(text)}\n".encode()))
+    answer = ask_patiently(
+        run, call, lambda text: context.output(f"{remove_controls(text)}\n".encode())
+    )
     if answer.problem:
         raise phase_failure(phase.name, answer, answer.problem)
     require_changes(context, attempt, answer)
@@ -255,7 +257,7 @@ def call_agent(context: Context) -> PhaseResult:
 
 
 def require_installed(client: Client, env: Texts, run: Session, role: str = "agent") -> None:
-    missing = client.missing(env, run.path)
+    missing = client.find_missing(env, run.path)
     if missing is not None:
         resume = f"git ckpt resume {run.id}"
         hint = f"install {missing}, then: {resume}; "
@@ -280,7 +282,7 @@ def ask_patiently(
         wait_for_a_limit(run, run.state, show)
         answer = call()
         now = run.store.clock() / times.MICRO
-        problem = failure.classify(answer, now) or failure.Failure(failure.OTHER)
+        problem = failure.classify_failure(answer, now) or failure.Failure(failure.OTHER)
         cost += answer.report.cost_usd or 0.0
         if problem.kind == failure.FATAL:
             raise unusable_error(answer, run.id, role)
@@ -295,7 +297,7 @@ def ask_patiently(
             run.wait(min(2.0**lost, _LONGEST_PAUSE))
             continue
         limited += 1
-        retry_at = now + failure.pause(problem.wait, limited)
+        retry_at = now + failure.seconds_to_wait(problem.wait, limited)
         until = run.state[RETRY_AT] = times.to_text(int(retry_at * times.MICRO))
         run.milestone(message=f"limited until {until}", errors=[answer.problem])
 

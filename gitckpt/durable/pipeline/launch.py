@@ -98,10 +98,10 @@ class Context:
 
     def client(self, role: str) -> Client:
         name = self.option(role)
-        redefined = clients.redefinition(name, self.agents)
+        redefined = clients.describe_redefinition(name, self.agents)
         if redefined is not None:
             self.announce(redefined)
-        return clients.client_of(name, self.agents)
+        return clients.find_client(name, self.agents)
 
     def environment(self) -> dict[str, str]:
         run = self.run

@@ -16,7 +16,7 @@ from typing import Any
 
 from gitckpt.durable.agent import call
 from gitckpt.durable.agent.call import Agent, Answer
-from gitckpt.durable.agent.clients import words
+from gitckpt.durable.agent.clients import remove_controls
 from gitckpt.durable.command.execution import DEADLINE, EXIT, CommandResult, Timeouts, last_line
 from gitckpt.durable.phases import command, options
 from gitckpt.durable.phases import command as agents
@@ -420,7 +420,7 @@ class Loop:
 
     def _must_repeat_call(self, number: int, answer: Answer) -> bool:
         memory, now = self._memory, self._run.store.clock() / times.MICRO
-        failure = call.classify(answer, now)
+        failure = call.classify_failure(answer, now)
         if failure is None or failure.kind == call.OTHER:
             memory.pop("limited", None)
             memory.pop("lost", None)
@@ -441,7 +441,7 @@ class Loop:
         if failure.wait is None and memory["limited"] > call.MOST_LIMITED:
             memory.pop("limited")
             return False
-        retry_at = now + call.pause(failure.wait, memory["limited"])
+        retry_at = now + call.seconds_to_wait(failure.wait, memory["limited"])
         until = memory[agents.RETRY_AT] = times.to_text(int(retry_at * times.MICRO))
         self._milestone(f"iteration {number}: limited until {until}", [answer.problem])
         return True
@@ -561,4 +561,4 @@ class Loop:
         self._run.milestone(trigger=LOOP, message=message, progress=progress, errors=errors)
 
     def _show(self, text: str) -> None:
-        self._context.output(f"[loop] {words(text)}\n".encode())
+        self._context.output(f"[loop] {remove_controls(text)}\n".encode())

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from gitckpt.durable.agent.call import Agent, Answer
-from gitckpt.durable.agent.clients import Client, words
+from gitckpt.durable.agent.clients import Client, remove_controls
 from gitckpt.durable.command.execution import DEADLINE, EXIT, CommandResult, Timeouts, last_line
 from gitckpt.durable.phases import command, options
 from gitckpt.durable.phases.command import ShowLine, ask_patiently, require_installed
@@ -96,7 +96,7 @@ def carry_out(context: Context) -> PhaseResult:
         run.writer.pipeline = replace(run.pipeline, inputs={**run.pipeline.inputs, _FORCE: ""})
 
     def tell(text: str) -> None:
-        context.output(f"[review] {words(text)}\n".encode())
+        context.output(f"[review] {remove_controls(text)}\n".encode())
 
     def check(line: str) -> tuple[int, str]:
         outcome = command.run(context, line, CHECK_TIMEOUT, show=True)
