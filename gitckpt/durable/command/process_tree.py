@@ -70,7 +70,6 @@ def pids_with_variable(variable: str) -> set[int]:
 
 
 def find_descendants(roots: Collection[int], processes: Mapping[int, Process]) -> list[Process]:
-    """Return all descendants of the processes with the ids `roots`, parents first."""
     children_of: dict[int, list[Process]] = {}
     for process in processes.values():
         children_of.setdefault(process.parent, []).append(process)

@@ -51,13 +51,13 @@ class ResumeOptions(RunOptions, total=False):
 def _run_loop(context: Context) -> PhaseResult:
     from gitckpt.durable.phases.loop.loop import Loop
 
-    return Loop(context).go()
+    return Loop(context).perform()
 
 
 def _run_review(context: Context) -> PhaseResult:
-    from gitckpt.durable.phases.review.phase import carry_out
+    from gitckpt.durable.phases.review.phase import perform_review
 
-    return carry_out(context)
+    return perform_review(context)
 
 
 def _ask_agent(context: Context) -> PhaseResult:
@@ -74,17 +74,17 @@ def _require_plan(run_inputs: RunInputs, _: Callable[[str], str]) -> None:
 def _require_loop(run_inputs: RunInputs, option: Callable[[str], str]) -> None:
     from gitckpt.durable.phases.loop import loop
 
-    loop.read(option)
+    loop.parse_options(option)
     try:
-        loop.require_usable(run_inputs.contents.get("prompt", b"").decode("utf-8", "replace"))
+        loop.require_valid(run_inputs.contents.get("prompt", b"").decode("utf-8", "replace"))
     except PhaseFailed as error:
         raise UsageError(error.message, hint=error.hint) from None
 
 
 def _require_review(_: RunInputs, option: Callable[[str], str]) -> None:
-    from gitckpt.durable.phases.review.phase import read
+    from gitckpt.durable.phases.review.phase import parse_options
 
-    read(option)
+    parse_options(option)
 
 
 @dataclass(frozen=True, slots=True)
@@ -438,7 +438,7 @@ class Driver:
             observer.begins(phase.name, attempt.number, position + 1, len(self._definition.phases))
             callbacks = (observer.output, observer.tick, self._agents, self._announce)
             context = Context(session, self._definition, phase, attempt, watchdog, *callbacks)
-            perform = STEPS[phase.use].action if phase.use is not None else command.perform
+            perform = STEPS[phase.use].action if phase.use is not None else command.perform_command
             return perform(context)
 
         last = session.last_attempt
