@@ -318,7 +318,7 @@ class Answer:
 
 
 class Agent:
-    """Runs a client program in a worktree; stores prompts and outputs in `files`."""
+    """Runs a client in a worktree; keeps prompts and outputs in the directory `files`."""
 
     def __init__(
         self, client: Client, directory: str, env: Mapping[str, str], watchdog: Watchdog, files: str

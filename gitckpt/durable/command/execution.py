@@ -82,7 +82,7 @@ def run_command(
     """Run a shell command until it ends, then end the processes that it left behind.
 
     `output` gets the output, and `tick` the elapsed seconds about once a second. If either raises
-    an exception, the command is ended. Output is ignored for the idle timeout if `idles` says so.
+    an exception, the command is ended. While `idles` is true, output counts as silence.
     """
     if not os.access(directory, os.X_OK):
         problem = "permission denied" if os.path.isdir(directory) else "no such directory"

@@ -164,7 +164,7 @@ def describe_process(process: Process) -> str:
 
 
 def is_working_in(program: str, directory: str) -> bool | None:
-    """Return whether another process of `program` works in or below `directory`."""
+    """Return whether another process of `program` works below `directory`, or None."""
     if not os.path.exists(_SELF):
         return None  # ps(1) does not show current directories
     top_directory = os.path.realpath(directory)

@@ -8,8 +8,8 @@ orphans, so if it has no child, it has no descendant. It reads orders from stdin
     signal N    Send a signal to all descendants.
     kill        Kill all descendants, repeatedly, until none is left.
 
-Reports on descriptor 3: `ended CODE` for the shell, `alone` when no descendant is left. End of file
-on stdin means that the driver is dead: send SIGTERM, for git to remove its locks, then SIGKILL.
+It reports on descriptor 3: `ended CODE` for the shell, `alone` when no descendant is left. At the
+end of stdin, the driver is dead: it sends SIGTERM, so that git removes its locks, then SIGKILL.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _RESET = (*_IGNORED, signal.SIGQUIT, signal.SIGPIPE, signal.SIGXFSZ, signal.SIGC
 
 
 def build_command(variables: Iterable[str]) -> list[str]:
-    """Return the command line that starts a supervisor; `variables` mark its commands."""
+    """Return the command line of a supervisor; `variables` are arguments of `main`."""
     import_directory = __file__
     for _ in range(4):
         import_directory = os.path.dirname(import_directory)
@@ -53,7 +53,7 @@ def build_command(variables: Iterable[str]) -> list[str]:
 
 
 def main(tag_names: list[str]) -> NoReturn:
-    """Run the supervisor; variables with the names `tag_names` mark its commands."""
+    """Run the supervisor; environment variables called `tag_names` mark its commands."""
     for signal_number in _IGNORED:
         signal.signal(signal_number, signal.SIG_IGN)
     for fd in (REPORTS, DRIVER_END):

@@ -62,7 +62,7 @@ class _Leftovers(NamedTuple):
 def end_leftovers(tag: EnvTag, *, older: bool = True) -> list[str]:
     """End the processes that earlier drivers of a run left; return their descriptions.
 
-    With `older=False`, ends the processes of the driver with this tag instead. Raises BusyError if
+    If `older` is false, ends the processes of the driver with this tag instead. Raises BusyError if
     a process does not end.
     """
     scanner = _Scanner(tag, older=older)
@@ -167,7 +167,7 @@ class Watchdog:
             self._start()
 
     def abandon(self) -> None:
-        """End the supervisor if a command was interrupted and may still be running."""
+        """End the supervisor if its last command may still be running."""
         if self._is_busy:
             self.close()
 
@@ -197,7 +197,7 @@ class Watchdog:
         self._send_order(b"kill\n")
 
     def wake(self) -> None:
-        """Continue the supervisor with SIGCONT, as its command may have stopped it."""
+        """Continue the supervisor with SIGCONT, because its command may have stopped it."""
         self._used_at = time.monotonic()
         if self.pid:  # not reaped yet, so the pid is not reused
             with contextlib.suppress(ProcessLookupError):

@@ -2,7 +2,7 @@
 
 Public modules:
     command: `perform_command` runs a shell command; `call_agent` calls an agent once.
-    options: parsers of the options, and the steps "read plan" and "generate branch".
+    options: parsers of phase options, and the steps "read plan" and "generate branch".
     loop: a package; it calls an agent repeatedly until the work is done.
     review: a package; one agent writes code and another reviews it.
 """

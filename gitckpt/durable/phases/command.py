@@ -122,7 +122,7 @@ class _Exchange:
                 raise CkptError(f"cannot write {path}: {error.strerror}") from None
 
     def read_state(self, outcome: CommandResult) -> dict[str, Any]:
-        """Return the state as the command changed it. Raises PhaseFailed if it is invalid."""
+        """Return the run's state after the command. Raises PhaseFailed if it is invalid."""
         try:
             private_dirs.require(self._run.files.path)
             state_json = regular.content(self.state_path, _MAX_STATE, follow=False)

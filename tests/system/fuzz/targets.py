@@ -259,7 +259,7 @@ def read_config(data: bytes) -> None:
         for each in definition.parse(text, "gitckpt.toml", STEPS).values():
             each.digest()
     with contextlib.suppress(CkptError):
-        graph_file.parse(text, "gitckpt.toml")
+        graph_file.parse_graphs(text, "gitckpt.toml")
 
 
 def read_agent(data: bytes) -> None:

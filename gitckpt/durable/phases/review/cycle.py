@@ -405,8 +405,8 @@ _CYCLE, _FIX = "cycle", "lint fix"
 class Review:
     """Lets one agent write code and another review it, until the reviewer approves.
 
-    Of its functions, `shell` runs a command, `tell` shows a line, `file` creates tracker issues for
-    findings, and `refactor` returns the new text of a changed task, or None.
+    The caller passes functions: `shell` runs a command, `tell` shows a line, `file` creates tracker
+    issues for findings, and `refactor` returns the new text of a changed task, or None.
     """
 
     def __init__(

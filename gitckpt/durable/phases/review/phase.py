@@ -54,7 +54,6 @@ class Beads:
         return ids_by_finding
 
     def add_issue(self, finding: str, title: str, description: str) -> str:
-        """Create an issue for the finding with the id `finding`; return the issue's id."""
         one_line = " ".join(title.replace("\0", " ").split())
         short_title = one_line if len(one_line) <= _MAX_TITLE else f"{one_line[: _MAX_TITLE - 1]}…"
         arguments = [f"{finding}: {short_title}", "--parent", self._parent, "--type", "task"]
@@ -167,7 +166,7 @@ def _read_changed_task(directory: str) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class IssueFiling:
-    """Creates a tracker issue for each finding of a review; only shows errors."""
+    """Creates a tracker issue for each finding of a review; shows errors as messages."""
 
     beads: Beads
     tell: ShowLine

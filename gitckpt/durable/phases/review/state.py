@@ -88,7 +88,6 @@ def update_statuses(findings: Iterable[ReviewFinding], checks: Sequence[Verifica
 
 
 def find_unresolved(findings: Iterable[ReviewFinding]) -> Findings:
-    """Return the findings that are not fixed; of repeated findings, only the latest."""
     latest_findings = {finding.id: finding for finding in findings}
     return tuple(finding for finding in latest_findings.values() if finding.status != FIXED)
 
@@ -115,7 +114,7 @@ def parse_findings(answer: str) -> Findings:
 
 
 def parse_verifications(answer: str) -> tuple[Verification, ...]:
-    """Return a reviewer's statements on old findings; by default, STILL_PRESENT."""
+    """Parse the VERIFICATION blocks of a reviewer's answer, each on an old finding."""
     end_lines = ("", _VERIFICATION, _ISSUE, _REPORT)
     verifications = []
     for block in _gather(
