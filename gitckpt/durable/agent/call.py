@@ -108,7 +108,7 @@ class MessageReader(TextReader):
         if len(self._line) <= MAX_MESSAGE:
             return ""
         self._is_long = True
-        return self._end_spread() + self._text.feed(self._take_line())
+        return self._flush_lines() + self._text.feed(self._take_line())
 
     def _add_line(self, part: bytes, end: bytes) -> str:
         shown_text = self._buffer(part)
@@ -120,10 +120,10 @@ class MessageReader(TextReader):
     def _add_whole_line(self, line: bytes) -> str:
         if self._spread is not None:
             if line.startswith(_MESSAGE_STARTS) and (text := self._read_message(line)) is not None:
-                return self._end_spread() + text
+                return self._flush_lines() + text
             self._spread += line
             if line[:1] not in (b"}", b"]"):
-                return "" if len(self._spread) <= MAX_MESSAGE else self._end_spread()
+                return "" if len(self._spread) <= MAX_MESSAGE else self._flush_lines()
             line, self._spread = bytes(self._spread), None
         elif line.strip() in (b"{", b"["):
             self._spread = bytearray(line)
@@ -138,7 +138,7 @@ class MessageReader(TextReader):
         if line and not line.lstrip().startswith(_MESSAGE_STARTS):
             shown_text, line = self._add_whole_line(line), b""
         elif line and (shown_text := self._read_message(line)) is not None:
-            shown_text, line = self._end_spread() + shown_text, b""
+            shown_text, line = self._flush_lines() + shown_text, b""
         truncated_message = bytes(self._spread or b"") + line
         self._spread, self._is_cut = None, bool(truncated_message)
         self._text.feed(truncated_message)
@@ -148,7 +148,7 @@ class MessageReader(TextReader):
         start = 0 if line.lstrip()[:1] in (b"{", b"[") else line.find(b'{"')
         if start < 0:
             return None
-        texts = [self._dialect.process(message) for message in _parse_messages(line[start:])]
+        texts = [self._dialect.read(message) for message in _parse_messages(line[start:])]
         shown_texts = [text for text in texts if text is not None]
         if not shown_texts:
             return None
@@ -156,7 +156,7 @@ class MessageReader(TextReader):
         self.is_retrying = self._dialect.is_retrying
         return (self._text.feed(line[:start] + b"\n") if start else "") + "".join(shown_texts)
 
-    def _end_spread(self) -> str:
+    def _flush_lines(self) -> str:
         lines, self._spread = self._spread, None
         return self._text.feed(bytes(lines)) if lines is not None else ""
 
@@ -203,10 +203,10 @@ def rotate_transcripts(path: str) -> None:
             if newer_count >= MOST or (newer_count and free_bytes < 0):
                 os.unlink(transcript)
     except OSError as error:
-        raise _make_error(_OUTPUT, directory, error) from None
+        raise _make_write_error(_OUTPUT, directory, error) from None
 
 
-def _make_error(content: str, path: str, error: OSError) -> CkptError:
+def _make_write_error(content: str, path: str, error: OSError) -> CkptError:
     hint = "check the path, and the free space: df"
     return CkptError(f"cannot write {content} to {path}: {error.strerror}", hint=hint)
 
@@ -222,7 +222,7 @@ class Transcript:
             os.makedirs(os.path.dirname(path) or ".", exist_ok=True)
             self._file = open(path, "w+b", buffering=0)  # noqa: SIM115
         except OSError as error:
-            raise _make_error(_OUTPUT, self.path, error) from None
+            raise _make_write_error(_OUTPUT, self.path, error) from None
 
     def add(self, chunk: bytes) -> None:
         try:
@@ -233,7 +233,7 @@ class Transcript:
             if self._size > FIRST + 2 * LAST:
                 self._replace(self._read_shortened())
         except OSError as error:
-            raise _make_error(_OUTPUT, self.path, error) from None
+            raise _make_write_error(_OUTPUT, self.path, error) from None
 
     def close(self) -> None:
         try:
@@ -242,7 +242,7 @@ class Transcript:
             if self._dropped or masked_output != output:
                 self._replace(masked_output)
         except OSError as error:
-            raise _make_error(_OUTPUT, self.path, error) from None
+            raise _make_write_error(_OUTPUT, self.path, error) from None
         finally:
             self._file.close()
 
@@ -250,11 +250,11 @@ class Transcript:
         self._file.seek(0)
         if self._size <= FIRST + LAST:
             return self._file.read()
-        first = self._file.read(FIRST)
+        head = self._file.read(FIRST)
         self._dropped += self._size - FIRST - LAST
         self._size = FIRST + LAST
         self._file.seek(-LAST, os.SEEK_END)
-        return b"%b\n[%d bytes are left out here]\n%b" % (first, self._dropped, self._file.read())
+        return b"%b\n[%d bytes are left out here]\n%b" % (head, self._dropped, self._file.read())
 
     def _replace(self, data: bytes) -> None:
         # Atomic: a kill leaves the file unchanged.
@@ -347,7 +347,7 @@ class Agent:
         log_path = os.path.join(self._files, log)
         rotate_transcripts(log_path)
         transcript = Transcript(log_path)
-        call = functools.partial(self._call, transcript, output, tick)
+        call = functools.partial(self._run_client, transcript, output, tick)
         try:
             answer = call(self.client.call_line(path, conversation, budget), patience)
             if conversation is None or not self._has_lost_session(answer):
@@ -357,12 +357,12 @@ class Agent:
                 f"{name} does not know the conversation {conversation}: a new one begins\n".encode()
             )
             left = None if patience.left is None else max(patience.left - answer.seconds, 0.0)
-            second = call(self.client.call_line(path, None, budget), replace(patience, left=left))
-            return replace(second, seconds=answer.seconds + second.seconds, patience=patience)
+            answer2 = call(self.client.call_line(path, None, budget), replace(patience, left=left))
+            return replace(answer2, seconds=answer.seconds + answer2.seconds, patience=patience)
         finally:
             transcript.close()
 
-    def _call(
+    def _run_client(
         self, transcript: Transcript, output: Output, tick: Tick, line: str, patience: Timeouts
     ) -> Answer:
         reader = create_report_reader(self.client.format)
@@ -421,7 +421,7 @@ class Agent:
             with open(path, "wb") as file:
                 file.write(data)
         except OSError as error:
-            raise _make_error("the prompt of the agent", path, error) from None
+            raise _make_write_error("the prompt of the agent", path, error) from None
         return path
 
 

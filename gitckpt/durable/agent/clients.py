@@ -84,7 +84,7 @@ class Dialect(ABC):
         return bool(formats) and formats[-1] in _STRUCTURED
 
     @abstractmethod
-    def process(self, message: Message) -> str | None:
+    def read(self, message: Message) -> str | None:
         """Read a message; return text to show, or None if another program printed it."""
 
 
@@ -95,10 +95,10 @@ def parse_session_id(value: object) -> str | None:
 
 @functools.cache
 def _missing_conversation_pattern(conversations: Sequence[str]) -> re.Pattern[str]:
-    words = "|".join(f"{noun}s?" for noun in conversations)
-    unknown = rf"\b(no|unknown|invalid|cannot find|could not find)\b[^\n]{{0,40}}\b({words})\b"
-    missing = rf"\b({words})\b[^\n]{{0,200}}\b(not found|(does )?not exist|unknown|expired)\b"
-    return re.compile(f"{unknown}|{missing}", re.IGNORECASE)
+    nouns = "|".join(f"{noun}s?" for noun in conversations)
+    unknown_text = rf"\b(no|unknown|invalid|cannot find|could not find)\b[^\n]{{0,40}}\b({nouns})\b"
+    missing_text = rf"\b({nouns})\b[^\n]{{0,200}}\b(not found|(does )?not exist|unknown|expired)\b"
+    return re.compile(f"{unknown_text}|{missing_text}", re.IGNORECASE)
 
 
 def parse_cost(value: object) -> float | None:
@@ -195,8 +195,8 @@ def parse_aider_usage(output: str) -> tuple[dict[str, int], float | None]:
 def find_aider_failure(output: str) -> str | None:
     """Return the model's error if the last call failed; aider always exits with 0."""
     failures = list(_FAILED.finditer(output))
-    is_current = bool(failures) and _USAGE.search(output, failures[-1].end()) is None
-    return failures[-1][1] if is_current else None
+    has_failed_last = bool(failures) and _USAGE.search(output, failures[-1].end()) is None
+    return failures[-1][1] if has_failed_last else None
 
 
 _CLAUDE_KINDS = ("system", "assistant", "user", "result", "stream_event")
@@ -219,19 +219,19 @@ class Claude(Dialect):
     tells_cost = True
     conversations = ("conversation", "session")  # No conversation found with session ID: …
 
-    def process(self, message: Message) -> str | None:
+    def read(self, message: Message) -> str | None:
         message_type = message.get("type")
         if message_type not in _CLAUDE_KINDS and "session_id" not in message:
             return None
         self.session = parse_session_id(message.get("session_id")) or self.session
         self.is_retrying = message_type == "system" and message.get("subtype") == "api_retry"
         if message_type == "assistant":
-            return self._take_assistant(message)
+            return self._read_assistant(message)
         if self.is_retrying:
             return _format_retry(message)
-        return self._take_result(message) if message_type == "result" else ""
+        return self._read_result(message) if message_type == "result" else ""
 
-    def _take_assistant(self, message: Message) -> str:
+    def _read_assistant(self, message: Message) -> str:
         # Some messages are from the client, not the model, such as on a failed call of the model.
         inner_message = table_of(message, "message")
         is_from_client = inner_message.get("model") == _SYNTHETIC or bool(message.get("error"))
@@ -246,7 +246,7 @@ class Claude(Dialect):
             self.text = shown_text
         return "".join(_format_block(block) for block in blocks)
 
-    def _take_result(self, message: Message) -> str:
+    def _read_result(self, message: Message) -> str:
         subtype, old_text = text_of(message, "subtype"), self.text
         self.complete = True
         self.is_error = message.get("is_error") is True or subtype.startswith("error")
@@ -306,7 +306,7 @@ class Codex(Dialect):
     def asks_for_messages(options: Sequence[str]) -> bool:
         return any(option in _JSON for option in options)
 
-    def process(self, message: Message) -> str | None:
+    def read(self, message: Message) -> str | None:
         event = message.get("type")
         if not isinstance(event, str) or not (event == "error" or event.startswith(_CODEX_KINDS)):
             return None
@@ -319,18 +319,18 @@ class Codex(Dialect):
             failure = as_line(text_of(table_of(message, "error"), "message"), ERROR)
             self.complete, self.is_error, self.error = True, True, failure or self.error
         elif event == "error":
-            return self._take_error(as_line(text_of(message, "message"), ERROR))
+            return self._read_error(as_line(text_of(message, "message"), ERROR))
         elif event.startswith("item."):
-            return self._take_item(event, table_of(message, "item"))
+            return self._read_item(event, table_of(message, "item"))
         return ""
 
-    def _take_error(self, problem: str) -> str:
+    def _read_error(self, problem: str) -> str:
         # The client may retry: only the end of the turn decides about the call.
         if not self.complete:
             self.is_error, self.error = True, problem or self.error
         return f"error: {problem}\n" if problem else ""
 
-    def _take_item(self, event: str, item: Message) -> str:
+    def _read_item(self, event: str, item: Message) -> str:
         # An item is work of the agent, unless it is an error of the client.
         item_type = item.get("type")
         self.worked = self.worked or item_type != "error"
@@ -375,7 +375,7 @@ class Gemini(Dialect):
         self._answer = TextTail()
         self._line_is_open = False
 
-    def process(self, message: Message) -> str | None:
+    def read(self, message: Message) -> str | None:
         event = message.get("type")
         has_answer = isinstance(message.get("response"), str)
         is_document = event is None and (has_answer or isinstance(message.get("error"), dict))
@@ -383,15 +383,15 @@ class Gemini(Dialect):
             return None
         self.session = parse_session_id(message.get("session_id")) or self.session
         if is_document:
-            return self._take_document(message)
+            return self._read_document(message)
         if event == "message":
-            return self._take_message(message)
-        shown_text = self._take_event(str(event), message)
+            return self._read_message(message)
+        shown_text = self._read_event(str(event), message)
         if self._line_is_open and (shown_text or self.complete):
             shown_text, self._line_is_open = "\n" + shown_text, False
         return shown_text
 
-    def _take_document(self, message: Message) -> str:
+    def _read_document(self, message: Message) -> str:
         self.complete = True
         for model in table_of(table_of(message, "stats"), "models").values():
             self.add_usage(table_of(as_table(model), "tokens"), _GEMINI_TOKENS)
@@ -400,7 +400,7 @@ class Gemini(Dialect):
         self._set_error(message.get("error"), failed=isinstance(message.get("error"), dict))
         return end_with_newline(self.text)
 
-    def _take_message(self, message: Message) -> str:
+    def _read_message(self, message: Message) -> str:
         if message.get("role") != "assistant":
             return ""
         self.worked = True
@@ -413,7 +413,7 @@ class Gemini(Dialect):
         self._line_is_open = not content.endswith("\n") if content else self._line_is_open
         return content
 
-    def _take_event(self, event: str, message: Message) -> str:
+    def _read_event(self, event: str, message: Message) -> str:
         if event == "tool_use":
             self.worked = True
             self._answer.clear()
@@ -448,14 +448,14 @@ class OpenCode(Dialect):
     def asks_for_messages(options: Sequence[str]) -> bool:
         return "--format json" in " ".join(options).replace("--format=", "--format ")
 
-    def process(self, message: Message) -> str | None:
+    def read(self, message: Message) -> str | None:
         message_type = message.get("type")
         if message_type not in _OPENCODE_KINDS:
             return None
         self.session = parse_session_id(message.get("sessionID")) or self.session
         part = table_of(message, "part")
         if message_type == "error":
-            return self._take_error(table_of(message, "error"))
+            return self._read_error(table_of(message, "error"))
         if message_type == "step_finish":
             return self._end_step(part)
         self.worked = True
@@ -480,7 +480,7 @@ class OpenCode(Dialect):
         self.complete = part.get("reason") != "tool-calls"
         return ""
 
-    def _take_error(self, error: Message) -> str:
+    def _read_error(self, error: Message) -> str:
         error_data = table_of(error, "data")
         retry_seconds = text_of(table_of(error_data, "responseHeaders"), "retry-after")
         http_status = error_data.get("statusCode")
@@ -629,9 +629,9 @@ def find_client(text: str, configured: Clients) -> Client:
         hint = f"give a command, or one of: {names}"
         raise UsageError(f"the command of the agent {problem}", hint=hint)
     client = configured.get(name) or BUILT_IN.get(name) or _recognize_client(name)
-    settings = configured.get(client.name)
-    if client.price is None and settings is not None and settings.price is not None:
-        return replace(client, price=settings.price)
+    override = configured.get(client.name)
+    if client.price is None and override is not None and override.price is not None:
+        return replace(client, price=override.price)
     return client
 
 

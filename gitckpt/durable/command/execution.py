@@ -150,10 +150,10 @@ class _RunningCommand:
         self._read_reports()  # a short command may have ended before `launch` returned
         while True:
             if self._code is None:
-                self._handle_events(self._next_limit(patience)[0])
+                self._handle_events(self._find_next_limit(patience)[0])
             if self._code is not None:
                 return EXIT
-            limit_time, limit_name = self._next_limit(patience)
+            limit_time, limit_name = self._find_next_limit(patience)
             if time.monotonic() >= limit_time:
                 return limit_name
 
@@ -182,7 +182,7 @@ class _RunningCommand:
             if not self._is_given_up:
                 self._kill()
 
-    def _next_limit(self, patience: Timeouts) -> tuple[float, str]:
+    def _find_next_limit(self, patience: Timeouts) -> tuple[float, str]:
         limits = (
             (self._started, patience.timeout, TIMEOUT),
             (self._last_output, patience.idle_timeout, IDLE_TIMEOUT),

@@ -48,13 +48,13 @@ def current_process_name() -> str:
     return f"{pid}@{process.start.replace(' ', '_') if process else ''}"
 
 
-def is_running(name: str, processes: Mapping[int, Process]) -> bool:
+def is_process_running(name: str, processes: Mapping[int, Process]) -> bool:
     pid, _, start_time = name.partition("@")
     process = processes.get(int(pid)) if pid.isascii() and pid.isdigit() else None
     return process is not None and process.start.replace(" ", "_") == start_time
 
 
-def pids_with_variable(variable: str) -> set[int]:
+def find_pids_with_variable(variable: str) -> set[int]:
     if not os.path.exists(_SELF):
         return {pid for pid, process in _list_with_ps().items() if f" {variable}=" in process.line}
     variable_pattern = os.fsencode(f"\0{variable}=")
@@ -70,13 +70,13 @@ def pids_with_variable(variable: str) -> set[int]:
 
 
 def find_descendants(roots: Collection[int], processes: Mapping[int, Process]) -> list[Process]:
-    children_of: dict[int, list[Process]] = {}
+    children_by_parent: dict[int, list[Process]] = {}
     for process in processes.values():
-        children_of.setdefault(process.parent, []).append(process)
+        children_by_parent.setdefault(process.parent, []).append(process)
     descendants: dict[int, Process] = {}
     parent_pids = list(roots)
     for parent_pid in parent_pids:  # grows in the loop
-        for child in children_of.get(parent_pid, ()):
+        for child in children_by_parent.get(parent_pid, ()):
             if child.pid not in descendants and child.pid not in roots:
                 descendants[child.pid] = child
                 parent_pids.append(child.pid)
@@ -99,7 +99,7 @@ def find_processes_with_open(path: str) -> list[Process]:
     except OSError:
         return []
     processes.pop(os.getpid(), None)
-    holders = []
+    processes_with_file = []
     for pid, process in sorted(processes.items()):
         fd_dir = f"/proc/{pid}/fd"
         try:
@@ -108,8 +108,8 @@ def find_processes_with_open(path: str) -> list[Process]:
         except OSError:
             continue  # the process has ended, or belongs to another user
         if is_open:
-            holders.append(process)
-    return holders
+            processes_with_file.append(process)
+    return processes_with_file
 
 
 def read_variables(process: Process, names: Iterable[str]) -> dict[str, str]:

@@ -76,7 +76,7 @@ class Supervisor:
 
     def serve(self) -> None:
         while self._is_running or not self._is_driver_dead:
-            pause = self._poll_timeout()
+            pause = self._find_poll_timeout()
             poll_events = self._poll.poll(None if pause is None else max(pause, 0.001) * 1000)
             ready_fds = [fd for fd, _ in poll_events]
             if ORDERS in ready_fds:
@@ -86,11 +86,11 @@ class Supervisor:
             for pid, status in self._tree.reap():
                 if pid == self._shell:
                     self._shell = 0
-                    self._report(f"ended {os.waitstatus_to_exitcode(status)}")
+                    self._send_report(f"ended {os.waitstatus_to_exitcode(status)}")
             if self._is_running:
                 self._check_descendants()
 
-    def _poll_timeout(self) -> float | None:
+    def _find_poll_timeout(self) -> float | None:
         # Returns the seconds to wait for events; None: without limit.
         now = time.monotonic()
         if self._kill_at is not None:
@@ -101,7 +101,7 @@ class Supervisor:
     def _check_descendants(self) -> None:
         if not self._shell and self._tree.is_empty:
             self._is_running, self._kill_at = False, None
-            self._report("alone")
+            self._send_report("alone")
         elif self._kill_at is not None and time.monotonic() >= self._kill_at:
             self._tree.send_signal(signal.SIGKILL)
             self._pause = min(2 * self._pause, _LONGEST_PAUSE)
@@ -139,13 +139,13 @@ class Supervisor:
                 return
             self._orders = payload[payload_size:]
             if order_verb == b"start":
-                self._start(*payload[:payload_size].split(b"\0"))
+                self._start_command(*payload[:payload_size].split(b"\0"))
             elif order_verb == b"signal" and self._is_running:
                 self._signal_all(int(argument))
             elif order_verb == b"kill" and self._is_running:
                 self._set_kill_time(0)
 
-    def _start(self, command: bytes, directory: bytes, *variables: bytes) -> None:
+    def _start_command(self, command: bytes, directory: bytes, *variables: bytes) -> None:
         env = dict(variable.split(b"=", 1) for variable in variables)
         file_actions = [(os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0)]
         argv = [os.fsencode(SHELL), b"-c", command]
@@ -156,16 +156,16 @@ class Supervisor:
             failed_part = "command"
             self._shell = os.posix_spawn(SHELL, argv, env, file_actions=file_actions, **options)
         except OSError as error:
-            self._report(f"error {failed_part} {error.errno} {error.strerror}")
+            self._send_report(f"error {failed_part} {error.errno} {error.strerror}")
             return
         finally:
             os.chdir("/")
         self._tree.begin_command(self._shell)
         self._is_running, self._has_signaled, self._kill_at, self._pause = True, False, None, _PAUSE
-        self._report(f"started {self._shell}")
+        self._send_report(f"started {self._shell}")
 
     @staticmethod
-    def _report(line: str) -> None:
+    def _send_report(line: str) -> None:
         try:
             os.write(REPORTS, f"{line}\n".encode())
         except BrokenPipeError:

@@ -45,10 +45,10 @@ class EnvTag:
     @property
     def variables(self) -> dict[str, str]:
         lease_variables = {RUN_VARIABLE: self.run, FENCE_VARIABLE: str(self.token)}
-        return {**lease_variables, REPOSITORY_VARIABLE: self.repository}
+        return {**lease_variables, REPOSITORY_VARIABLE: self.repository_id}
 
     @property
-    def repository(self) -> str:
+    def repository_id(self) -> str:
         """Return device and inode of the repository, which stay the same after a move."""
         directory_status = os.stat(self.directory)
         return f"{directory_status.st_dev}:{directory_status.st_ino}"
@@ -66,17 +66,17 @@ def end_leftovers(tag: EnvTag, *, older: bool = True) -> list[str]:
     a process does not end.
     """
     scanner = _Scanner(tag, older=older)
-    leftovers = scanner.scan()
+    leftovers = scanner.find_leftovers()
     ended_processes = [process_tree.describe_process(process) for process in leftovers.tools]
     if leftovers.supervisors:
         # Let supervisors end their tools: many programs stop cleaning up at a second SIGTERM.
-        leftovers = scanner.wait(_WATCHDOG_WAIT)
+        leftovers = scanner.wait_for_end(_WATCHDOG_WAIT)
     if any(leftovers):
         for process in leftovers.tools:
             process_tree.send_signal(process, signal.SIGTERM)
         for process in (*leftovers.tools, *leftovers.supervisors):
             process_tree.send_signal(process, signal.SIGCONT)
-        leftovers = scanner.wait(_GRACE)
+        leftovers = scanner.wait_for_end(_GRACE)
     deadline = time.monotonic() + _KILL_WAIT
     while any(leftovers):
         if time.monotonic() > deadline:
@@ -84,7 +84,7 @@ def end_leftovers(tag: EnvTag, *, older: bool = True) -> list[str]:
         for process in leftovers.tools:
             process_tree.send_signal(process, signal.SIGKILL)
         time.sleep(_PAUSE)
-        leftovers = scanner.scan()
+        leftovers = scanner.find_leftovers()
     return ended_processes
 
 
@@ -102,18 +102,18 @@ class _Scanner:
         # Start times by pid: an untagged process may lose the parent through which it was found.
         self._tool_starts: dict[int, str] = {}
 
-    def wait(self, seconds: float) -> _Leftovers:
+    def wait_for_end(self, seconds: float) -> _Leftovers:
         deadline = time.monotonic() + seconds
-        while any(leftovers := self.scan()) and time.monotonic() < deadline:
+        while any(leftovers := self.find_leftovers()) and time.monotonic() < deadline:
             time.sleep(_PAUSE)
         return leftovers
 
-    def scan(self) -> _Leftovers:
-        tagged_pids = process_tree.pids_with_variable(REPOSITORY_VARIABLE)
+    def find_leftovers(self) -> _Leftovers:
+        tagged_pids = process_tree.find_pids_with_variable(REPOSITORY_VARIABLE)
         if not tagged_pids and not self._tool_starts:
             return _Leftovers([], [])
         processes = process_tree.list_processes()
-        repository = self._tag.repository
+        repository = self._tag.repository_id
         starts = self._tool_starts.items()
         tools = {pid for pid, start in starts if pid in processes and processes[pid].start == start}
         driver_names: dict[int, str] = {}
@@ -128,7 +128,7 @@ class _Scanner:
         tools |= {process.pid for process in descendants}
         tools -= driver_names.keys() | process_tree.find_ancestors(os.getpid(), processes)
         self._tool_starts.update((pid, processes[pid].start) for pid in tools)
-        is_running = process_tree.is_running
+        is_running = process_tree.is_process_running
         orphans = {pid for pid, name in driver_names.items() if not is_running(name, processes)}
         return _Leftovers(*([processes[pid] for pid in sorted(pids)] for pids in (tools, orphans)))
 
@@ -164,7 +164,7 @@ class Watchdog:
         self.abandon()
         if self._orders < 0 or self._has_ended():
             self.close()
-            self._start()
+            self._start_supervisor()
 
     def abandon(self) -> None:
         """End the supervisor if its last command may still be running."""
@@ -180,7 +180,7 @@ class Watchdog:
         self._send_order(order)
         while b"\n" not in self._unread:
             if _is_readable(self.reports, _TICK):
-                self._receive()
+                self._receive_reports()
             else:
                 self.wake()
         report, _, self._unread = self._unread.partition(b"\n")
@@ -210,7 +210,7 @@ class Watchdog:
     def read_reports(self) -> list[str]:
         """Return the new reports of the supervisor, such as `ended 0` or `alone`."""
         if _is_readable(self.reports):
-            self._receive()
+            self._receive_reports()
         *lines, self._unread = self._unread.split(b"\n")
         self._is_busy = self._is_busy and b"alone" not in lines
         return [line.decode() for line in lines]
@@ -254,26 +254,26 @@ class Watchdog:
         if unsent_bytes:
             raise SupervisorEnded
 
-    def _receive(self) -> None:
+    def _receive_reports(self) -> None:
         self._used_at = time.monotonic()
         chunk = os.read(self.reports, _CHUNK) if self.reports >= 0 else b""
         if not chunk:
             raise SupervisorEnded
         self._unread += chunk
 
-    def _start(self) -> None:
+    def _start_supervisor(self) -> None:
         child_orders, orders = _make_pipe()
         output, child_output = _make_pipe()
         reports, child_reports = _make_pipe()
         child_fds = (child_orders, child_output, child_output, child_reports, output)
-        actions = [(os.POSIX_SPAWN_DUP2, fd, child_fd) for child_fd, fd in enumerate(child_fds)]
+        dup_actions = [(os.POSIX_SPAWN_DUP2, fd, child_fd) for child_fd, fd in enumerate(child_fds)]
         variables = self.tag.variables
         env = {**os.environ, **variables, WATCHDOG_VARIABLE: process_tree.current_process_name()}
         argv = supervisor.build_command(variables)
         # A new process group: Ctrl-C is for the driver. The same session: ssh asks on its terminal.
         options: dict[str, Any] = {"setpgroup": 0, "setsigdef": _DEFAULT_SIGNALS, "setsigmask": []}
         try:
-            self.pid = os.posix_spawn(argv[0], argv, env, file_actions=actions, **options)
+            self.pid = os.posix_spawn(argv[0], argv, env, file_actions=dup_actions, **options)
         except OSError as error:
             for fd in (orders, output, reports):
                 os.close(fd)

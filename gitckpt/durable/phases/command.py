@@ -241,19 +241,19 @@ def call_agent(context: Context) -> PhaseResult:
     attempt = replace(context.attempt, began=context.attempt.began or run.writer.newest.id)
     phase_timeout, idle_timeout = map(to_seconds, (phase.timeout, phase.idle_timeout))
 
-    def call() -> Answer:
+    def call_client() -> Answer:
         timeouts = Timeouts(agent_timeout or phase_timeout, idle_timeout, run.seconds_left())
         return agent.ask(prompt, context.output, context.check_and_tick, patience=timeouts)
 
     answer = ask_with_retries(
-        run, call, lambda text: context.output(f"{remove_controls(text)}\n".encode())
+        run, call_client, lambda text: context.output(f"{remove_controls(text)}\n".encode())
     )
     if answer.problem:
         raise make_phase_error(phase.name, answer, answer.problem)
     require_changes(context, attempt, answer)
     report = answer.report
-    result = {"cost_usd": report.cost_usd, "tokens": dict(report.tokens), "session": report.session}
-    known_values = {key: value for key, value in result.items() if value}
+    fields = {"cost_usd": report.cost_usd, "tokens": dict(report.tokens), "session": report.session}
+    known_values = {key: value for key, value in fields.items() if value}
     return PhaseResult(known_values or None, answer.code, answer.tail)
 
 

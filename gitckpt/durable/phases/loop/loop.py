@@ -287,11 +287,11 @@ def find_test_command(path: str, env: Mapping[str, str]) -> str:
         if os.path.isfile(makefile):
             with open(makefile, encoding="utf-8", errors="replace") as file:
                 # make reads only the first of these files
-                return _MAKE if _has_target(file) else ""
+                return _MAKE if _has_test_target(file) else ""
     return ""
 
 
-def _has_target(makefile: Iterable[str]) -> bool:
+def _has_test_target(makefile: Iterable[str]) -> bool:
     # No regular expression: matching a line of 500 KB took minutes.
     for line in makefile:
         targets, colon, prerequisites = line.partition(":")
@@ -557,9 +557,9 @@ class Loop:
 
     def _record(self, message: str, errors: Sequence[str] = ()) -> None:
         issue_count = len(self._options.issues) or None
-        closed = len(self._memory["closed_issues"]) if issue_count else None
+        done_count = len(self._memory["closed_issues"]) if issue_count else None
         task = f"iteration {self._memory['iterations']}"
-        progress = Progress(current_task=task, tasks_completed=closed, tasks_total=issue_count)
+        progress = Progress(current_task=task, tasks_completed=done_count, tasks_total=issue_count)
         self._run.milestone(trigger=LOOP, message=message, progress=progress, errors=errors)
 
     def _show_line(self, text: str) -> None:

@@ -513,7 +513,7 @@ class Review:
         self._start(review.CODING, cycle=cycle, lint_fixes=0, verifications=(), **empty_outputs)
 
     def _write_code(self) -> None:
-        answer = self._ask(CODER, build_coder_prompt(self._state))
+        answer = self._ask_agent(CODER, build_coder_prompt(self._state))
         new_values = {"coder_output": review.cut(answer, review.LONGEST), "uncommitted": _CYCLE}
         new_values |= dict.fromkeys(("original_description", "refactor_description"), "")
         self._start(review.CODE_COMPLETE, refactored=False, **new_values)
@@ -523,12 +523,12 @@ class Review:
         self._require_budget()
         self._start(review.LINTING if self._options.lint is not None else self._next_phase())
 
-    def _lint(self) -> None:
+    def _run_linter(self) -> None:
         self._commit()
         self._require_budget()
         state, command = self._state, self._options.lint
         if state.lint_output and command is not None:
-            self._ask(CODER, build_lint_prompt(state))
+            self._ask_agent(CODER, build_lint_prompt(state))
             fix_count = state.lint_fixes + 1
             self._start(review.LINTING, lint_output="", lint_fixes=fix_count, uncommitted=_FIX)
             return
@@ -537,11 +537,11 @@ class Review:
             self._commit(_FIX)  # the linter may fix files itself
             self._start(self._next_phase())
             return
-        is_last = state.lint_fixes >= self._options.lint_retries
-        lint_result = "still complains; the reviewer will be told" if is_last else "complains"
+        is_last_try = state.lint_fixes >= self._options.lint_retries
+        lint_result = "still complains; the reviewer will be told" if is_last_try else "complains"
         self._tell(f"cycle {state.cycle}: the linter {lint_result}")
         lint_output = review.cut(f"$ {command}\n{_clean_output(output, exit_code)}", review.LONGEST)
-        self._start(self._next_phase() if is_last else review.LINTING, lint_output=lint_output)
+        self._start(self._next_phase() if is_last_try else review.LINTING, lint_output=lint_output)
 
     def _next_phase(self) -> str:
         return review.FILTERING if self._options.filters else review.REVIEWING
@@ -564,11 +564,11 @@ class Review:
             self._state = replace(self._state, all_findings=tuple(findings))
         self._start(review.REVIEWING, filter_output="", filter_check_name="")
 
-    def _review(self) -> None:
-        answer = self._ask(REVIEWER, build_reviewer_prompt(self._state))
+    def _ask_reviewer(self) -> None:
+        answer = self._ask_agent(REVIEWER, build_reviewer_prompt(self._state))
         self._start(review.REVIEW_COMPLETE, review_output=review.cut_start(answer, review.LONGEST))
 
-    def _judge(self) -> None:
+    def _process_review(self) -> None:
         state, answer = self._state, self._state.review_output
         cycle, report = state.cycle, review.parse_report(answer)
         findings = tuple(replace(finding, cycle=cycle) for finding in review.parse_findings(answer))
@@ -607,7 +607,7 @@ class Review:
             state = replace(state, refactored=True, original_description=state.task_title)
             self._state = replace(state, refactor_description=task, task_title=task)
 
-    def _ask(self, role: str, prompt: str) -> str:
+    def _ask_agent(self, role: str, prompt: str) -> str:
         state = self._state
         self._tell(f"cycle {state.cycle}: the {role} is at work")
         prompt = prompt.replace("\0", "\ufffd")  # a command argument cannot contain NUL
@@ -674,10 +674,10 @@ class Review:
         review.BEAD_CREATED: _next_cycle,
         review.CODING: _write_code,
         review.CODE_COMPLETE: _commit_coding,
-        review.LINTING: _lint,
+        review.LINTING: _run_linter,
         review.FILTERING: _run_filters,
-        review.REVIEWING: _review,
-        review.REVIEW_COMPLETE: _judge,
+        review.REVIEWING: _ask_reviewer,
+        review.REVIEW_COMPLETE: _process_review,
         review.RESOLVING_ISSUES: _next_cycle,
     }
 

@@ -44,7 +44,7 @@ class Beads:
 
     def list_issues(self) -> Mapping[str, str]:
         """Return issue ids by finding id; the title of an issue begins with a finding id."""
-        document = self._ask(f"list --label {shlex.quote(self._label)}")
+        document = self._call_bd(f"list --label {shlex.quote(self._label)}")
         issues: list[Any] = document if isinstance(document, list) else []
         ids_by_finding = {}
         for issue in filter(lambda issue: isinstance(issue, dict), issues):
@@ -59,14 +59,14 @@ class Beads:
         arguments = [f"{finding}: {short_title}", "--parent", self._parent, "--type", "task"]
         arguments += ["--labels", self._label]
         arguments.append("--description=" + description.replace("\0", " "))
-        document = self._ask(f"create {' '.join(map(shlex.quote, arguments))}")
+        document = self._call_bd(f"create {' '.join(map(shlex.quote, arguments))}")
         issue = document[0] if isinstance(document, list) and document else document
         issue_id = issue.get("id") if isinstance(issue, dict) else None
         if not isinstance(issue_id, str) or not options.is_issue(issue_id):
             raise TrackerFailed(f"bd does not report the id of the issue for {finding}")
         return issue_id
 
-    def _ask(self, arguments: str) -> Any:
+    def _call_bd(self, arguments: str) -> Any:
         outcome, output = self._call(f"{options.BD} {arguments} --json")
         command = arguments.partition(" ")[0]
         if outcome.ended_by != EXIT:
@@ -89,7 +89,7 @@ _TASK_FILE = "refactoring"  # file in the run's directory with the changed task
 
 def perform_review(context: Context) -> PhaseResult:
     options = parse_options(context.option)
-    timeout = _agent_timeout(context.option)
+    timeout = _parse_agent_timeout(context.option)
     run = context.run
     if options.force and _FORCE in run.pipeline.inputs:  # `force` applies to one attempt only
         run.writer.pipeline = replace(run.pipeline, inputs={**run.pipeline.inputs, _FORCE: ""})
@@ -123,7 +123,7 @@ def perform_review(context: Context) -> PhaseResult:
 
 
 def parse_options(option: Callable[[str], str]) -> ReviewOptions:
-    _agent_timeout(option)
+    _parse_agent_timeout(option)
     if not option("title").strip():
         raise UsageError("there is no task", hint='name a task: git ckpt review "Add a login page"')
     filters = {}
@@ -179,7 +179,7 @@ class IssueFiling:
             if not finding.description.startswith(review_state.FILTER_PREFIX)
             and finding.id not in state.beads
         ]
-        created_ids, problem = self._create(new_findings) if new_findings else ({}, "")
+        created_ids, problem = self._create_issues(new_findings) if new_findings else ({}, "")
         if problem:
             count = len(new_findings) - len(created_ids)
             self.tell(
@@ -188,7 +188,7 @@ class IssueFiling:
         all_ids = dict.fromkeys((*state.child_bead_ids, *created_ids.values()))
         return replace(state, beads={**state.beads, **created_ids}, child_bead_ids=tuple(all_ids))
 
-    def _create(self, findings: Sequence[ReviewFinding]) -> tuple[dict[str, str], str]:
+    def _create_issues(self, findings: Sequence[ReviewFinding]) -> tuple[dict[str, str], str]:
         created_ids: dict[str, str] = {}
         problem = ""
         try:
@@ -226,14 +226,14 @@ class _Agent:
         files = os.path.join(run.files.path, self.role)
         agent = Agent(self.client, run.path, {**variables, **env}, context.watchdog, files)
 
-        def call() -> Answer:
+        def call_client() -> Answer:
             timeouts = Timeouts(self.timeout, None, run.seconds_left())
             options: dict[str, Any] = {"patience": timeouts, "budget": self._remaining_budget()}
             return agent.ask(
                 prompt, context.output, context.check_and_tick, session=session, **options
             )
 
-        answer = ask_with_retries(run, call, self.tell, self.role)
+        answer = ask_with_retries(run, call_client, self.tell, self.role)
         if answer.ended_by == DEADLINE:
             message = f"the run reached its deadline while the {self.role} worked"
             raise DeadlineReached(message, output=answer.tail)
@@ -249,5 +249,5 @@ class _Agent:
         return float(budget_usd) - float(spent_usd) if budget_usd > 0 else None
 
 
-def _agent_timeout(option: Callable[[str], str]) -> float:
+def _parse_agent_timeout(option: Callable[[str], str]) -> float:
     return options.read_timeout("agent_timeout", option("agent_timeout"), AGENT_TIMEOUT)

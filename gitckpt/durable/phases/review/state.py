@@ -279,8 +279,8 @@ class CycleState:
             raise NewerCheckpoint(main_table.source, "version", problem, hint=hint)
         if version < VERSION:
             raise main_table.invalid("version", f"{version} is not supported")
-        values = {name: read(main_table, name) for name, read in _HEAD.items()}
-        values |= {name: read(extra, name) for name, read in _MORE.items()}
+        field_values = {name: read(main_table, name) for name, read in _HEAD.items()}
+        field_values |= {name: read(extra, name) for name, read in _MORE.items()}
         phase_number = main_table.count("phase", required=True)
         # Prefer the name of the phase to its number, which has changed twice.
         is_named = "phase" in extra.values
@@ -289,35 +289,35 @@ class CycleState:
             raise main_table.invalid("phase", f"{phase_number} is not a phase: {names}")
         phase = extra.choice("phase", PHASES) if is_named else numbers[phase_number]
         failed_in = extra.choice("failed_in", PHASES, default="") if phase == ERROR else ""
-        cycle = values["cycle"]
+        cycle = field_values["cycle"]
         if cycle < 1 and not {phase, failed_in} & {IDLE, BEAD_CREATED}:
             raise main_table.invalid("cycle", f"is {cycle}, but cycles count from 1")
         issue_ids = extra.table("beads").all_texts()
         all_findings = _read_findings(main_table, extra, "all_findings")
-        if "beads" not in extra.values and values["child_bead_ids"]:
+        if "beads" not in extra.values and field_values["child_bead_ids"]:
             issue_ids = {finding.id: "" for finding in all_findings}
         if MORE not in table:
             # A checkpoint of quasar has the commit of an unfinished cycle only in `git_sha`.
-            if phase in _COMMITTED and len(values["cycle_commits"]) < cycle:
-                values["last_cycle_sha"] = values["git_sha"]
+            if phase in _COMMITTED and len(field_values["cycle_commits"]) < cycle:
+                field_values["last_cycle_sha"] = field_values["git_sha"]
             # quasar does not record whether the work was committed; committing twice is harmless.
             if phase == CODE_COMPLETE:
-                values["uncommitted"] = "cycle"
-        values |= {"phase": phase, "failed_in": failed_in, "beads": issue_ids}
-        values |= {
+                field_values["uncommitted"] = "cycle"
+        field_values |= {"phase": phase, "failed_in": failed_in, "beads": issue_ids}
+        field_values |= {
             "findings": _read_findings(main_table, extra, "findings"),
             "all_findings": all_findings,
         }
-        values["sessions"] = extra.table("sessions").all_texts()
-        values["verifications"] = tuple(
+        field_values["sessions"] = extra.table("sessions").all_texts()
+        field_values["verifications"] = tuple(
             Verification(check.text("id"), check.choice("status", STATUSES), check.text("comment"))
             for check in extra.tables("verifications")
         )
         if (report := extra.table("report")).values:
             texts = {name: report.text(name) for name in ("satisfaction", "risk", "summary")}
             needs_review = report.flag("needs_human_review")
-            values["report"] = ReviewReport(needs_human_review=needs_review, **texts)
-        return cls(**values)
+            field_values["report"] = ReviewReport(needs_human_review=needs_review, **texts)
+        return cls(**field_values)
 
 
 class _Reader(TableReader):
