@@ -58,11 +58,11 @@ def write_mirror(repository: Repository, pattern: str, state: Mapping[str, Any])
     if not is_file_name or not _is_in_worktree(mirror_path):
         problem = f"the state is not mirrored: {track!r:.60} is not a file name"
         raise CkptError(problem, hint="name the track: --track add-login")
-    top = repository.worktree or ""
-    path = os.path.join(top, *mirror_path.split("/"))
+    worktree = repository.worktree or ""
+    path = os.path.join(worktree, *mirror_path.split("/"))
     json_text = json.dumps(jsonable.plain(state), indent=2, ensure_ascii=False) + "\n"
     try:
-        _make_directories(top, os.path.dirname(mirror_path))
+        _make_directories(worktree, os.path.dirname(mirror_path))
         _require_mirror_of(path, mirror_path, str(track))
         administration.write_file(repository, path, json_text.encode("utf-8", "surrogatepass"))
     except OSError as error:
@@ -157,10 +157,10 @@ def _parse_graph(name: str, table: Table) -> Graph:
         table.complain(f"{table.label} has no steps", "steps", hint=f"add [[steps.{name}.steps]]")
     names = [step_table.name(_RESERVED) for step_table in tables]
     named_tables = zip(names, tables, strict=True)
-    required = [name for name, inner in named_tables if inner.values.get("optional") is not True]
+    required = [name for name, entry in named_tables if entry.values.get("optional") is not True]
     steps = tuple(
-        _parse_step(inner, names, next((n for n in required if n not in names[: i + 1]), COMPLETE))
-        for i, inner in enumerate(tables)
+        _parse_step(entry, names, next((n for n in required if n not in names[: i + 1]), COMPLETE))
+        for i, entry in enumerate(tables)
     )
     aliases = table.strings("aliases", f"aliases of {table.label}")
     _check_names(table, tables, names, aliases)
@@ -179,14 +179,14 @@ def _parse_graph(name: str, table: Table) -> Graph:
 def _parse_step(table: Table, names: Sequence[str], following: str) -> StepDefinition:
     # `following` is the default for on_pass.
     table.only(_STEP_KEYS)
-    targets = (*names, COMPLETE)
-    for key in ("on_pass", "on_fail"):
-        target = table.text(key)
-        if target is not None and target not in targets:
-            close = closest(target, targets)
-            hint = f"did you mean {close}?" if close else f"there are: {', '.join(targets)}"
-            problem = f"{key} of {table.label} names {target!r}, which is not a step"
-            table.complain(problem, key, hint=hint)
+    target_names = (*names, COMPLETE)
+    for edge_key in ("on_pass", "on_fail"):
+        target = table.text(edge_key)
+        if target is not None and target not in target_names:
+            close = closest(target, target_names)
+            hint = f"did you mean {close}?" if close else f"there are: {', '.join(target_names)}"
+            problem = f"{edge_key} of {table.label} names {target!r}, which is not a step"
+            table.complain(problem, edge_key, hint=hint)
     return StepDefinition(
         name=str(table.values.get("name", "")),
         on_pass=table.text("on_pass") or following,

@@ -214,18 +214,18 @@ def _save(
     message = message if len(message) <= _MESSAGE else f"{message[:_MESSAGE]}…"
     guard = store.leases.bound(run) if run is not None else None
     new_track = track if run is None else None
-    values: dict[str, Any] = {"run": run, "start": new_track, "guard": guard, "change": change}
-    values |= {"trigger": STEP, "agent": step_report.agent, "message": message or None}
-    values["progress_of"] = lambda new: record.read_progress(machine.find_record(graph, new, step))
-    values["errors"] = [str(step_report.notes)] if step_report.action == FAIL else []
+    kwargs: dict[str, Any] = {"run": run, "start": new_track, "guard": guard, "change": change}
+    kwargs |= {"trigger": STEP, "agent": step_report.agent, "message": message or None}
+    kwargs["progress_of"] = lambda new: record.read_progress(machine.find_record(graph, new, step))
+    kwargs["errors"] = [str(step_report.notes)] if step_report.action == FAIL else []
     if step_report.checkpoint_id is not None:
-        values["id"] = step_report.checkpoint_id
+        kwargs["id"] = step_report.checkpoint_id
     label = f"{step}-{record.LABELS[step_report.action]}"
     if options.pop("files", False):
         # An agent waits for this call: omit a capture that takes too long.
-        checkpoint = store.save(label, limits=store.rules.limits().automatic(), **values)
+        checkpoint = store.save(label, limits=store.rules.limits().automatic(), **kwargs)
     else:
-        checkpoint = store.record(label, **options, **values)
+        checkpoint = store.record(label, **options, **kwargs)
     _write_mirror(store, store.repository, graph, str(checkpoint.run))
     return checkpoint
 

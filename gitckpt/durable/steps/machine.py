@@ -162,9 +162,9 @@ class _StateUpdate:
         self._graph, self._at = graph, timestamp
         old_loop = get_loop_table(state)
         first_keys = dict.fromkeys(("current_step", "step_status", "step_started_at"))
-        counts = {"fix_cycle_count": 0, "max_fix_cycles": graph.max_fix_cycles, "iterations": 0}
+        limits = {"fix_cycle_count": 0, "max_fix_cycles": graph.max_fix_cycles, "iterations": 0}
         self._records = dict(_get_table(old_loop, "checkpoints", "loop_state."))
-        loop_table = {**first_keys, **counts, **old_loop, "checkpoints": self._records}
+        loop_table = {**first_keys, **limits, **old_loop, "checkpoints": self._records}
         self._loop = _move_last(loop_table, "checkpoints")
         self._blockers = list(_get_blockers(state))
         self.state = _move_last({**state, BLOCKERS: self._blockers, LOOP: self._loop}, LOOP)
@@ -276,8 +276,8 @@ class _StateUpdate:
         self._put_record(step, _order_keys(new_record))
 
     def _record_of(self, step: StepDefinition) -> dict[str, Any]:
-        key = _find_key(self._graph, self._records, step.name)
-        return dict(_get_table(self._records, key, "loop_state.checkpoints."))
+        record_key = _find_key(self._graph, self._records, step.name)
+        return dict(_get_table(self._records, record_key, "loop_state.checkpoints."))
 
     def _put_record(self, step: StepDefinition, record: dict[str, Any]) -> None:
         self._records[_find_key(self._graph, self._records, step.name)] = record
@@ -294,8 +294,8 @@ def _order_keys(record: StateTable) -> dict[str, Any]:
 
 def _move_last(table: StateTable, *last: str) -> dict[str, Any]:
     # In TOML, simple keys must come before tables, or they would belong to the table.
-    keys = [key for key in table if key not in last] + [key for key in last if key in table]
-    return {key: table[key] for key in keys}
+    ordered_keys = [key for key in table if key not in last] + [key for key in last if key in table]
+    return {key: table[key] for key in ordered_keys}
 
 
 def _find_key(graph: Graph, step_records: StateTable, step: str) -> str:
@@ -418,8 +418,8 @@ def _compare_plan(
     tasks_table = record.get("tasks")
     reported_tasks = tasks_table.items() if isinstance(tasks_table, Mapping) else ()
     statuses = {
-        records.parse_number(key): records.parse_status(task_record.get("status"))
-        for key, task_record in reported_tasks
+        records.parse_number(task_key): records.parse_status(task_record.get("status"))
+        for task_key, task_record in reported_tasks
         if isinstance(task_record, Mapping)
     }
     for task_number, task in planned_tasks.items():

@@ -50,7 +50,7 @@ def parse_status(value: object) -> str | None:
 def parse_number(text: str) -> str | None:
     """Return the number of a task, such as "2.3" of "Task 2.3: Log in", or None."""
     task_match = _TASK.match(text.strip())
-    return next(group.lower() for group in task_match.groups() if group) if task_match else None
+    return next(number.lower() for number in task_match.groups() if number) if task_match else None
 
 
 START, PROGRESS, RESET = "start", "progress", "reset"
@@ -200,32 +200,32 @@ def _add_commit(record: dict[str, Any], step: StepDefinition, report: StepReport
 
 def _add_task(record: dict[str, Any], text: str, report: StepReport, timestamp: str) -> None:
     # Free text without a number is a task only if the report says more about it.
-    number = parse_number(text)
-    if number is None and report.task_status is None and report.worker is None:
+    task_number = parse_number(text)
+    if task_number is None and report.task_status is None and report.worker is None:
         return
-    task_key = number or text
+    task_key = task_number or text
     tasks = _as_dict(record.get("tasks"))
     new_task = {"status": NOT_STARTED, "started_at": timestamp, "completed_at": None}
     old_task = tasks.get(task_key)
     task = dict(old_task) if isinstance(old_task, Mapping) else new_task
     task["status"] = report.task_status or IN_PROGRESS
     task["completed_at"] = None if task["status"] in (NOT_STARTED, IN_PROGRESS) else timestamp
-    values = {"worker": report.worker, "notes": report.notes, "commit": report.commit}
-    task |= {key: value for key, value in values.items() if value is not None}
+    task_values = {"worker": report.worker, "notes": report.notes, "commit": report.commit}
+    task |= {key: value for key, value in task_values.items() if value is not None}
     record["tasks"] = tasks | {task_key: task | {"last_updated": timestamp}}
     if task["status"] == PASSED:
-        record["last_task"] = f"Task {number}" if number else task_key
+        record["last_task"] = f"Task {task_number}" if task_number else task_key
 
 
 def _preserve_counts(new: dict[str, Any], record: StateTable, report: StepReport) -> None:
     # The first task reported by name must not hide the counts that were reported before.
     progress = _as_dict(record.get("progress"))
-    keys = ("tasks_completed", "tasks_total")
-    completed, total = (_as_count(progress.get(key)) or _as_count(record.get(key)) for key in keys)
+    count_keys = ("tasks_completed", "tasks_total")
+    done, total = (_as_count(progress.get(key)) or _as_count(record.get(key)) for key in count_keys)
     if report.tasks_completed is not None:  # includes the reported task if that is done
-        completed = report.tasks_completed - (report.task_status == PASSED)
-    if completed and completed > 0:
-        new[BEFORE] = completed
+        done = report.tasks_completed - (report.task_status == PASSED)
+    if done and done > 0:
+        new[BEFORE] = done
     if total and report.tasks_total is None:
         new["progress"]["tasks_total"] = total
 
@@ -278,9 +278,9 @@ class PlanTask:
 
 def parse_plan(text: str) -> list[PlanTask]:
     """Return the tasks of a plan: items `- [ ] TITLE` and headings `## Task 1: TITLE`."""
-    entries: list[PlanTask] = []
+    plan_tasks: list[PlanTask] = []
     indent, heading, fence = -1, -1, ""
-    for number, line in enumerate(text.splitlines(), 1):
+    for line_number, line in enumerate(text.splitlines(), 1):
         fence_match = _FENCE.match(line)
         if fence_match is not None and (not fence or fence_match[1].startswith(fence)):
             fence = "" if fence else fence_match[1]
@@ -289,20 +289,20 @@ def parse_plan(text: str) -> list[PlanTask]:
         heading_match = _HEADING.match(line)
         box_match = _BOX.match(line)
         if heading_match is not None:
-            entries.append(_parse_task(heading_match["text"], "", number))
-            indent, heading = -1, len(entries) - 1
+            plan_tasks.append(_parse_task(heading_match["text"], "", line_number))
+            indent, heading = -1, len(plan_tasks) - 1
         elif line.startswith("#"):
             indent, heading = -1, -1
         elif box_match is not None:
             task_indent = len(box_match["indent"].expandtabs(4))
-            task = _parse_task(box_match["text"], box_match["mark"].lower(), number)
+            task = _parse_task(box_match["text"], box_match["mark"].lower(), line_number)
             if task.id is None and heading >= 0:
-                joined_mark = _join_marks(entries[heading].mark, task.mark)
-                entries[heading] = replace(entries[heading], mark=joined_mark)
+                joined_mark = _join_marks(plan_tasks[heading].mark, task.mark)
+                plan_tasks[heading] = replace(plan_tasks[heading], mark=joined_mark)
             elif task.id is not None or indent < 0 or task_indent <= indent:
-                entries.append(task)
+                plan_tasks.append(task)
                 indent, heading = task_indent, -1
-    return [task for task in entries if task.mark]
+    return [task for task in plan_tasks if task.mark]
 
 
 def find_open_task(plan: Sequence[PlanTask]) -> PlanTask | None:
@@ -310,8 +310,8 @@ def find_open_task(plan: Sequence[PlanTask]) -> PlanTask | None:
 
 
 def next_open(plan: Sequence[PlanTask], last: str) -> PlanTask | None:
-    index = next((i for i, task in enumerate(plan) if task.id == last), len(plan))
-    return find_open_task(plan[index + 1 :])
+    last_index = next((i for i, task in enumerate(plan) if task.id == last), len(plan))
+    return find_open_task(plan[last_index + 1 :])
 
 
 def _parse_task(text: str, mark: str, line: int) -> PlanTask:

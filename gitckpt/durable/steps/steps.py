@@ -44,19 +44,19 @@ def to_document(graph: Graph, newest: Checkpoint, events: list[StepEvent] | None
     for name in dict.fromkeys((*(step.name for step in graph.steps), *visible_steps(graph, state))):
         record = dict(machine.find_record(graph, state, name))
         steps.append({"step": name, "status": get_status(position, name, record), "record": record})
-    content: dict[str, Any] = {"run": newest.run, "graph": graph.name}
-    content |= {"step": position.step, "status": position.status}
-    content["fix_cycle_count"] = loop.get("fix_cycle_count", 0)
-    content["max_fix_cycles"] = loop.get("max_fix_cycles", graph.max_fix_cycles)
-    content |= {"iterations": loop.get("iterations", 0), "max_iterations": graph.max_iterations}
-    content |= {"blockers": list(state.get(machine.BLOCKERS) or []), "steps": steps}
+    document: dict[str, Any] = {"run": newest.run, "graph": graph.name}
+    document |= {"step": position.step, "status": position.status}
+    document["fix_cycle_count"] = loop.get("fix_cycle_count", 0)
+    document["max_fix_cycles"] = loop.get("max_fix_cycles", graph.max_fix_cycles)
+    document |= {"iterations": loop.get("iterations", 0), "max_iterations": graph.max_iterations}
+    document |= {"blockers": list(state.get(machine.BLOCKERS) or []), "steps": steps}
     if events is not None:
-        content["history"] = history = []
+        document["history"] = history = []
         for event in events:
             event_fields = {name: getattr(event, name) for name in event.__slots__}
-            values = {name: getattr(event.progress or Progress(), name) for name in _PROGRESS}
-            history.append({**event_fields, "errors": list(event.errors), "progress": values})
-    return content
+            numbers = {name: getattr(event.progress or Progress(), name) for name in _PROGRESS}
+            history.append({**event_fields, "errors": list(event.errors), "progress": numbers})
+    return document
 
 
 class Steps:
@@ -96,7 +96,7 @@ class Steps:
         require_text("graph", graph, may_be_none=True)
         require_text("checkpoint_id", checkpoint_id, may_be_none=True)
         repository = self._store.repository
-        outputs = tuple(_relative_to_top(repository, file) for file in said.outputs)
+        outputs = tuple(_relative_to_top(repository, output) for output in said.outputs)
         said = replace(said, outputs=outputs, subject="")
         if said.commit is not None:
             oid = repository.commit(said.commit)

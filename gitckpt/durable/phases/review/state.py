@@ -244,9 +244,9 @@ class CycleState:
         return max(self.max_budget_usd - self.total_cost_usd, 0) / (2 * remaining_cycles)
 
     def to_state(self) -> dict[str, Any]:
-        keys, table = ("severity", "description", "cycle"), self.to_quasar_table()
+        finding_keys, table = ("severity", "description", "cycle"), self.to_quasar_table()
         for name in ("findings", "all_findings"):
-            table[name] = [_select(finding, keys) for finding in getattr(self, name)]
+            table[name] = [_select(finding, finding_keys) for finding in getattr(self, name)]
         return {**table, MORE: self.to_extra_table()}
 
     def to_quasar_table(self) -> dict[str, Any]:
