@@ -54,8 +54,8 @@ def to_document(graph: Graph, newest: Checkpoint, events: list[StepEvent] | None
         document["history"] = history = []
         for event in events:
             event_fields = {name: getattr(event, name) for name in event.__slots__}
-            numbers = {name: getattr(event.progress or Progress(), name) for name in _PROGRESS}
-            history.append({**event_fields, "errors": list(event.errors), "progress": numbers})
+            progress = {name: getattr(event.progress or Progress(), name) for name in _PROGRESS}
+            history.append({**event_fields, "errors": list(event.errors), "progress": progress})
     return document
 
 
