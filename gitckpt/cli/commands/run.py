@@ -49,7 +49,7 @@ def run(
         terminal.out_document(Pipelines.preset(pipeline).encode())
         return 0
     from gitckpt.cli import driver
-    from gitckpt.durable.phases.options import slug
+    from gitckpt.durable.phases.options import make_slug
     from gitckpt.durable.pipeline import definition as pipelines
 
     inputs = driver.parse_inputs(input_ or [])
@@ -57,9 +57,9 @@ def run(
     mode = pipelines.parse_autonomy(autonomy) if autonomy is not None else None
     name, about = pipeline, pipeline
     if pipeline.endswith(".md") or (os.path.isfile(pipeline) and os.sep in pipeline):
-        name, about, inputs = "plan-to-pr", slug(pipeline), {"plan": pipeline, **inputs}
+        name, about, inputs = "plan-to-pr", make_slug(pipeline), {"plan": pipeline, **inputs}
     elif pipeline == "plan-to-pr" and inputs.get("plan"):
-        about = slug(inputs["plan"])
+        about = make_slug(inputs["plan"])
     if dry_run:
         with open_store() as store:
             _print_preview(Pipelines(store).preview(name, inputs), mode)
@@ -143,13 +143,13 @@ def loop(
     The plan is done when its issues are closed and the tests pass. Prints the id of the run. Each
     iteration is a checkpoint. After a kill, git ckpt resume ID repeats the last iteration.
     """
-    from gitckpt.durable.phases.options import slug
+    from gitckpt.durable.phases.options import make_slug
 
     options.refuse(not plan, "the plan has no name", "name its file: git ckpt loop PLAN.md")
     texts = {name: str(value) for name, value in inputs.items() if value} | {"plan": plan}
     texts |= {"issues": " ".join(issue)} if issue else {}
     texts |= {"until_tests_pass": "yes"} if until_tests_pass else {}
-    start_options = {"about": slug(plan), "base": base, "timeout": _parse_limit(timeout)}
+    start_options = {"about": make_slug(plan), "base": base, "timeout": _parse_limit(timeout)}
     return _start("loop", texts, f"loop {plan}", **start_options)
 
 

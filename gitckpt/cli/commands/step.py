@@ -133,9 +133,9 @@ def _print_report(
     from gitckpt.durable.steps import machine, report
 
     checkpoint, graph = result.checkpoint, result.graph
-    position = machine.position(graph, checkpoint.state)
+    position = machine.find_position(graph, checkpoint.state)
     name = graph.step(step_report.step).name
-    record = machine.record_of(graph, checkpoint.state, name)
+    record = machine.find_record(graph, checkpoint.state, name)
     status = str(record.get("status") or position.status)
     if as_json:
         blockers = list(position.reasons)
@@ -153,7 +153,7 @@ def _print_report(
         if completed < (progress.tasks_total or 0):
             terminal.warn(f"{name} passed with {completed} of {progress.tasks_total} tasks")
     if position.status == report.BLOCKED:
-        error = machine.blocked_error(position)
+        error = machine.make_blocked_error(position)
         terminal.warn(f"{error.message}; {_with_run(run_option, str(error.hint))}")
     else:
         terminal.remark(f"{name} is {status}{_with_run(run_option, _next_hint(name, position))}")
@@ -212,8 +212,8 @@ def _print_steps(steps: Steps, *, history: bool, as_json: bool) -> None:
     from gitckpt.durable.steps.graph import COMPLETE
 
     newest, graph = steps.newest(), steps.graph()
-    position = machine.position(graph, newest.state)
-    loop = machine.loop_of(newest.state)
+    position = machine.find_position(graph, newest.state)
+    loop = machine.get_loop_table(newest.state)
     max_fix_cycles = loop.get("max_fix_cycles", graph.max_fix_cycles)
     status = "" if position.step == COMPLETE else f" ({position.status})"
     facts = [
@@ -225,7 +225,7 @@ def _print_steps(steps: Steps, *, history: bool, as_json: bool) -> None:
     ]
     for label, value in facts:
         terminal.out(f"{label:10} {value}")
-    for blocker in machine.active_blockers(newest.state):
+    for blocker in machine.find_active_blockers(newest.state):
         text = f"{blocker.get('blocked_step')}: {blocker.get('description')}"
         terminal.out(f"{'blocker':10} {text}")
     terminal.out()
@@ -236,14 +236,14 @@ def _print_steps(steps: Steps, *, history: bool, as_json: bool) -> None:
 def _row(graph: Graph, position: StepPosition, state: Mapping[str, Any], name: str) -> list[str]:
     from gitckpt.durable.steps import machine
     from gitckpt.durable.steps import steps as view
-    from gitckpt.durable.steps.report import progress_of
+    from gitckpt.durable.steps.report import read_progress
 
-    record = machine.record_of(graph, state, name)
-    mark, status = ">" if name == position.step else " ", view.status_of(position, name, record)
+    record = machine.find_record(graph, state, name)
+    mark, status = ">" if name == position.step else " ", view.get_status(position, name, record)
     agent, updated, notes = (
         str(record.get(key) or "") for key in ("agent", "last_updated", "notes")
     )
-    progress = _progress_text(progress_of(record))
+    progress = _progress_text(read_progress(record))
     return [mark, name, status, agent, progress, _without_fraction(updated), notes]
 
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from types import NoneType
 from typing import Any, TypedDict
 
-from gitckpt.durable.agent.clients import PRICE, Client, Clients, client_of
+from gitckpt.durable.agent.clients import PRICE, Client, Clients, find_client
 from gitckpt.durable.command.watchdog import EnvTag, Watchdog
 from gitckpt.durable.phases import command
 from gitckpt.durable.phases.options import PLAN, generate_branch, read_plan
@@ -49,13 +49,13 @@ class ResumeOptions(RunOptions, total=False):
 def _run_loop(context: Context) -> PhaseResult:
     from gitckpt.durable.phases.loop.loop import Loop
 
-    return Loop(context).go()
+    return Loop(context).perform()
 
 
 def _run_review(context: Context) -> PhaseResult:
-    from gitckpt.durable.phases.review.phase import carry_out
+    from gitckpt.durable.phases.review.phase import perform_review
 
-    return carry_out(context)
+    return perform_review(context)
 
 
 def _ask_agent(context: Context) -> PhaseResult:
@@ -72,17 +72,17 @@ def _require_plan(run_inputs: RunInputs, _: Callable[[str], str]) -> None:
 def _require_loop_options(run_inputs: RunInputs, option: Callable[[str], str]) -> None:
     from gitckpt.durable.phases.loop import loop
 
-    loop.read(option)
+    loop.parse_options(option)
     try:
-        loop.require_usable(run_inputs.contents.get("prompt", b"").decode("utf-8", "replace"))
+        loop.require_valid(run_inputs.contents.get("prompt", b"").decode("utf-8", "replace"))
     except PhaseFailed as error:
         raise UsageError(error.message, hint=error.hint) from None
 
 
 def _require_review_options(_: RunInputs, option: Callable[[str], str]) -> None:
-    from gitckpt.durable.phases.review.phase import read
+    from gitckpt.durable.phases.review.phase import parse_options
 
-    read(option)
+    parse_options(option)
 
 
 @dataclass(frozen=True, slots=True)
@@ -260,7 +260,7 @@ def require_installed(
         for role in _ROLES if phase.use else ():
             try:
                 name = fill_placeholders(phase.options.get(role, ""), values)
-                program = client_of(name, clients).missing(env, os.curdir) if name else None
+                program = find_client(name, clients).find_missing(env, ".") if name else None
             except (KeyError, UsageError):
                 continue  # the phase itself reports unknown values and bad commands
             if program is not None and (os.sep not in program or os.path.isabs(program)):
@@ -438,7 +438,9 @@ class Driver:
             observer.begins(phase.name, attempt.number, position + 1, len(self._definition.phases))
             callbacks = (observer.output, observer.tick, self._agents, self._announce)
             context = Context(session, self._definition, phase, attempt, watchdog, *callbacks)
-            perform_step = STEPS[phase.use].action if phase.use is not None else command.perform
+            perform_step = (
+                STEPS[phase.use].action if phase.use is not None else command.perform_command
+            )
             return perform_step(context)
 
         last = session.last_attempt

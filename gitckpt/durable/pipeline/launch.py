@@ -98,10 +98,10 @@ class Context:
 
     def client(self, role: str) -> Client:
         client_name = self.option(role)
-        redefinition = clients.redefinition(client_name, self.agents)
+        redefinition = clients.describe_redefinition(client_name, self.agents)
         if redefinition is not None:
             self.announce(redefinition)
-        return clients.client_of(client_name, self.agents)
+        return clients.find_client(client_name, self.agents)
 
     def environment(self) -> dict[str, str]:
         run = self.run

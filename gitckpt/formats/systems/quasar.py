@@ -36,7 +36,7 @@ def is_one(table: Mapping[str, Any]) -> bool:
 def has_signs(table: Mapping[str, Any]) -> bool:
     """Return whether a TOML table has any of quasar's keys except the version."""
     return not table.keys().isdisjoint(
-        CycleState().quasar_table().keys() - {"version", "created_at"}
+        CycleState().to_quasar_table().keys() - {"version", "created_at"}
     )
 
 
@@ -56,7 +56,7 @@ def read(source: Source, phases: str = "") -> Record:
     except InvalidCheckpoint as error:
         where = f"{error.field}: " if error.field else ""
         raise Unreadable(f"{where}{error.problem}") from None
-    known_keys = {*CycleState().quasar_table(), "findings", "all_findings", cycle.MORE}
+    known_keys = {*CycleState().to_quasar_table(), "findings", "all_findings", cycle.MORE}
     unknown = {key: value for key, value in table.items() if key not in known_keys}
     for key in unknown:
         remarks.add(f"has a key {key!r:.60}, which is stored")
@@ -179,8 +179,8 @@ def write(checkpoint: Checkpoint, losses: list[str]) -> bytes:
         raise Unreadable(error.message) from None
     if state.phase == cycle.ERROR:
         losses.append("the phase error, which quasar refuses: the phase that failed is written")
-        state = replace(state, phase=cycle.phase_to_resume(state), failed_in="", problem="")
-    for key, value in state.extra_table().items():
+        state = replace(state, phase=cycle.find_resume_phase(state), failed_in="", problem="")
+    for key, value in state.to_extra_table().items():
         if key == "beads" and not any(state.beads.values()):
             continue  # quasar created these issues
         if value and key not in ("phase", "findings", "all_findings"):
@@ -193,7 +193,7 @@ def write(checkpoint: Checkpoint, losses: list[str]) -> bytes:
     imported = content.child(jsonable.state(checkpoint), KEY)
     unknown = [key for key in imported if key not in ("format", "phases", "git_commit")]
     losses += [f"the key {key}, which quasar does not have" for key in unknown]
-    head = state.quasar_table()
+    head = state.to_quasar_table()
     created = state.created_at or "0001-01-01T00:00:00Z"  # Go's zero time means "none"
     if "." in created:  # Go writes no trailing zeros in a fraction
         created = f"{created.removesuffix('Z').rstrip('0').rstrip('.')}Z"

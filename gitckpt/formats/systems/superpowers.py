@@ -47,7 +47,7 @@ def read(source: Source, graph: Graph) -> Record:
             lacks = f"has {loop!r:.60} for loop_state, which is not stored"
         remarks.add(f"{lacks}: the step is {step} according to the plan")
     try:
-        position = machine.position(graph, state)
+        position = machine.find_position(graph, state)
     except UsageError as error:
         raise Unreadable(error.message) from None
     _lint(graph, state, remarks)
@@ -92,7 +92,7 @@ def _lint(graph: Graph, state: Mapping[str, Any], remarks: Remarks) -> None:
     loop = content.mapping(state["loop_state"])
     current = loop.get("current_step")
     step = graph.find(current)
-    if step is None and current is not None and report.status_of(current) is None:
+    if step is None and current is not None and report.parse_status(current) is None:
         remarks.add(f"is at the step {str(current)!r:.60}, which is not in the protocol")
     elif step is not None and isinstance(current, str) and step.name != current:
         remarks.add(f"has the step {current!r:.60}, taken as {step.name}")
@@ -103,10 +103,10 @@ def _lint(graph: Graph, state: Mapping[str, Any], remarks: Remarks) -> None:
             remarks.add(f"has a record of {name!r:.60} that is not an object")
             continue
         lacking = [key for key in _REQUIRED if not record.get(key)]
-        if lacking and report.status_of(record.get("status")) != report.NOT_STARTED:
+        if lacking and report.parse_status(record.get("status")) != report.NOT_STARTED:
             remarks.add(f"has a record of {name!r:.60} without {', '.join(lacking)}")
         status = record.get("status")
-        if status is not None and report.status_of(status) is None:
+        if status is not None and report.parse_status(status) is None:
             remarks.add(f"has the status {str(status)!r:.60}, which is not in the protocol")
 
 

@@ -577,19 +577,19 @@ class TestNames:
 
     @pytest.mark.parametrize(("path", "slug"), [*BOTH.items(), *NEWER.items()])
     def test_slugs(self, path: str, slug: str) -> None:
-        assert plan.slug(path) == slug
+        assert plan.make_slug(path) == slug
 
     @pytest.mark.parametrize(("path", "title"), TITLES.items())
     def test_titles_from_file_names(self, path: str, title: str) -> None:
-        assert plan.plan_title("# A heading is no title\n", path) == title
+        assert plan.find_plan_title("# A heading is no title\n", path) == title
 
     @pytest.mark.parametrize(("text", "title"), FRONT_MATTER.items())
     def test_titles_from_front_matter(self, text: str, title: str) -> None:
-        assert plan.plan_title(text, "a-plan.md") == title
+        assert plan.find_plan_title(text, "a-plan.md") == title
 
     def test_front_matter_without_an_end(self) -> None:
         with pytest.raises(PhaseFailed) as caught:
-            plan.plan_title("---\ntitle: x\n", "p.md")
+            plan.find_plan_title("---\ntitle: x\n", "p.md")
         assert caught.value.message == "the front matter of p.md has no end"
 
 

@@ -461,8 +461,8 @@ class TestStates:
         assert next(iter(first.state["loop_state"].items())) == ("graph", "two")
         report(plain, None, "pass", "A", track="t")
         assert (
-            machine.position(
-                journal.graph_of(inside(plain), head_of(plain, str(first.run)).state),
+            machine.find_position(
+                journal.find_graph(inside(plain), head_of(plain, str(first.run)).state),
                 first.state,
             ).step
             == "a"

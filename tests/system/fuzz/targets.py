@@ -14,7 +14,7 @@ from datetime import date, datetime, time
 from gitckpt import CkptError
 from gitckpt.cli.parser import quick
 from gitckpt.cli.parser.commands import COMMANDS
-from gitckpt.durable.agent.call import report_reader
+from gitckpt.durable.agent.call import create_report_reader
 from gitckpt.durable.agent.clients import FORMATS
 from gitckpt.durable.phases.review import state
 from gitckpt.durable.pipeline import definition
@@ -259,14 +259,14 @@ def read_config(data: bytes) -> None:
         for each in definition.parse_pipelines(text, "gitckpt.toml", STEPS).values():
             each.digest()
     with contextlib.suppress(CkptError):
-        graph_file.parse(text, "gitckpt.toml")
+        graph_file.parse_graphs(text, "gitckpt.toml")
 
 
 def read_agent(data: bytes) -> None:
     """Read an agent's output in pieces, and its reply to a review."""
     given = Input(data)
     size, client = given.number(1, 255), FORMATS[given.number(0, len(FORMATS) - 1)]
-    taken = report_reader(client)
+    taken = create_report_reader(client)
     answer = data[2:].decode("utf-8", "replace")
     while given:
         taken.feed(given.some(size))

@@ -164,7 +164,7 @@ class TestTable:
             InvalidCheckpoint,
             match=r"state\.review\.more: phase: is 'resting', not one of idle, bead_created",
         ):
-            CycleState.from_state(table(more={**MID_CYCLE.extra_table(), "phase": "resting"}))
+            CycleState.from_state(table(more={**MID_CYCLE.to_extra_table(), "phase": "resting"}))
 
     def test_a_later_version_is_refused_as_such(self) -> None:
         with pytest.raises(NewerCheckpoint, match="2 is not supported"):
