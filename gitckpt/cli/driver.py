@@ -21,16 +21,16 @@ _ANSWERS |= {"continue": CONTINUE, "revise": REVISE, "restart": RESTART, "exit":
 _QUESTION = "is complete. [c]ontinue, [r]evise, re[s]tart the phase, or [e]xit?"
 
 
-def _print(write: Callable[..., object], *args: object, stream: int = _STDERR) -> None:
+def _write_or_drop(write: Callable[..., object], *args: object, stream: int = _STDERR) -> None:
     try:
         write(*args)
     except OSError:  # a reader such as `head` has ended: drop the output, but continue the run
-        null = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(null, stream)
-        os.close(null)
+        null_device = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(null_device, stream)
+        os.close(null_device)
 
 
-class Terminal(Observer):
+class TerminalObserver(Observer):
     """Print the progress of a run; the run continues if the terminal is closed."""
 
     def __init__(self) -> None:
@@ -45,33 +45,33 @@ class Terminal(Observer):
     def started(self, run: str) -> None:
         """Print the run's id before the first phase, so that the caller can use the id."""
         self.run = run
-        _print(terminal.out_bytes, f"{run}\n".encode(), stream=_STDOUT)
+        _write_or_drop(terminal.out_bytes, f"{run}\n".encode(), stream=_STDOUT)
 
     def warn(self, sentence: str) -> None:
-        _print(terminal.warn, sentence)
+        _write_or_drop(terminal.warn, sentence)
 
     def remark(self, line: str) -> None:
-        _print(terminal.remark, line)
+        _write_or_drop(terminal.remark, line)
 
     def begins(self, phase: str, attempt: int, number: int, total: int) -> None:
         self._phase = phase
-        suffix = f" (attempt {attempt})" if attempt > 1 else ""
-        self.remark(f"[{number}/{total}] {phase}{suffix}")
+        attempt_text = f" (attempt {attempt})" if attempt > 1 else ""
+        self.remark(f"[{number}/{total}] {phase}{attempt_text}")
         self._at_line_start, self._printed = True, False
 
     def output(self, data: bytes) -> None:
         self._clear()
-        _print(terminal.live, self._decoder.decode(data))
+        _write_or_drop(terminal.write_live_output, self._decoder.decode(data))
         self._at_line_start, self._printed = data.endswith(b"\n"), True
 
     def tick(self, seconds: float) -> None:
         if seconds >= _QUIET_SECONDS and self._at_line_start:
             self._shows_progress = True
-            _print(terminal.progress, f"… {self._phase}: {duration_text(seconds)}")
+            _write_or_drop(terminal.progress, f"… {self._phase}: {duration_text(seconds)}")
 
     def ended(self, phase: str, status: str, seconds: float | None) -> None:
         self._clear()
-        _print(terminal.live, self._decoder.decode(b"", final=True))
+        _write_or_drop(terminal.write_live_output, self._decoder.decode(b"", final=True))
         if self._printed and not self._at_line_start:
             self.remark("")
         duration = f" after {duration_text(seconds)}" if seconds is not None else ""
@@ -80,7 +80,7 @@ class Terminal(Observer):
     def _clear(self) -> None:
         if self._shows_progress:
             self._shows_progress = False
-            _print(terminal.progress, "")
+            _write_or_drop(terminal.progress, "")
 
     def ask(self, phase: str) -> tuple[str, str]:
         while terminal.may_ask():
@@ -112,25 +112,25 @@ def _ask_for_lines(question: str) -> str:
 
 
 def parse_inputs(words: Sequence[str]) -> dict[str, str]:
-    values = {}
+    inputs = {}
     for argument in words:
-        name, equals, value = argument.partition("=")
-        if not equals or not name:
+        name, separator, value = argument.partition("=")
+        if not separator or not name:
             hint = 'write an input as: -i question="what is it?"'
             raise UsageError(f"{argument!r} is not NAME=VALUE", hint=hint)
-        values[name] = value
-    return values
+        inputs[name] = value
+    return inputs
 
 
-def drive(run_pipeline: Callable[[Terminal], Outcome]) -> int:
+def drive(run_pipeline: Callable[[TerminalObserver], Outcome]) -> int:
     """Run a pipeline with a terminal observer; print the end, return the exit code."""
 
-    def interrupt(number: int, _: FrameType | None) -> None:
-        raise KeyboardInterrupt(f"signal {number}")
+    def interrupt(signal_number: int, _: FrameType | None) -> None:
+        raise KeyboardInterrupt(f"signal {signal_number}")
 
-    for number in (signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, interrupt)
-    observer = Terminal()
+    for signal_number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(signal_number, interrupt)
+    observer = TerminalObserver()
     try:
         outcome = run_pipeline(observer)
     except KeyboardInterrupt:
@@ -141,10 +141,10 @@ def drive(run_pipeline: Callable[[Terminal], Outcome]) -> int:
         terminal.out(outcome.run)
     if outcome.status != COMPLETE:
         is_deferred = outcome.status == DEFERRED
-        pause = f"after {outcome.after}"
+        pause_text = f"after {outcome.after}"
         if is_deferred:
-            pause = f"at {outcome.after}, which asks to be tried again later"
-        observer.remark(f"paused {pause}. To go on: git ckpt resume {outcome.run}")
+            pause_text = f"at {outcome.after}, which asks to be tried again later"
+        observer.remark(f"paused {pause_text}. To go on: git ckpt resume {outcome.run}")
         return PhaseFailed.exit_code if is_deferred else 0
     observer.remark(f"run {outcome.run} is complete{' already' if outcome.was_complete else ''}")
     if outcome.removed:

@@ -67,11 +67,11 @@ def open_store(*, to_capture: bool = False, any_git: bool = False) -> Store:
     from gitckpt.store.error_log import Listener
     from gitckpt.store.store import Store
 
-    warned: set[str] = set()
+    printed_warnings: set[str] = set()
 
     def warn_once(sentence: str) -> None:
-        if sentence not in warned:  # stores of other worktrees and threads may repeat it
-            warned.add(sentence)
+        if sentence not in printed_warnings:  # stores of other worktrees and threads may repeat it
+            printed_warnings.add(sentence)
             terminal.warn(sentence)
 
     listener = Listener(warn_once, terminal.progress)

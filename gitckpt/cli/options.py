@@ -32,12 +32,12 @@ class Parameter:
         self.metavar = "".join(metavars) or None
         self.is_flag = self.metavar is None
         self.is_number = bool(words) and self.metavar == "N"
-        is_many = not words and ("…" in names or " " in names)
-        self.is_list = is_many or "may be repeated" in self.help
+        takes_many_words = not words and ("…" in names or " " in names)
+        self.is_list = takes_many_words or "may be repeated" in self.help
         self.takes_paths = "[--" in names  # words after two dashes are the parameter `paths`
-        option = words and self.spellings[-1].lstrip("-").replace("-", "_")
-        self.name = _PARAMETER_NAMES.get(option, option) if option else argument
-        if option and hasattr(builtins, option):
+        option_name = words and self.spellings[-1].lstrip("-").replace("-", "_")
+        self.name = _PARAMETER_NAMES.get(option_name, option_name) if option_name else argument
+        if option_name and hasattr(builtins, option_name):
             self.name += "_"
         self.is_required = self.name in required
 
@@ -56,11 +56,11 @@ def usage(text: str) -> Callable[[Command], Command]:
     lines = text.strip("\n").replace("\n  ", " ").split("\n")
 
     def declare(function: Command) -> Command:
-        code, defaults = function.__code__, function.__defaults__ or ()
-        required = code.co_varnames[: code.co_argcount - len(defaults)]
-        arguments = iter(code.co_varnames)
+        code_object, defaults = function.__code__, function.__defaults__ or ()
+        required_names = code_object.co_varnames[: code_object.co_argcount - len(defaults)]
+        argument_names = iter(code_object.co_varnames)
         PARAMETERS[function] = [
-            Parameter(line, "" if line.startswith("-") else next(arguments), required)
+            Parameter(line, "" if line.startswith("-") else next(argument_names), required_names)
             for line in lines
         ]
         return function
@@ -74,7 +74,7 @@ def options_with_value(function: Callable[..., int | None]) -> list[str]:
     return [name for option in parameters if not option.is_flag for name in option.spellings]
 
 
-def command_of(words: Sequence[str], options_with_value: Container[str]) -> int:
+def command_index(words: Sequence[str], options_with_value: Container[str]) -> int:
     """Return the index of the command in `words`; or `len(words)` without one."""
     # `options_with_value` has the spellings of the options that take a value.
     index = 0
@@ -105,8 +105,8 @@ def parse_count(text: str) -> int:
     problem = f"{text!r} is not a whole number"
     if text.startswith("-") and text[1:].isdigit():
         problem = f"a number must be 0 or more, not {text}"
-    is_number = text.isascii() and text.isdigit() and len(text) < 19
-    refuse(not is_number, problem, "write a whole number, such as 20")
+    is_whole_number = text.isascii() and text.isdigit() and len(text) < 19
+    refuse(not is_whole_number, problem, "write a whole number, such as 20")
     return int(text)
 
 
@@ -116,9 +116,9 @@ def refuse(is_wrong: object, problem: str, hint: str) -> None:
         raise UsageError(problem, hint=hint)
 
 
-def refuse_both(run: str | None, track: str | None) -> None:
-    is_twice = run is not None and track is not None
-    refuse(is_twice, "--run and --track exclude each other", "give only one of them")
+def refuse_run_and_track(run: str | None, track: str | None) -> None:
+    has_both = run is not None and track is not None
+    refuse(has_both, "--run and --track exclude each other", "give only one of them")
 
 
 def require_one_of(kind: str, value: str | None, names: Iterable[str]) -> None:

@@ -135,7 +135,7 @@ def test_twenty_unless_told_otherwise(ckpt: Ckpt, main_checkout: Checkout) -> No
         made = [store.record("p-complete", {}).id for _ in range(22)][::-1]
     some = ckpt("list", at=main_checkout)
     assert ids_of(some) == made[:20]
-    assert some.err == "these are the newest 20; all of them: git ckpt list --all\n"
+    assert some.err == "these are the newest 20 checkpoints; to list all: git ckpt list --all\n"
     assert json.loads(ckpt("list", "--json", at=main_checkout).out)["more"] is True
     for args, count in (
         (["-n", "3"], 3),

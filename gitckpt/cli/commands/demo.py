@@ -124,16 +124,16 @@ class _Demo:
                     raise CkptError("the job of the demo ended early", hint=hint)
                 terminal.out(line)
         finally:
-            code = job.kill_group()
+            exit_code = job.kill_group()
         self.say("… but a power cut, or kill -9, comes in between. The job cannot react to that.")
         self.print_command(f"kill -KILL -- -{job.pid}")
-        self.prove("the job was killed while it worked", code == -signal.SIGKILL)
+        self.prove("the job was killed while it worked", exit_code == -signal.SIGKILL)
         self.files = _read_files(self.project)
-        lost = self.files.pop(_UNFINISHED_FILE, None)
-        status = self.ask("git status --short").splitlines()
-        self.status = [line for line in status if not line.endswith(f" {_UNFINISHED_FILE}")]
-        loss = f"all that is lost is {_UNFINISHED_FILE}, which no checkpoint holds yet"
-        self.prove(loss, lost is not None)
+        unfinished_content = self.files.pop(_UNFINISHED_FILE, None)
+        status_lines = self.ask("git status --short").splitlines()
+        self.status = [line for line in status_lines if not line.endswith(f" {_UNFINISHED_FILE}")]
+        claim = f"all that is lost is {_UNFINISHED_FILE}, which no checkpoint holds yet"
+        self.prove(claim, unfinished_content is not None)
         self.say("It gets worse: a cleanup deletes every file that was not committed.")
         self.show("git reset --quiet --hard && git clean --quiet --force -d")
         self.show("ls")
@@ -154,19 +154,19 @@ class _Demo:
         self.show("git commit --quiet --amend --message='Add the job, reworded'")
         self.show("git reflog expire --expire=now --all && git gc --quiet --prune=now")
         self.prove("HEAD is another commit now", self.ask("git rev-parse HEAD") != self.commit)
-        survivor = self.show_and_ask(f"git cat-file -t {self.commit[:10]}")
-        self.prove("the amended commit is still there", survivor == "commit")
+        object_type = self.show_and_ask(f"git cat-file -t {self.commit[:10]}")
+        self.prove("the amended commit is still there", object_type == "commit")
 
     def resume(self) -> None:
         self.say("Back to the checkpoint, in a worktree of its own; nothing here is overwritten:")
         path = self.show_and_ask(f"git ckpt resume {self.checkpoint}")
         state = json.loads(self.show_and_ask(f"git ckpt show {self.checkpoint} --state"))
         self.enter(path)
-        status = self.show_and_ask("git status --short").splitlines()
+        status_lines = self.show_and_ask("git status --short").splitlines()
         names = ", ".join(sorted(self.files))
         self.prove(f"same files as before the crash ({names})", _read_files(path) == self.files)
-        proof = "same status as before the crash: what was staged is staged"
-        self.prove(proof, status == self.status)
+        claim = "same status as before the crash: what was staged is staged"
+        self.prove(claim, status_lines == self.status)
         self.prove("same state as before the crash", state == _STATE)
         self.prove("same commit as before the crash", self.ask("git rev-parse HEAD") == self.commit)
 
@@ -183,10 +183,10 @@ class _Demo:
 
     def conclude(self) -> bool:
         is_proved = all(self.proofs)
-        success = "Killed, its files deleted, its commit amended: "
-        success += "the job finished, and no work was lost."
-        failure = "NOT everything was restored: see the lines that begin with FAILED."
-        self.say(success if is_proved else failure)
+        success_text = "Killed, its files deleted, its commit amended: "
+        success_text += "the job finished, and no work was lost."
+        failure_text = "NOT everything was restored: see the lines that begin with FAILED."
+        self.say(success_text if is_proved else failure_text)
         terminal.out(f"The scratch repository is {self.project}")
         terminal.out(f"Delete it when you have seen it: {shell_word(self.scratch)}")
         return is_proved

@@ -51,12 +51,12 @@ def _facts_as_text(facts: Mapping[str, str | int | None]) -> dict[str, str | int
         texts["maintenance"] = f"{started}, {outcome}{'' if ended is None else f' at {ended}'}"
     if foreign:
         texts["foreign_refs"] = (
-            f"{terminal.count(int(foreign), 'ref')} of another tool below refs/checkpoints"
+            f"{terminal.plural(int(foreign), 'ref')} of another tool below refs/checkpoints"
         )
     if files:
-        amount = f"{terminal.count(int(files), 'file')} of killed processes"
-        amount += f", {terminal.size(int(size or 0))}"
-        texts["leftovers"] = f"{amount}; to delete: git ckpt expire"
+        leftovers = f"{terminal.plural(int(files), 'file')} of killed processes"
+        leftovers += f", {terminal.size_text(int(size or 0))}"
+        texts["leftovers"] = f"{leftovers}; to delete: git ckpt expire"
     return texts
 
 
@@ -92,9 +92,9 @@ def verify(
         terminal.out_json({"checked": dict(report.checked), "findings": findings})
     else:
         _print_findings(report.findings)
-        terminal.remark(_summary(report))
-    for sentence in report.refused:
-        terminal.warn(f"not repaired: {sentence}")
+        terminal.remark(_summary_text(report))
+    for reason in report.refused:
+        terminal.warn(f"not repaired: {reason}")
     return 0 if report.is_clean else 1
 
 
@@ -110,17 +110,17 @@ def _print_findings(findings: Sequence[Finding]) -> None:
             terminal.out_finding(finding)
     for code, count in counts.items():
         if count > _MAX_PRINTED:
-            excess = f": {count - _MAX_PRINTED} more; all of them: git ckpt verify --json"
-            terminal.out(terminal.heading(code), excess)
+            more_findings = f": {count - _MAX_PRINTED} more; all of them: git ckpt verify --json"
+            terminal.out(terminal.heading(code), more_findings)
 
 
-def _summary(report: Report) -> str:
-    summary = f"looked at {terminal.count(report.checked['checkpoints'], 'checkpoint')}: "
+def _summary_text(report: Report) -> str:
+    summary = f"looked at {terminal.plural(report.checked['checkpoints'], 'checkpoint')}: "
     summary += (
-        terminal.count(len(report.findings), "finding") if report.findings else "nothing is wrong"
+        terminal.plural(len(report.findings), "finding") if report.findings else "nothing is wrong"
     )
-    repaired = sum(finding.repaired for finding in report.findings)
-    return f"{summary}, {repaired} repaired" if repaired else summary
+    repaired_count = sum(finding.repaired for finding in report.findings)
+    return f"{summary}, {repaired_count} repaired" if repaired_count else summary
 
 
 def notes() -> None:

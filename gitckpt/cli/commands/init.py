@@ -94,21 +94,21 @@ def allow(
     )
     with open_store() as store:
         if forget:
-            change = "built-in values apply again where gitckpt.toml weakens them"
-            terminal.remark(change if store.disallow() else "nothing was allowed here")
+            outcome = "built-in values apply again where gitckpt.toml weakens them"
+            terminal.remark(outcome if store.disallow() else "nothing was allowed here")
             return
         loosening = store.loosened()
         if loosening is not None and not loosening.is_allowed and not dry_run:
             store.allow(loosening)
-    values = loosening.values if loosening is not None else {}
+    weakened_settings = loosening.values if loosening is not None else {}
     if as_json:
         is_allowed = loosening is None or loosening.is_allowed or not dry_run
-        pairs = values.items()
-        rows = [{"key": key, "value": new, "instead": old} for key, (new, old) in pairs]
+        pairs = weakened_settings.items()
+        rows = [{"key": key, "value": value, "instead": default} for key, (value, default) in pairs]
         terminal.out_json({"allowed": is_allowed, "loosened": rows})
         return
-    for key, (value, instead) in values.items():
-        terminal.out(f"{key}: {_difference_text(value, instead)}")
+    for key, (value, default) in weakened_settings.items():
+        terminal.out(f"{key}: {_difference_text(value, default)}")
     if loosening is None:
         remark = "gitckpt.toml does not weaken the defaults"
     elif loosening.is_allowed:
@@ -120,12 +120,12 @@ def allow(
     terminal.remark(remark)
 
 
-def _difference_text(value: object, instead: object) -> str:
+def _difference_text(value: object, default: object) -> str:
     # In full: the user has to see all that the approval covers.
-    if not isinstance(value, list) or not isinstance(instead, list):
-        return f"{value}, not {instead}"
-    added = ", ".join(pattern for pattern in value if pattern not in instead)
-    removed = ", ".join(pattern for pattern in instead if pattern not in value)
+    if not isinstance(value, list) or not isinstance(default, list):
+        return f"{value}, not {default}"
+    added = ", ".join(pattern for pattern in value if pattern not in default)
+    removed = ", ".join(pattern for pattern in default if pattern not in value)
     return "; ".join(filter(None, (added and f"with {added}", removed and f"without {removed}")))
 
 
@@ -138,10 +138,10 @@ def _declare_no_secret(secret: str) -> None:
         is_missing = not is_digest(secret) and not os.path.lexists(path)
         options.refuse(is_missing, f"there is no file {secret!r}", hint)
         is_new = store.settle(secret)
-    change = (
+    outcome = (
         "is declared no secret on this machine now" if is_new else "was declared no secret before"
     )
-    terminal.remark(f"{secret} {change}")
+    terminal.remark(f"{secret} {outcome}")
 
 
 BASH = """\

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from gitckpt.store.records.entry import CheckpointInfo
 
 _COLUMNS = ("ID", "AGE", "RUN", "PHASE", "COMMIT", "BRANCH", "FILES", "MESSAGE")
-_NEWEST = 20
-_OUTLOOK = {
+_DEFAULT_LIMIT = 20
+_OUTLOOK_TEXTS = {
     "not installed": "; to record one at every commit: git ckpt init",
     "missed": "; commits record none until the hooks call gitckpt: git ckpt doctor",
     "none": "; commits record none, because of --hooks none; to record one: git ckpt save",
@@ -58,7 +58,7 @@ def list_(
         raise NotFoundError("no commit is named ''", hint=hint)
     with open_store() as store:
         is_label = phase is not None and phases.split(phase)[1] in phases.STATUSES
-        maximum = None if all_ else _NEWEST if limit is None else limit
+        max_checkpoints = None if all_ else _DEFAULT_LIMIT if limit is None else limit
         query = Query(
             run=store.find_run(run) if run is not None else None,
             ids=[entry.id for entry in store.links(commit)] if commit is not None else None,
@@ -66,39 +66,40 @@ def list_(
             label=phase if is_label else None,
             status=status,
             since=times.now() - times.parse_age(since) if since is not None else None,
-            limit=None if maximum is None else maximum + 1,
+            limit=None if max_checkpoints is None else max_checkpoints + 1,
         )
         with terminal.waiting("reading checkpoints"):
-            found = store.list(query)
-            entries = found[:maximum]
+            matches = store.list(query)
+            entries = matches[:max_checkpoints]
             problems = store.problems()
             changed = store.changed_files(entries)
             replaced = store.replaced(entries)
             store.write_notes(only_if_due=True)
-    has_more = len(found) > len(entries)
+    has_more = len(matches) > len(entries)
     if as_json:
         checkpoints = [_as_json(entry, changed, replaced) for entry in entries]
-        invalid = [{"ref": problem.ref, "problem": problem.sentence} for problem in problems]
-        terminal.out_json({"checkpoints": checkpoints, "more": has_more, "problems": invalid})
+        invalid_refs = [{"ref": problem.ref, "problem": problem.sentence} for problem in problems]
+        terminal.out_json({"checkpoints": checkpoints, "more": has_more, "problems": invalid_refs})
     else:
         terminal.out_rows(_COLUMNS, list(_rows(entries, changed, replaced)))
-        if not entries and maximum != 0:
+        if not entries and max_checkpoints != 0:
             filters = (run, commit, phase, status, since)
             if any(value is not None for value in filters):
                 terminal.remark("no checkpoint matches; to see all: git ckpt list --all")
             elif problems:
                 terminal.remark("no checkpoint can be read; to see why: git ckpt verify")
             else:
-                terminal.remark(f"no checkpoints yet{_OUTLOOK[store.outlook()]}")
+                terminal.remark(f"no checkpoints yet{_OUTLOOK_TEXTS[store.outlook()]}")
         elif has_more and limit is None:
-            terminal.remark(f"these are the newest {_NEWEST}; all of them: git ckpt list --all")
+            newest = f"these are the newest {_DEFAULT_LIMIT} checkpoints"
+            terminal.remark(f"{newest}; to list all: git ckpt list --all")
     if replaced:
         names = ", ".join(name[: ids.SHORT] for name in replaced)
         cure = "to put back the checkpoints written here: git ckpt verify --repair"
         terminal.warn(f"replaced by a fetch: {names}; {cure}")
     if problems:
-        excess = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
-        problem = f"{problems[0].sentence}{excess}"
+        others = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
+        problem = f"{problems[0].sentence}{others}"
         terminal.warn(f"not a valid checkpoint: {problem}; see: git ckpt doctor")
 
 
@@ -107,12 +108,12 @@ def _rows(
 ) -> Iterator[Sequence[str | None]]:
     current_time = times.now()
     for entry in entries:
-        is_marked = terminal.is_terminal() and entry.id in replaced
-        age = terminal.age(entry.time, current_time, entry.timestamp)
-        label = f"{entry.label} (replaced)" if is_marked else entry.label
-        files = filter(None, (str(changed.get(entry.id, "")), entry.operation))
-        commit = terminal.short(entry.git_sha), entry.branch, " ".join(files)
-        yield terminal.short(entry.id), age, entry.run, label, *commit, entry.message
+        is_replaced = terminal.is_terminal() and entry.id in replaced
+        age = terminal.age_or_timestamp(entry.time, current_time, entry.timestamp)
+        label = f"{entry.label} (replaced)" if is_replaced else entry.label
+        file_facts = filter(None, (str(changed.get(entry.id, "")), entry.operation))
+        commit_cells = terminal.short_id(entry.git_sha), entry.branch, " ".join(file_facts)
+        yield terminal.short_id(entry.id), age, entry.run, label, *commit_cells, entry.message
 
 
 def _as_json(

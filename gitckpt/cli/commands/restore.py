@@ -50,8 +50,8 @@ def restore(
         checkpoint = store.read(store.find(ids[0]))
         only_paths = [_path_from_top(store, path) for path in (*ids[1:], *(paths or ()))] or None
         with terminal.waiting("restoring files"):
-            flags: Any = {"index": index, "trust": trust, "dry_run": dry_run}
-            result = store.restore(checkpoint, only_paths, announce=warn, **flags)
+            restore_options: Any = {"index": index, "trust": trust, "dry_run": dry_run}
+            result = store.restore(checkpoint, only_paths, announce=warn, **restore_options)
         _print_result(result, warn, "undo", dry_run=dry_run, as_json=as_json)
 
 
@@ -78,10 +78,10 @@ def undo(list_: bool = False, dry_run: bool = False, as_json: bool = False) -> N
         steps, is_interrupted = store.undo_steps(), store.is_cut_off()
     if as_json:
         names = "id timestamp git_sha branch message"
-        sides: dict[str, list[object]] = {"undo": [], "redo": []}
+        steps_by_kind: dict[str, list[object]] = {"undo": [], "redo": []}
         for step in steps:
-            sides[step.kind].append(terminal.attributes(step.checkpoint, names))
-        terminal.out_json({**sides, "cut_off": is_interrupted})
+            steps_by_kind[step.kind].append(terminal.attributes(step.checkpoint, names))
+        terminal.out_json({**steps_by_kind, "cut_off": is_interrupted})
     else:
         _print_steps(steps)
         if is_interrupted:
@@ -112,25 +112,25 @@ def _path_from_top(store: Store, path: str) -> bytes:
     if store.worktree is None:
         return os.fsencode(path)
     # Resolve symbolic links on the way to the top; below the top, a link is a path to restore.
-    top = os.path.realpath(store.worktree)
+    worktree_top = os.path.realpath(store.worktree)
     *parts, last = os.path.normpath(os.path.join(os.path.realpath(os.getcwd()), path)).split(os.sep)
-    for number in range(1, len(parts) + 1):
-        if os.path.realpath(os.sep.join(parts[:number]) or os.sep) == top:
-            return os.fsencode(os.sep.join([*parts[number:], last]))
-    if os.path.realpath(os.sep.join([*parts, last])) == top:
+    for part_count in range(1, len(parts) + 1):
+        if os.path.realpath(os.sep.join(parts[:part_count]) or os.sep) == worktree_top:
+            return os.fsencode(os.sep.join([*parts[part_count:], last]))
+    if os.path.realpath(os.sep.join([*parts, last])) == worktree_top:
         return b"."
     problem = f"{path} is outside of the worktree {store.worktree}"
     raise UsageError(problem, hint="name paths inside of the worktree")
 
 
 def _warn_once() -> Warn:
-    printed: set[str] = set()
+    printed_sentences: set[str] = set()
 
     def warn(sentences: Sequence[str]) -> None:
         for sentence in sentences:
-            if sentence not in printed:
+            if sentence not in printed_sentences:
                 terminal.warn(sentence)
-        printed.update(sentences)
+        printed_sentences.update(sentences)
 
     return warn
 
@@ -190,8 +190,8 @@ def _print_steps(steps: Sequence[UndoStep]) -> None:
     rows: dict[str, list[tuple[str | None, ...]]] = {"redo": [], "undo": []}
     for step in steps:
         entry, side = step.checkpoint, rows[step.kind]
-        commit = terminal.short(entry.git_sha), entry.branch, entry.message
-        age = terminal.age(entry.time, current_time, entry.timestamp)
-        side.append((f"{step.kind} {len(side) + 1}", terminal.short(entry.id), age, *commit))
+        commit = terminal.short_id(entry.git_sha), entry.branch, entry.message
+        age = terminal.age_or_timestamp(entry.time, current_time, entry.timestamp)
+        side.append((f"{step.kind} {len(side) + 1}", terminal.short_id(entry.id), age, *commit))
     # Newest first: the restores that `redo` repeats, then the restores that `undo` undoes.
     terminal.out_rows(_COLUMNS, [*reversed(rows["redo"]), *rows["undo"]])

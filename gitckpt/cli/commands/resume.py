@@ -59,9 +59,9 @@ def resume(
     A run continues at its first phase that is not complete. Otherwise prints the path of a
     worktree: cd "$(git ckpt resume --no-run ID)". An existing worktree keeps its unsaved changes.
     """
-    path = os.path.abspath(into) if into else None
+    directory = os.path.abspath(into) if into else None
     run_options: ResumeOptions = {
-        "directory": path,
+        "directory": directory,
         "phase": from_,
         "accept_changes": accept_changes,
     }
@@ -97,9 +97,9 @@ def resume(
             if take_over and checkpoint.run is not None:
                 store.take_over(checkpoint.run, holder="git ckpt resume --take-over")
             if rewind or from_ is not None:
-                _rewind_or_repeat(store, checkpoint, path, rewind=rewind, phase=from_)
+                _rewind_or_repeat(store, checkpoint, directory, rewind=rewind, phase=from_)
             else:
-                _open_worktree(store, checkpoint, path, catches_up=not no_run)
+                _open_worktree(store, checkpoint, directory, catches_up=not no_run)
             return 0
         from gitckpt.cli import driver
         from gitckpt.durable.driver.pipelines import Pipelines
@@ -126,7 +126,7 @@ def _choose_checkpoint(store: Store, *, no_run: bool) -> Checkpoint:
         return candidate
     if line:
         terminal.remark(f"resuming {line}")
-    if agents and terminal.may_ask() and not terminal.confirms("Go on?"):
+    if agents and terminal.may_ask() and not terminal.user_confirms("Go on?"):
         hint = f"to resume the run: git ckpt resume {candidate.run}"
         raise CkptError(f"run {candidate.run} was not resumed", hint=hint)
     return candidate
@@ -143,8 +143,8 @@ def _describe_resumption(store: Store, newest: Checkpoint) -> tuple[str, list[st
     if not _has_pipeline(newest):
         return f"{newest.run} ({newest.label}): opens its worktree", []
     step, agents = next_step(store, newest)
-    calls = f" (calls {', '.join(agents)})" if agents else ""
-    return f"{newest.run} at {step}{calls}" if step else "", agents
+    agent_text = f" (calls {', '.join(agents)})" if agents else ""
+    return f"{newest.run} at {step}{agent_text}" if step else "", agents
 
 
 def _ask_which(store: Store, candidates: Sequence[Checkpoint]) -> Checkpoint:
@@ -155,9 +155,9 @@ def _ask_which(store: Store, candidates: Sequence[Checkpoint]) -> Checkpoint:
     hint = "name one: git ckpt resume RUN"
     if not terminal.may_ask():
         raise AmbiguousError(f"{len(candidates)} runs could be meant", lines, hint=hint)
-    numbered = [f"  {number}  {line}" for number, line in enumerate(lines, 1)]
+    numbered_lines = [f"  {number}  {line}" for number, line in enumerate(lines, 1)]
     question = f"Which one? [1-{len(candidates)}, or nothing for none] "
-    answer = terminal.ask(question, intro=["several runs could be meant:", *numbered]) or ""
+    answer = terminal.ask(question, intro=["several runs could be meant:", *numbered_lines]) or ""
     if not answer.isascii() or not answer.isdigit() or not 1 <= int(answer) <= len(candidates):
         raise CkptError("no run was resumed", hint=hint)
     return candidates[int(answer) - 1]
@@ -212,26 +212,26 @@ def _require_local_or_trusted(
         return
     from gitckpt.durable.driver.pipelines import Pipelines
 
-    def show(subject: str, lines: Sequence[str]) -> None:
+    def show_adoption(subject: str, lines: Sequence[str]) -> None:
         terminal.remark(f"adopts {subject}, which was not written in this repository")
         for line in lines:
             terminal.remark(f"  {line}")
 
-    Pipelines(store).require_ours(checkpoints, trust=trusted, show=show, adopt=not fork)
+    Pipelines(store).require_ours(checkpoints, trust=trusted, show=show_adoption, adopt=not fork)
 
 
 def _require_consistent(
     checkpoint: Checkpoint, phase: str | None, *, fork: bool, rewind: bool, no_run: bool
 ) -> None:
-    repeats, is_alone = phase is not None, checkpoint.run is None
+    has_phase, has_no_run = phase is not None, checkpoint.run is None
     advice = "give only one of them"
-    options.refuse(repeats and no_run, "--no-run and --from exclude each other", advice)
+    options.refuse(has_phase and no_run, "--no-run and --from exclude each other", advice)
     problem = f"checkpoint {checkpoint.id} belongs to no run"
     hint = f"open the checkpoint: git ckpt resume {checkpoint.id}"
     without_phase = f"{problem}, and has no phase to do again"
-    options.refuse(repeats and is_alone and not fork, without_phase, hint)
+    options.refuse(has_phase and has_no_run and not fork, without_phase, hint)
     options.refuse(fork and rewind, "--fork and --rewind exclude each other", advice)
-    options.refuse(rewind and is_alone, problem, hint)
+    options.refuse(rewind and has_no_run, problem, hint)
 
 
 def _require_newest(store: Store, checkpoint: Checkpoint) -> None:
@@ -244,7 +244,7 @@ def _require_newest(store: Store, checkpoint: Checkpoint) -> None:
 
 
 @contextlib.contextmanager
-def _pausing(
+def _paused_run(
     store: Store, checkpoint: Checkpoint, holder: str, directory: str | None
 ) -> Iterator[Run]:
     from gitckpt.durable.run.run import Run
@@ -264,7 +264,7 @@ def _open_worktree(
     short = checkpoint.id[: ids.SHORT]
     is_updated = opened.behind is not None and catches_up
     if is_updated:
-        with _pausing(store, checkpoint, "git ckpt resume", directory) as run:
+        with _paused_run(store, checkpoint, "git ckpt resume", directory) as run:
             pass
         remarks = dict.fromkeys((*opened.remarks, *run.remarks))
         opened = replace(opened, remarks=tuple(remarks), behind=None)
@@ -317,7 +317,7 @@ def _rewind_or_repeat(
         hint = f"repeat a step: git ckpt step reset {shell_word(phase)} --run {checkpoint.run}"
         raise UsageError(f"run {checkpoint.run} has steps, and no phase {phase!r}", hint=hint)
     holder = f"git ckpt resume --{'rewind' if rewind else 'from'}"
-    with _pausing(store, checkpoint, holder, directory) as run:
+    with _paused_run(store, checkpoint, holder, directory) as run:
         for remark in run.remarks:
             terminal.warn(remark)
         if rewind:
@@ -328,9 +328,9 @@ def _rewind_or_repeat(
         place = f"{checkpoint.id[: ids.SHORT]} ({checkpoint.label})"
         terminal.remark(f"run {run.id} is back at {place}")
     if phase is not None:
-        complete = ", ".join(run.completed) or "none"
+        complete_phases = ", ".join(run.completed) or "none"
         terminal.remark(
-            f"run {run.id} will repeat {phase!r} and later phases; complete: {complete}"
+            f"run {run.id} will repeat {phase!r} and later phases; complete: {complete_phases}"
         )
         if checkpoint.attempt is not None:  # otherwise people or scripts repeat the phase
             terminal.remark(

@@ -72,11 +72,11 @@ def _parse_limit(age: str | None) -> int | None:
     return times.parse_age(age) if age is not None else None
 
 
-def _start(pipeline: str, inputs: Mapping[str, str], command: str, **start_options: Any) -> int:
+def _start(pipeline: str, inputs: Mapping[str, str], arguments: str, **start_options: Any) -> int:
     from gitckpt.cli import driver
     from gitckpt.durable.driver.pipelines import Pipelines
 
-    start_options["holder"] = f"git ckpt {terminal.harmless(command)}"
+    start_options["holder"] = f"git ckpt {terminal.escape_text(arguments)}"
     with open_store() as store:
         return driver.drive(
             lambda observer: Pipelines(store, observer).run(pipeline, inputs, **start_options)
@@ -100,15 +100,15 @@ def _print_preview(preview: Preview, mode: str | None) -> None:
             continue
         for line in (phase.run or f"(gitckpt itself: {phase.use})").strip("\n").split("\n"):
             terminal.out(f"   | {line}".rstrip())
-        facts = {
+        settings = {
             "timeout": phase.timeout and times.length_text(phase.timeout),
             "idle timeout": phase.idle_timeout and times.length_text(phase.idle_timeout),
             "retries": phase.retries.attempts,
             "autosave": phase.run and phase.autosave and times.length_text(phase.autosave),
             "group": phase.group,
         }
-        if notes := ", ".join(f"{key} {value}" for key, value in facts.items() if value):
-            terminal.out(f"   {notes}")
+        if details := ", ".join(f"{key} {value}" for key, value in settings.items() if value):
+            terminal.out(f"   {details}")
 
 
 @options.usage("""
@@ -146,11 +146,11 @@ def loop(
     from gitckpt.durable.phases.options import slug
 
     options.refuse(not plan, "the plan has no name", "name its file: git ckpt loop PLAN.md")
-    texts = {name: str(value) for name, value in inputs.items() if value} | {"plan": plan}
-    texts |= {"issues": " ".join(issue)} if issue else {}
-    texts |= {"until_tests_pass": "yes"} if until_tests_pass else {}
+    input_texts = {name: str(value) for name, value in inputs.items() if value} | {"plan": plan}
+    input_texts |= {"issues": " ".join(issue)} if issue else {}
+    input_texts |= {"until_tests_pass": "yes"} if until_tests_pass else {}
     start_options = {"about": slug(plan), "base": base, "timeout": _parse_limit(timeout)}
-    return _start("loop", texts, f"loop {plan}", **start_options)
+    return _start("loop", input_texts, f"loop {plan}", **start_options)
 
 
 @options.usage("""
@@ -183,21 +183,21 @@ def review(
     Prints the id of the run. Each transition is a checkpoint. After a kill, git ckpt resume ID
     continues the run.
     """
-    text = _read_task(task)
+    task_text = _read_task(task)
     if refactor is not None:
         from gitckpt.durable.driver.pipelines import Pipelines
 
-        options.refuse(not text.strip(), "there is no task", "give the new task")
+        options.refuse(not task_text.strip(), "there is no task", "give the new task")
         with open_store() as store:
-            Pipelines(store).refactor(store.find_run(refactor), text)
+            Pipelines(store).refactor(store.find_run(refactor), task_text)
             terminal.remark("the coder gets the new task in the next cycle")
         return 0
-    about = name or ids.slug(text.strip().partition("\n")[0])
-    texts = {key: str(value) for key, value in inputs.items() if value is not None}
-    texts |= {"title": text, "task": about, "filters": "\n".join(filter_ or [])}
-    texts = {key: value for key, value in texts.items() if value.strip()}
+    about = name or ids.slug(task_text.strip().partition("\n")[0])
+    input_texts = {key: str(value) for key, value in inputs.items() if value is not None}
+    input_texts |= {"title": task_text, "task": about, "filters": "\n".join(filter_ or [])}
+    input_texts = {key: value for key, value in input_texts.items() if value.strip()}
     start_options = {"about": about, "base": base, "timeout": _parse_limit(timeout)}
-    return _start("review", texts, f"review {about}", **start_options)
+    return _start("review", input_texts, f"review {about}", **start_options)
 
 
 def _read_task(task: str) -> str:

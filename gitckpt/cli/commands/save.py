@@ -47,7 +47,7 @@ def save(
         line = " ".join(line.split())
     agent = " ".join(agent.split()) if agent is not None else None
     options.refuse(agent == "", "--agent has no name", "name the agent: git ckpt save --agent NAME")
-    options.refuse_both(run, track)
+    options.refuse_run_and_track(run, track)
     with open_store(to_capture=not no_worktree) as store:
         from gitckpt import hook  # while git scans the files
         from gitckpt.store.store import inside
@@ -68,17 +68,17 @@ def save(
 
 def _describe_contents(checkpoint: Checkpoint) -> str:
     """Warn of files that were not captured; return a text on what was captured."""
-    files = checkpoint.worktree
+    worktree = checkpoint.worktree
     contents = "no files"
-    if files is not None:
-        omitted = terminal.warn_captured(checkpoint)
-        clean = "the files as committed" if omitted else "a clean worktree"
-        contents = "uncommitted changes" if files.dirty else clean
-        changed = sum(submodule.dirty for submodule in files.submodules)
-        contents += f" and {terminal.count(changed, 'changed submodule')}" if changed else ""
-        contents += f" ({omitted} not captured)" if omitted else ""
-    commit = f"commit {checkpoint.git_sha[:10]}" if checkpoint.git_sha else "an unborn branch"
-    return f"{contents} on {commit}"
+    if worktree is not None:
+        omitted_count = terminal.warn_captured(checkpoint)
+        clean_text = "the files as committed" if omitted_count else "a clean worktree"
+        contents = "uncommitted changes" if worktree.dirty else clean_text
+        changed = sum(submodule.dirty for submodule in worktree.submodules)
+        contents += f" and {terminal.plural(changed, 'changed submodule')}" if changed else ""
+        contents += f" ({omitted_count} not captured)" if omitted_count else ""
+    commit_text = f"commit {checkpoint.git_sha[:10]}" if checkpoint.git_sha else "an unborn branch"
+    return f"{contents} on {commit_text}"
 
 
 def _settle_removals(store: Checkpoints) -> None:
@@ -94,8 +94,8 @@ def _run_arguments(store: Store, run: str | None, track: str | None) -> dict[str
         return {"run": store.find_run(run) if run is not None else store.run}
     from gitckpt.durable.steps.steps import Steps
 
-    existing = store.run or Steps.run_about(store, track)
-    return {"run": existing} if existing is not None else {"start": track}
+    existing_run = store.run or Steps.run_about(store, track)
+    return {"run": existing_run} if existing_run is not None else {"start": track}
 
 
 def _read_state(source: str) -> dict[str, Any]:
@@ -103,7 +103,7 @@ def _read_state(source: str) -> dict[str, Any]:
 
     from gitckpt.model import toml
 
-    as_toml = source.endswith(".toml")
+    is_toml = source.endswith(".toml")
     try:
         if source == "-":
             source, data = "standard input", sys.stdin.buffer.read()
@@ -113,10 +113,10 @@ def _read_state(source: str) -> dict[str, Any]:
     except OSError as error:
         raise UsageError(f"cannot read {source}: {error.strerror}") from None
     try:
-        value = toml.loads(data.decode("utf-8")) if as_toml else json.loads(data)
+        value = toml.loads(data.decode("utf-8")) if is_toml else json.loads(data)
         problem = "" if isinstance(value, dict) else f"holds {type(value).__name__}, not a map"
     except (ValueError, RecursionError) as error:
-        problem = f"is not {'TOML' if as_toml else 'JSON'}: {error}"
+        problem = f"is not {'TOML' if is_toml else 'JSON'}: {error}"
     if problem:
         raise UsageError(f"{source} {problem}", hint='a state is a map, such as {"step": 3}')
     return value

@@ -21,11 +21,11 @@ if TYPE_CHECKING:
     from gitckpt.durable.steps.steps import Steps
     from gitckpt.model.checkpoint import Checkpoint, Progress
 
-_REPORTS = ("start", "progress", "pass", "fail", "block", "skip", "reset")
+_REPORT_ACTIONS = ("start", "progress", "pass", "fail", "block", "skip", "reset")
 _SHOW, _NEXT = "show", "next"
 _COMMAND = "git ckpt step "
 _COLUMNS = ("", "STEP", "STATUS", "AGENT", "PROGRESS", "UPDATED", "NOTES")
-_HISTORY = ("#", "TIME", "STEP", "STATUS", "AGENT", "COMMIT", "PROGRESS", "NOTES")
+_HISTORY_COLUMNS = ("#", "TIME", "STEP", "STATUS", "AGENT", "COMMIT", "PROGRESS", "NOTES")
 
 
 @options.usage("""
@@ -76,14 +76,14 @@ def step(
     """
     _require_step(action, name)
     wrong_options: dict[str, object] = {"history": history} if action != _SHOW else {}
-    if action not in _REPORTS:
+    if action not in _REPORT_ACTIONS:
         wrong_options |= {"graph": graph, "files": files, "id": id_, **report}
     wrong_options |= {"plan": plan, "resume-from": resume_from} if action != _NEXT else {}
     for key, value in wrong_options.items():
         option = key.strip("_").replace("_", "-")
         is_given = value is not None and value is not False
         options.refuse(is_given, f"{action} takes no --{option}", "see: git ckpt step --help")
-    options.refuse_both(run, track)
+    options.refuse_run_and_track(run, track)
     run_option = f"--run {shell_word(run)} " if run is not None else ""
     if track is not None:
         run_option = f"--track {shell_word(track)} "
@@ -119,11 +119,11 @@ def _naming_run_in_hints(run_option: str) -> Iterator[None]:
 
 
 def _require_step(action: str, name: str | None) -> None:
-    options.require_one_of("action", action, (*_REPORTS, _SHOW, _NEXT))
-    if action in _REPORTS and not (name or "").strip():
+    options.require_one_of("action", action, (*_REPORT_ACTIONS, _SHOW, _NEXT))
+    if action in _REPORT_ACTIONS and not (name or "").strip():
         hint = f"name the step: git ckpt step {action} EXECUTE; or see: git ckpt step next"
         raise UsageError("STEP is missing", hint=hint)
-    has_step = action not in _REPORTS and name is not None
+    has_step = action not in _REPORT_ACTIONS and name is not None
     options.refuse(has_step, f"{action} takes no step", f"git ckpt step {action}")
 
 
@@ -139,9 +139,9 @@ def _print_report(
     status = str(record.get("status") or position.status)
     if as_json:
         blockers = list(position.reasons)
-        following = {"step": position.step, "status": position.status, "blockers": blockers}
+        next_step = {"step": position.step, "status": position.status, "blockers": blockers}
         document = {"checkpoint": checkpoint.id, "run": checkpoint.run}
-        _print_json(document | {"step": name, "status": status, "next": following})
+        _print_json(document | {"step": name, "status": status, "next": next_step})
     else:
         terminal.out(checkpoint.id)
     if result.is_new:
@@ -177,9 +177,9 @@ def _warn_of_files(checkpoint: Checkpoint) -> None:
     from gitckpt.store.snapshot.limits import MORE_TIME
 
     terminal.warn_captured(checkpoint)
-    if (files := checkpoint.worktree) and files.degraded:
+    if (worktree := checkpoint.worktree) and worktree.degraded:
         cure = f"record them now: git ckpt save; {MORE_TIME}"
-        terminal.warn(f"no files were captured: {files.degraded}; {cure}")
+        terminal.warn(f"no files were captured: {worktree.degraded}; {cure}")
 
 
 def _print_next_step(
@@ -213,17 +213,17 @@ def _print_steps(steps: Steps, *, history: bool, as_json: bool) -> None:
 
     newest, graph = steps.newest(), steps.graph()
     position = machine.position(graph, newest.state)
-    loop = machine.loop_of(newest.state)
-    max_fix_cycles = loop.get("max_fix_cycles", graph.max_fix_cycles)
+    loop_state = machine.loop_of(newest.state)
+    max_fix_cycles = loop_state.get("max_fix_cycles", graph.max_fix_cycles)
     status = "" if position.step == COMPLETE else f" ({position.status})"
-    facts = [
+    fields = [
         ("run", newest.run),
         ("steps", graph.name),
         ("at", position.step + status),
-        ("fix cycles", f"{loop.get('fix_cycle_count', 0)} of {max_fix_cycles}"),
-        ("iterations", f"{loop.get('iterations', 0)} of {graph.max_iterations}"),
+        ("fix cycles", f"{loop_state.get('fix_cycle_count', 0)} of {max_fix_cycles}"),
+        ("iterations", f"{loop_state.get('iterations', 0)} of {graph.max_iterations}"),
     ]
-    for label, value in facts:
+    for label, value in fields:
         terminal.out(f"{label:10} {value}")
     for blocker in machine.active_blockers(newest.state):
         text = f"{blocker.get('blocked_step')}: {blocker.get('description')}"
@@ -240,16 +240,16 @@ def _row(graph: Graph, position: StepPosition, state: Mapping[str, Any], name: s
 
     record = machine.record_of(graph, state, name)
     mark, status = ">" if name == position.step else " ", view.status_of(position, name, record)
-    agent, updated, notes = (
+    agent, last_updated, notes = (
         str(record.get(key) or "") for key in ("agent", "last_updated", "notes")
     )
     progress = _progress_text(progress_of(record))
-    return [mark, name, status, agent, progress, _without_fraction(updated), notes]
+    return [mark, name, status, agent, progress, _without_fraction(last_updated), notes]
 
 
 def _without_fraction(timestamp: str) -> str:
-    is_usual = len(timestamp) == 27 and timestamp.endswith("Z")
-    return f"{timestamp[:19]}Z" if is_usual else timestamp
+    has_fraction = len(timestamp) == 27 and timestamp.endswith("Z")
+    return f"{timestamp[:19]}Z" if has_fraction else timestamp
 
 
 def _progress_text(progress: Progress | None) -> str:
@@ -272,12 +272,12 @@ def _print_history(events: Sequence[StepEvent]) -> None:
         time, sha, progress = event.timestamp, event.git_sha, _progress_text(event.progress)
         if terminal.is_terminal():
             time = _without_fraction(time)
-            details = [event.agent, sha[:10], progress, event.message]
+            last_cells = [event.agent, sha[:10], progress, event.message]
         else:
             notes = event.errors[0] if event.errors else event.message
-            details = [event.checkpoint, sha, event.agent, progress, notes]
-        rows.append([str(event.sequence), time, event.step, event.status, *details])
-    terminal.out_rows(_HISTORY, rows)
+            last_cells = [event.checkpoint, sha, event.agent, progress, notes]
+        rows.append([str(event.sequence), time, event.step, event.status, *last_cells])
+    terminal.out_rows(_HISTORY_COLUMNS, rows)
 
 
 def _print_json(document: dict[str, Any]) -> None:
@@ -291,9 +291,9 @@ def _parse_values(words: Sequence[str]) -> dict[str, Any]:
 
     values = {}
     for argument in words:
-        key, equals, value = argument.partition("=")
+        key, separator, value = argument.partition("=")
         try:
-            if not equals or not key:
+            if not separator or not key:
                 raise ValueError("there is no key and no =")
             values[key] = json.loads(value)
         except (ValueError, RecursionError) as error:
