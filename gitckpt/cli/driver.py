@@ -1,4 +1,4 @@
-"""Drive a run for `run`, `resume`, `loop` and `review`, and print its progress."""
+"""Run pipelines for `git ckpt run`, `resume`, `loop` and `review`; print progress."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class TerminalObserver(Observer):
         self._decoder = codecs.getincrementaldecoder("utf-8")("surrogateescape")
 
     def started(self, run: str) -> None:
-        """Print the run's id before the first phase, so that the caller can use the id."""
+        """Print the run's id before the first phase, so that a script can read the id."""
         self.run = run
         _write_or_drop(terminal.out_bytes, f"{run}\n".encode(), stream=_STDOUT)
 
@@ -105,7 +105,7 @@ def duration_text(seconds: float) -> str:
 
 
 def _ask_for_lines(question: str) -> str:
-    lines = [terminal.ask(question, above=True)]
+    lines = [terminal.ask(question, own_line=True)]
     while lines[-1]:
         lines.append(terminal.ask(""))
     return "\n".join(filter(None, lines))
@@ -117,13 +117,13 @@ def parse_inputs(words: Sequence[str]) -> dict[str, str]:
         name, separator, value = argument.partition("=")
         if not separator or not name:
             hint = 'write an input as: -i question="what is it?"'
-            raise UsageError(f"{argument!r} is not NAME=VALUE", hint=hint)
+            raise UsageError(f"the input {argument!r} is not NAME=VALUE", hint=hint)
         inputs[name] = value
     return inputs
 
 
 def drive(run_pipeline: Callable[[TerminalObserver], Outcome]) -> int:
-    """Run a pipeline with a terminal observer; print the end, return the exit code."""
+    """Call `run_pipeline`, print how the run ended, and return the exit code."""
 
     def interrupt(signal_number: int, _: FrameType | None) -> None:
         raise KeyboardInterrupt(f"signal {signal_number}")
@@ -135,16 +135,16 @@ def drive(run_pipeline: Callable[[TerminalObserver], Outcome]) -> int:
         outcome = run_pipeline(observer)
     except KeyboardInterrupt:
         if observer.run is not None:
-            observer.remark(f"interrupted; to go on: git ckpt resume {observer.run}")
+            observer.remark(f"the run was interrupted; to continue: git ckpt resume {observer.run}")
         raise
     if outcome.was_complete:
         terminal.out(outcome.run)
     if outcome.status != COMPLETE:
         is_deferred = outcome.status == DEFERRED
-        pause_text = f"after {outcome.after}"
+        pause_text = f"after phase {outcome.after}"
         if is_deferred:
-            pause_text = f"at {outcome.after}, which asks to be tried again later"
-        observer.remark(f"paused {pause_text}. To go on: git ckpt resume {outcome.run}")
+            pause_text = f"at phase {outcome.after}, which asks to be tried again later"
+        observer.remark(f"paused {pause_text}; to continue: git ckpt resume {outcome.run}")
         return PhaseFailed.exit_code if is_deferred else 0
     observer.remark(f"run {outcome.run} is complete{' already' if outcome.was_complete else ''}")
     if outcome.removed:

@@ -1,4 +1,4 @@
-"""Run `git ckpt`: the one place that turns errors into messages and exit codes."""
+"""Run a `git ckpt` command, and turn errors into messages and exit codes."""
 
 from __future__ import annotations
 
@@ -34,13 +34,13 @@ _CURES = {
     _NO_REASON: "check the disk and its free space",  # git does not say why
 }
 
-_DONE = "the command had finished its work; see: git ckpt list"
+_DONE = "the command has done its work, only its output is lost; see: git ckpt list"
 _KILLED = "git was killed; nothing is damaged: run the command again"
 _AGAIN = "run the command again; if it fails again: git ckpt doctor"
 
 
 def run(argv: list[str] | None = None) -> int:
-    """Run one command; return 0, 1 (failed), 2 (usage), 3 (bug) or an error's code."""
+    """Run a command; return its exit code, such as 0, 1 (failed), 2 (usage), 3 (bug)."""
     _prepare_streams()
     argv = sys.argv[1:] if argv is None else argv
     digit_limit = sys.get_int_max_str_digits()
@@ -124,7 +124,7 @@ def _git_hint(error: CkptError) -> str | None:
 
 
 def _prepare_streams() -> None:
-    """Escape characters that the locale's character set lacks; reopen closed streams."""
+    """Reopen closed standard streams; escape characters that they cannot encode."""
     # A closed stream becomes the null device, as in git. Otherwise a file that gitckpt opens would
     # get the number to which child processes write their errors.
     for name in ("stdin", "stdout", "stderr"):  # by number: a file gets the lowest free one
@@ -161,7 +161,7 @@ def _report_bug(error: Exception, argv: list[str]) -> int:
     from gitckpt.git.repository import discover
     from gitckpt.store import error_log
 
-    hint = None
+    hint = "report this bug with the traceback above"
     try:
         # Without arguments: they may be private.
         command = next((argument for argument in argv if argument in COMMANDS), "…")

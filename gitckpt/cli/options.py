@@ -1,4 +1,4 @@
-"""Declare and check options, for Typer and for the quick parser."""
+"""Declare and check the arguments and options of commands, without Typer."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _PARAMETER_NAMES = {"C": "directory", "json": "as_json", "from": "from_"}
 
 
 class Parameter:
-    """An argument or option of a command, parsed from one line of its help."""
+    """An argument or option of a command, parsed from one line of the command's help."""
 
     def __init__(self, line: str, argument: str, required: Container[str]) -> None:
         names, _, self.help = line.partition("  ")
@@ -47,11 +47,11 @@ PARAMETERS: dict[Callable[..., int | None], list[Parameter]] = {}
 
 
 def usage(text: str) -> Callable[[Command], Command]:
-    """Declare the parameters of a command by its help, one line each.
+    """Return a decorator that declares a command's parameters by its help text.
 
-    Arguments are the first parameters of the function, in order. An option is the parameter with
-    the name of its long spelling. Typer's declarations would take seven lines per option, and
-    import Typer.
+    Each line of `text` declares one. Arguments are the first parameters of the function, in order.
+    An option is the parameter that has the option's long name. Typer's declarations would take
+    seven lines per option, and import Typer.
     """
     lines = text.strip("\n").replace("\n  ", " ").split("\n")
 
@@ -69,13 +69,13 @@ def usage(text: str) -> Callable[[Command], Command]:
 
 
 def options_with_value(function: Callable[..., int | None]) -> list[str]:
-    """Return all spellings of a command's options that take a value."""
+    """Return the names, such as "-C", of a command's options that take a value."""
     parameters = PARAMETERS[function]
     return [name for option in parameters if not option.is_flag for name in option.spellings]
 
 
 def command_index(words: Sequence[str], options_with_value: Container[str]) -> int:
-    """Return the index of the command in `words`; or `len(words)` without one."""
+    """Return the index of the command name in `words`, or `len(words)` without one."""
     # `options_with_value` has the spellings of the options that take a value.
     index = 0
     while index < len(words) and words[index].startswith("-"):
@@ -94,7 +94,7 @@ def apply_global(quiet: bool = False, directory: str | None = None) -> None:
             os.chdir(directory)
         except OSError as error:
             problem = f"cannot change to the directory {directory}: {error.strerror}"
-            raise RepositoryError(problem, hint="give a directory that exists") from None
+            raise RepositoryError(problem, hint="name a directory that exists") from None
 
 
 def print_version() -> None:
@@ -111,7 +111,7 @@ def parse_count(text: str) -> int:
 
 
 def refuse(is_wrong: object, problem: str, hint: str) -> None:
-    """Raise `UsageError` with the problem and the hint if `is_wrong`."""
+    """Raise UsageError with `problem` and `hint` if `is_wrong` is true."""
     if is_wrong:
         raise UsageError(problem, hint=hint)
 

@@ -1,7 +1,7 @@
 """Print to the terminal: results on standard output, all else on standard error.
 
 Text may come from a fetched checkpoint, a file name or git. So each `str` is escaped just before it
-is written; only `Shown`, which no other module makes, is written unchanged. Patches, paths and
+is written. Only `EscapedText`, which this module creates, is written unchanged. Patches, paths and
 documents are escaped on a terminal or in a pager, and written unchanged into a pipe or file.
 """
 
@@ -48,7 +48,7 @@ class Verbosity:
 
 
 class EscapedText:
-    """Escaped text, possibly with a style, that `out` writes unchanged."""
+    """Text that is escaped already, possibly with a style: `out` writes it unchanged."""
 
     __slots__ = ("text",)
 
@@ -60,7 +60,7 @@ class EscapedText:
 
 
 def escape_text(text: str) -> str:
-    """Escape characters that a terminal obeys, or that change the text's direction."""
+    """Replace unprintable characters, such as terminal controls, by escapes."""
     is_plain = text.isprintable()
     return text if is_plain else "".join(c if c.isprintable() else _escape_char(c) for c in text)
 
@@ -95,7 +95,7 @@ def out_indented(text: str) -> None:
 
 
 def out_row(cells: Iterable[str | None]) -> None:
-    """Print a line for programs: cells separated by tabs, "-" for an empty cell."""
+    """Print a tab-separated line for programs, with "-" for each empty cell."""
     sys.stdout.write("\t".join(escape_text(cell or "-") for cell in cells) + "\n")
 
 
@@ -130,7 +130,7 @@ def out_json(document: object) -> None:
 
 
 def attributes(value: object, names: str) -> dict[str, object]:
-    """Return the named attributes of a value; `names` are separated by spaces."""
+    """Map each name in the space-separated `names` to that attribute of `value`."""
     return {name: getattr(value, name) for name in names.split()}
 
 
@@ -162,7 +162,7 @@ def warn(line: str) -> None:
 
 
 def print_error(error: CkptError) -> int:
-    """Print an error with its candidates and hint; return its exit code."""
+    """Print an error's message, hint and any `candidates`; return its exit code."""
     _write_labeled("error", _RED, error.message)
     for candidate in getattr(error, "candidates", ()):
         sys.stderr.write(f"  {_escape_and_shorten(candidate)}\n")
@@ -172,7 +172,7 @@ def print_error(error: CkptError) -> int:
 
 
 def write_live_output(text: str) -> None:
-    """Write a command's output, decoded with surrogateescape, to standard error."""
+    """Write output of a running command to stderr; undecodable bytes are surrogates."""
     if not text.isascii():  # only invisible and direction-changing characters are escaped
         import re
 
@@ -183,7 +183,7 @@ def write_live_output(text: str) -> None:
 
 
 def progress(line: str) -> None:
-    """Replace the progress line, only on a terminal without `--quiet`; "" clears it."""
+    """Replace the terminal's progress line by `line`; "" removes the progress line."""
     import shutil
     import time
 
@@ -201,6 +201,7 @@ def _clear_progress() -> None:
 
 @contextlib.contextmanager
 def waiting(task: str) -> Iterator[None]:
+    """Show the task and its elapsed time on a terminal while the block runs."""
     if not sys.stderr.isatty() or Verbosity.quiet:
         yield
         return
@@ -229,7 +230,7 @@ def waiting(task: str) -> Iterator[None]:
 
 
 def replace_lines(height: int, lines: Sequence[str]) -> int:
-    """Replace the last `height` lines of the screen; return how many were printed."""
+    """Overwrite the last `height` printed lines; return the number of new lines."""
     import shutil
 
     columns, rows = shutil.get_terminal_size()
@@ -245,11 +246,11 @@ def may_ask() -> bool:
     return sys.stdin.isatty() and sys.stderr.isatty()
 
 
-def ask(question: str, *, above: bool = False, intro: Sequence[str] = ()) -> str | None:
-    """Ask the user; return the answer, stripped, or None at the end of input."""
+def ask(question: str, *, own_line: bool = False, intro: Sequence[str] = ()) -> str | None:
+    """Ask the user; return the stripped answer, or None at the end of input."""
     progress("")
     Verbosity.is_asking = True
-    sys.stderr.write("\n".join(map(escape_text, (*intro, question))) + ("\n" if above else ""))
+    sys.stderr.write("\n".join(map(escape_text, (*intro, question))) + ("\n" if own_line else ""))
     sys.stderr.flush()
     try:
         line = sys.stdin.readline()
@@ -288,14 +289,14 @@ def plural(number: int, noun: str) -> str:
 
 
 def age_or_timestamp(instant: int, current_time: int, timestamp: str | None = None) -> str:
-    """Return the age of an instant on a terminal, else its timestamp."""
+    """Return the age of `instant` if stdout is a terminal, otherwise its timestamp."""
     if is_terminal():
         return times.age_text(max(current_time - instant, 0))
     return timestamp or times.to_text(instant)
 
 
 def short_id(name: str) -> str:
-    """Return the first 8 characters of an id on a terminal, else the whole id."""
+    """Return 8 characters of an id if stdout is a terminal, otherwise the whole id."""
     return name[: ids.SHORT] if is_terminal() else name
 
 
@@ -312,7 +313,7 @@ def out_finding(finding: Finding) -> None:
 
 
 def out_rows(columns: Sequence[str], rows: Sequence[Sequence[str | None]]) -> None:
-    """Print a table on a terminal, else tab-separated lines; nothing without rows."""
+    """Print the rows as a table on a terminal, otherwise as tab-separated lines."""
     if not is_terminal():
         for row in rows:
             out_row(row)
@@ -321,7 +322,7 @@ def out_rows(columns: Sequence[str], rows: Sequence[Sequence[str | None]]) -> No
 
 
 def out_table(columns: Sequence[str], rows: Iterable[Sequence[str | None]]) -> None:
-    """Print the non-empty columns, aligned; cut them to the width of a terminal."""
+    """Print a table without its empty columns, cut to the width of the terminal."""
     import shutil
 
     cells = [[escape_text(cell or "") for cell in row] for row in rows]
@@ -368,7 +369,7 @@ def _add_style(text: str, style: str, stream: TextIO | None = None) -> str:
 
 
 def shorter_path(path: str | None) -> str:
-    """Return a path, relative to the current directory if shorter; "" for None."""
+    """Return the absolute or relative form of `path`, the shorter one; "" for None."""
     if path is None:
         return ""
     relative = os.path.relpath(path)
@@ -379,7 +380,7 @@ _FEW = 3  # files that a warning names
 
 
 def warn_captured(checkpoint: Checkpoint) -> int:
-    """Warn of problems in a new checkpoint; return the number of omitted paths."""
+    """Warn of files that a checkpoint omits or changes; return how many it omits."""
     worktree = checkpoint.worktree
     if worktree is None:
         return 0

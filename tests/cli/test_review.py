@@ -232,7 +232,7 @@ class TestInputs:
         ("word", "message"),
         [
             ("nome=b", "the pipeline ci has no input 'nome'"),
-            ("name", "'name' is not NAME=VALUE"),
+            ("name", "the input 'name' is not NAME=VALUE"),
             ("plan=x", "cannot replace the input plan, which is a file"),
         ],
     )

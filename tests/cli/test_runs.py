@@ -49,7 +49,7 @@ class TestSignals:
         assert (driver.returncode, out) == (130, f"{run}\n")
         assert normal(err, stage) == (
             "[1/2] one\n      one: failed after 0.0s\n"
-            "interrupted; to go on: git ckpt resume STAMP-ci\n\n"
+            "the run was interrupted; to continue: git ckpt resume STAMP-ci\n\n"
         )
         assert ends(*children(stage))
         newest = stage.newest(run)

@@ -75,8 +75,8 @@ def test_version(ckpt: Ckpt) -> None:
         (["save", "--foo"], "there is no option --foo", "see: git ckpt save --help"),
         (["save", "--fase", "x"], "there is no option --fase", "did you mean --phase?"),
         (["-x"], "there is no option -x", "see: git ckpt --help"),
-        (["save", "-q"], "-q goes before the command", "git ckpt -q save"),
-        (["list", "-C", "/"], "-C goes before the command", "git ckpt -C DIR list"),
+        (["save", "-q"], "-q goes before the command", "run: git ckpt -q save"),
+        (["list", "-C", "/"], "-C goes before the command", "run: git ckpt -C DIR list"),
         (
             ["save", "one", "two"],
             "too many arguments: one two",
@@ -231,7 +231,7 @@ def test_c_to_nowhere_is_10(ckpt: Ckpt, tmp_path: Path) -> None:
         "",
         (
             "error: cannot change to the directory no\\x1bwhere: No such file or directory\n"
-            "hint: give a directory that exists\n"
+            "hint: name a directory that exists\n"
         ),
     )
 
@@ -276,7 +276,10 @@ def test_a_bug_outside_any_repository_shows_the_traceback(
     assert (done.code, done.out) == (3, "")
     lines = done.err.splitlines()
     assert lines[0] == "Traceback (most recent call last):"
-    assert lines[-1] == "error: this is a bug in gitckpt: ZeroDivisionError: over"
+    assert lines[-2:] == [
+        "error: this is a bug in gitckpt: ZeroDivisionError: over",
+        "hint: report this bug with the traceback above",
+    ]
 
 
 def test_ctrl_c_is_130(main_checkout: Checkout) -> None:
@@ -384,7 +387,7 @@ def test_output_that_cannot_be_written_is_1(main_checkout: Checkout, git_ckpt: P
     )
     expected = (
         "error: cannot write the output: No space left on device\n"
-        "hint: the command had finished its work; see: git ckpt list\n"
+        "hint: the command has done its work, only its output is lost; see: git ckpt list\n"
     )
     assert (done.returncode, done.stderr) == (1, expected)
     done = subprocess.run(

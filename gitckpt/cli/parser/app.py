@@ -1,4 +1,4 @@
-"""The Typer application: help, and command lines that `quick` does not parse."""
+"""Print help, and parse the command lines that the module `quick` cannot parse."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def usage_error(error: Any, words: Sequence[str]) -> UsageError:
 
 
 def _command_and_parameters(words: Sequence[str]) -> tuple[str, Sequence[options.Parameter]]:
-    """Return the name of the command, "" for none, and its parameters."""
+    """Return the command name in `words`, or "", and the command's parameters."""
     name = next(iter(words[quick.command_index(words) :]), "")
     return name, options.PARAMETERS.get(COMMANDS[name](), []) if name in COMMANDS else []
 
@@ -89,7 +89,7 @@ def _unknown_option(
     for parameter in options.PARAMETERS[options.apply_global]:
         if command and option in parameter.spellings:
             value = "" if parameter.is_flag else f"{parameter.metavar} "
-            hint = f"git ckpt {option} {value}{command}"
+            hint = f"run: git ckpt {option} {value}{command}"
             return UsageError(f"{option} goes before the command", hint=hint)
     spellings = [name for parameter in parameters for name in parameter.spellings]
     closest_option = closest(option, [name for name in spellings if name.startswith("--")])

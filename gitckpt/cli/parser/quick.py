@@ -1,6 +1,6 @@
-"""Parse plain calls without Typer, for commands that agents and scripts use often.
+"""Parse simple command lines without Typer, which takes long to import.
 
-Importing Typer takes longer than running most of these commands. Typer parses each call that this
+Importing Typer takes longer than running most commands. Typer parses each command line that this
 module does not fully understand, and prints help and usage errors. A test compares both parsers.
 """
 
@@ -19,7 +19,6 @@ TYPER_ONLY = ("hook",)  # git's arguments may look like options
 
 
 def command_index(words: Sequence[str]) -> int:
-    """Return the index of the command in `words`, or `len(words)` without one."""
     return options.command_index(words, options.options_with_value(options.apply_global))
 
 
@@ -52,7 +51,7 @@ def prepare_call(words: Sequence[str]) -> Callable[[], int | None] | None:
 
 
 def parse(function: Callable[..., int | None], words: Sequence[str]) -> dict[str, Any] | None:
-    """Return each given parameter's value by name; None if Typer must parse `words`."""
+    """Map each given parameter's name to its value; None if Typer must parse `words`."""
     parameters = options.PARAMETERS.get(function, [])
     arguments = [parameter for parameter in parameters if not parameter.spellings]
     options_by_spelling = {name: option for option in parameters for name in option.spellings}
