@@ -101,10 +101,8 @@ def print_version() -> None:
     terminal.out(f"gitckpt {__version__}")
 
 
-def parse_count(text: str) -> int:
-    problem = f"{text!r} is not a whole number"
-    if text.startswith("-") and text[1:].isdigit():
-        problem = f"a number must be 0 or more, not {text}"
+def parse_count(text: str, option: str = "a number") -> int:
+    problem = f"{option} must be a whole number of 0 or more, not {text!r}"
     is_whole_number = text.isascii() and text.isdigit() and len(text) < 19
     refuse(not is_whole_number, problem, "write a whole number, such as 20")
     return int(text)

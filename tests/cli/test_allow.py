@@ -53,7 +53,7 @@ def is_allowed(checkout: Checkout) -> bool:
 
 
 def test_it_shows_all_of_it_and_allows_that(loose: Checkout, ckpt: Ckpt) -> None:
-    said = "built-in values apply until you allow these: git ckpt allow\n"
+    said = "built-in values apply until you allow these settings: git ckpt allow\n"
     assert ckpt("allow", "--dry-run", at=loose) == Outcome(0, SHOWN, said)
     assert not is_allowed(loose)
     said = "allowed in this clone until a value changes; to undo: git ckpt allow --forget\n"
@@ -64,7 +64,7 @@ def test_it_shows_all_of_it_and_allows_that(loose: Checkout, ckpt: Ckpt) -> None
         0, "", "built-in values apply again where gitckpt.toml weakens them\n"
     )
     assert not is_allowed(loose)
-    assert ckpt("allow", "--forget") == Outcome(0, "", "nothing was allowed here\n")
+    assert ckpt("allow", "--forget") == Outcome(0, "", "no setting was allowed in this clone\n")
 
 
 def test_a_file_that_loosens_nothing(main_checkout: Checkout, ckpt: Ckpt) -> None:

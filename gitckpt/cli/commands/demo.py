@@ -1,4 +1,4 @@
-"""`git ckpt demo`: kill a real job, delete its files, and resume it."""
+"""Implement `git ckpt demo`: kill a real job, delete its files, and resume it."""
 
 from __future__ import annotations
 
@@ -71,13 +71,13 @@ def run_demo(directory: str | None = None) -> bool:
 def _make_scratch(directory: str | None) -> str:
     if directory is None:
         return os.path.realpath(tempfile.mkdtemp(prefix="gitckpt-demo-"))
+    hint = "name a directory that git ckpt can create: git ckpt demo --dir DIR"
     try:
         os.makedirs(directory)
     except FileExistsError:
-        hint = "name a directory that does not exist"
         raise UsageError(f"{directory} exists already", hint=hint) from None
     except OSError as error:
-        raise CkptError(f"cannot make {directory}: {error.strerror}") from None
+        raise CkptError(f"cannot make {directory}: {error.strerror}", hint=hint) from None
     return os.path.realpath(directory)
 
 

@@ -1,4 +1,4 @@
-"""`git ckpt diff`."""
+"""Implement `git ckpt diff`."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _PATCH = (
     *("--no-relative", "--src-prefix=a/", "--dst-prefix=b/", "--unified=3"),
     *("--inter-hunk-context=0", "--submodule=short", "--ignore-submodules=none"),
 )
-_DASHES = "put paths behind two dashes: git ckpt diff ID -- PATH"
+_DASHES = "write paths after two dashes: git ckpt diff ID -- PATH"
 
 
 @options.usage("""
@@ -40,16 +40,16 @@ def diff(
     state: bool = False,
     binary: bool = False,
 ) -> None:
-    """Show the changes between two checkpoints, or from one to this worktree.
+    """Show the changes between two checkpoints, or between one and this worktree.
 
-    Prints git's diff of the files, then the changes of the state.
+    Prints git's diff of the files, then the changes of the saved state.
     """
     paths = paths or []
     options.refuse(len(ids) > 2, f"diff takes one or two ids, not {len(ids)}", _DASHES)
     problem = "--state takes two ids: a worktree has no state"
-    hint = "see the state of one: git ckpt show ID --state"
+    hint = "to see the state of one checkpoint: git ckpt show ID --state"
     options.refuse(state and len(ids) == 1, problem, hint)
-    hint = "leave out --state, or --stat, --binary and the paths"
+    hint = "leave out --state, or else --stat, --binary and the paths"
     options.refuse(state and (stat or paths or binary), "--state compares no files", hint)
     hint = "use --binary for a patch, or --stat for a summary"
     options.refuse(binary and stat, "--stat and --binary exclude each other", hint)

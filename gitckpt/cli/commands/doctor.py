@@ -1,4 +1,4 @@
-"""`git ckpt doctor`, `verify` and `notes`."""
+"""Implement `git ckpt doctor`, `verify` and `notes`."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 --json  Print one JSON document.
 """)
 def doctor(as_json: bool = False) -> int:
-    """Check the installation: git, hooks, settings, locks, refs.
+    """Check git, and the hooks, settings, locks and refs of this repository.
 
     Changes nothing. Exits with 1 if something is wrong.
     """
@@ -77,11 +77,11 @@ def verify(
 ) -> int:
     """Check every checkpoint, and all objects and refs that checkpoints need.
 
-    Checks documents, refs, objects, runs, links, leases, worktrees and the index; with --contents,
-    the contents of files. With ids, does not check the history before the checkpoints' commits.
-    Exits with 1 if a problem was found and not repaired.
+    Checks documents, refs, objects, runs, links in notes, leases of runs, worktrees and gitckpt's
+    index; with --contents, the contents of files. With ids, does not check the history before the
+    checkpoints' commits. Exits with 1 if a problem was found and not repaired.
     """
-    problem = "--contents reads the whole repository"
+    problem = "--contents reads the whole repository, and takes no ids"
     options.refuse(ids and contents, problem, "leave out --contents, or the ids")
     with open_store() as store, terminal.waiting("looking at checkpoints, and what they need"):
         only = [store.run_named(text) or store.find(text) for text in ids] if ids else None
@@ -110,7 +110,7 @@ def _print_findings(findings: Sequence[Finding]) -> None:
             terminal.out_finding(finding)
     for code, count in counts.items():
         if count > _MAX_PRINTED:
-            more_findings = f": {count - _MAX_PRINTED} more; all of them: git ckpt verify --json"
+            more_findings = f": {count - _MAX_PRINTED} more; to see all: git ckpt verify --json"
             terminal.out(terminal.heading(code), more_findings)
 
 
@@ -124,12 +124,12 @@ def _summary_text(report: Report) -> str:
 
 
 def notes() -> None:
-    """Write pending notes now, so that git log shows them.
+    """Write pending notes now, so that git log shows the checkpoints of commits.
 
-    See git log --notes=checkpoints. git ckpt save and list write notes at most once a minute, and
-    maintenance does once a day.
+    To see them: git log --notes=checkpoints. git ckpt save and git ckpt list write notes at most
+    once a minute, and maintenance does once a day.
     """
     with open_store() as store, terminal.waiting("writing notes"):
         is_written = store.write_notes()
-    outcome = "the notes now list all new checkpoints" if is_written else "no note was pending"
+    outcome = "the notes now list all new checkpoints" if is_written else "no note is pending"
     terminal.remark(outcome)

@@ -1,4 +1,4 @@
-"""`git ckpt du`."""
+"""Implement `git ckpt du`."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ _UNITS = {"files": "object", **dict.fromkeys(("worktree", *_FILES), "file")}
 def du(runs: bool = False, as_json: bool = False) -> None:
     """Show the disk usage of checkpoints, runs and private files.
 
-    Changes nothing. Piped, each line has tab-separated columns: what, which, number, bytes, state.
+    Changes nothing. In a pipe, lines have tab-separated columns: what, which, number, bytes, state.
     """
     with open_store() as store:
         with terminal.waiting("measuring what checkpoints take"):
@@ -70,7 +70,7 @@ def du(runs: bool = False, as_json: bool = False) -> None:
             terminal.out_row("" if cell is None else str(cell) for cell in row)
     if not usage.is_complete:
         problem = "an object is damaged, so the numbers are incomplete"
-        terminal.warn(f"{problem}: git ckpt verify --contents")
+        terminal.warn(f"{problem}; to find it: git ckpt verify --contents")
     for line in _advice_lines(usage):
         terminal.remark(line)
 
@@ -112,14 +112,14 @@ def _advice_lines(usage: Usage) -> Iterator[str]:
     if due_files := sum(leftover.due for leftover in usage.leftovers):
         size = terminal.size_text(sum(leftover.due_bytes for leftover in usage.leftovers))
         file_count = terminal.plural(due_files, "file")
-        yield f"{file_count} of killed processes, {size}; to delete: git ckpt expire"
+        yield f"{file_count} of killed processes, {size}; to delete them: git ckpt expire"
     checkpoint_bytes = (usage.checkpoints.bytes or 0) + (usage.files.bytes or 0)
     if usage.checkpoints.number and checkpoint_bytes >= _MIN_ADVISED:
-        yield "to see what would expire: git ckpt expire --dry-run; to free space then: git gc"
+        yield "to see what expires: git ckpt expire --dry-run; to free space after that: git gc"
     loose_objects = usage.loose
     if loose_objects.bytes is not None and loose_objects.bytes >= _MIN_ADVISED:
         object_count = terminal.plural(loose_objects.number, "loose object")
-        yield f"{object_count}, {terminal.size_text(loose_objects.bytes)}; to pack: git gc"
+        yield f"{object_count}, {terminal.size_text(loose_objects.bytes)}; to pack them: git gc"
     for status, cure in (
         ("complete", "such a worktree is removed when its run expires: git ckpt expire --dry-run"),
         ("unfinished", "such a worktree stays until its run is complete: git ckpt finish RUN"),
@@ -130,7 +130,7 @@ def _advice_lines(usage: Usage) -> Iterator[str]:
     paths = [entry.path for entry in usage.worktrees if entry.status in (CHECKPOINT, REMOVED)]
     if paths:  # of any size: no other command reports them
         command = mounts.removal_command(paths[0] if len(paths) == 1 else "PATH")
-        yield f"worktrees of checkpoints and of removed runs stay; to remove: {command}"
+        yield f"worktrees of checkpoints and of removed runs stay; to remove one: {command}"
 
 
 def _as_json(usage: Usage) -> dict[str, Any]:

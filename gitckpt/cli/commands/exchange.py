@@ -1,4 +1,4 @@
-"""`git ckpt import` and `export`."""
+"""Implement `git ckpt import` and `git ckpt export`."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ def import_(
     as_json: bool = False,
     **importer_options: Any,
 ) -> int:
-    """Import files of rlm-act, forge, quasar and superpowers as runs.
+    """Import files of the tools rlm-act, forge, quasar and superpowers as runs.
 
-    Stores their bytes for `git ckpt export`. A second import of the same file adds nothing.
+    Stores the bytes of the files for `git ckpt export`. A second import of a file adds nothing.
 
     Exits with 1 if a file cannot be read or is refused, or if nothing was imported.
     """
@@ -94,7 +94,7 @@ def _print_summary(files: list[ImportedFile], *, dry_run: bool) -> None:
     summary += f"; {terminal.plural(known_count, 'file')} imported before" if known_count else ""
     terminal.remark(f"{'would import' if dry_run else 'imported'} {summary}")
     if fresh and not dry_run:
-        terminal.remark("to see them: git ckpt runs; to continue one: git ckpt resume RUN --trust")
+        terminal.remark("to list runs: git ckpt runs; to continue one: git ckpt resume RUN --trust")
 
 
 @options.usage("""
@@ -104,7 +104,7 @@ ID  A checkpoint (id, prefix, rev or latest) or a run (id or prefix).
 --force  Overwrite a file that is neither an import nor the last export.
 """)
 def export(id_: str, format_: str, output: str | None = None, force: bool = False) -> None:
-    """Write a checkpoint or a run as a file of another tool.
+    """Write a checkpoint or a run in the file format of another tool.
 
     An imported run that has not changed is written with the bytes of the imported file. If PATH is
     a directory, the file is written there under the usual name of the format.
@@ -128,4 +128,4 @@ def export(id_: str, format_: str, output: str | None = None, force: bool = Fals
                 exporter.write(path, file, force=force)
                 terminal.out_path(path)
         for loss in dict.fromkeys(loss for file in exported_files for loss in file.losses):
-            terminal.warn(f"not in the file: {loss}")
+            terminal.warn(f"not in the exported file: {loss}")

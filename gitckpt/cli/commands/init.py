@@ -1,4 +1,4 @@
-"""`git ckpt init`, `uninit`, `hook`, `demo`, `allow` and `completion`."""
+"""Implement `git ckpt init`, `uninit`, `hook`, `demo`, `allow` and `completion`."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from gitckpt.model.errors import CkptError
 def init(hooks: str = "auto") -> None:
     """Record a checkpoint at every commit from now on.
 
-    Installs hooks, settings and gitckpt.toml.
+    Installs git hooks, git settings and the settings file gitckpt.toml.
     """
     with open_store() as store:
         result = store.install(hooks)
@@ -32,7 +32,7 @@ def init(hooks: str = "auto") -> None:
 
 
 def uninit() -> None:
-    """Remove what init has installed; checkpoints stay.
+    """Remove the hooks and settings that init installed; checkpoints stay.
 
     Lines that other tools wrote into hooks stay, too.
     """
@@ -49,9 +49,9 @@ NAME  The hook: post-commit, post-merge, post-applypatch, post-rewrite or pre-au
 [ARG]…  What git passed to the hook.
 """)
 def hook(event: str, arguments: list[str] | None = None) -> None:
-    """Run a hook, as the installed hooks do.
+    """Do gitckpt's work in a git hook; always exit with 0.
 
-    With another hook manager, add this command to its file. It always exits with 0.
+    The installed hooks call this command. With another hook manager, add it to that one's file.
     """
     from gitckpt.hook import main
 
@@ -80,9 +80,9 @@ def allow(
 ) -> None:
     """Approve settings in gitckpt.toml that weaken the defaults.
 
-    Prints these settings. Without approval, the gitckpt.toml of a branch can only be stricter. The
-    approval counts in this clone, until a value changes. With --secret, gitckpt stops warning about
-    a file or a text; git ckpt show prints the path and the digest to give.
+    Prints these settings. Without approval, gitckpt.toml can only be stricter than the defaults.
+    The approval counts in this clone, until a value changes. With --secret, gitckpt stops warning
+    about a file or a text; git ckpt show prints the path and the digest to give.
     """
     if secret is not None:
         problem = "--secret excludes all other options"
@@ -95,7 +95,7 @@ def allow(
     with open_store() as store:
         if forget:
             outcome = "built-in values apply again where gitckpt.toml weakens them"
-            terminal.remark(outcome if store.disallow() else "nothing was allowed here")
+            terminal.remark(outcome if store.disallow() else "no setting was allowed in this clone")
             return
         loosening = store.loosened()
         if loosening is not None and not loosening.is_allowed and not dry_run:
@@ -114,7 +114,7 @@ def allow(
     elif loosening.is_allowed:
         remark = "all these settings were allowed before"
     elif dry_run:
-        remark = "built-in values apply until you allow these: git ckpt allow"
+        remark = "built-in values apply until you allow these settings: git ckpt allow"
     else:
         remark = "allowed in this clone until a value changes; to undo: git ckpt allow --forget"
     terminal.remark(remark)
@@ -183,10 +183,10 @@ SCRIPTS = {"bash": BASH, "zsh": ZSH, "fish": FISH}
 bash|zsh|fish  The shell that reads the script.
 """)
 def completion(shell: str) -> None:
-    """Print a shell script that completes git ckpt commands.
+    """Print a script with which a shell completes git ckpt commands.
 
     Evaluate the script in the start-up file of the shell.
     """
-    hint = f"known shells: {', '.join(SCRIPTS)}"
-    options.refuse(shell not in SCRIPTS, f"no completion for {shell!r}", hint)
+    hint = f"use one of {', '.join(SCRIPTS)}"
+    options.refuse(shell not in SCRIPTS, f"there is no completion for the shell {shell!r}", hint)
     terminal.out_bytes(SCRIPTS[shell].encode())

@@ -1,4 +1,4 @@
-"""`git ckpt list`."""
+"""Implement `git ckpt list`."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ _COLUMNS = ("ID", "AGE", "RUN", "PHASE", "COMMIT", "BRANCH", "FILES", "MESSAGE")
 _DEFAULT_LIMIT = 20
 _OUTLOOK_TEXTS = {
     "not installed": "; to record one at every commit: git ckpt init",
-    "missed": "; commits record none until the hooks call gitckpt: git ckpt doctor",
+    "missed": "; commits record none until the hooks call gitckpt; to see why: git ckpt doctor",
     "none": "; commits record none, because of --hooks none; to record one: git ckpt save",
-    "recorded": "; the next commit makes one, or: git ckpt save",
+    "recorded": "; the next commit records one; to record one now: git ckpt save",
 }
 
 
 @options.usage("""
 --run RUN  Only checkpoints of this run; a unique prefix suffices.
 --commit REV  Only checkpoints linked to this commit.
---phase P  Only checkpoints of this phase, or with this whole label.
+--phase P  Only checkpoints of this phase, or with this label, such as build-complete.
 --status S  Only checkpoints with this status: complete, failed, started, progress, blocked,
   skipped or partial.
 --since AGE  Only checkpoints younger than AGE: 90s, 30m, 12h, 7d, 2w.
@@ -48,7 +48,7 @@ def list_(
 ) -> None:
     """List checkpoints, newest first.
 
-    Piped, each line has tab-separated columns with full ids.
+    In a pipe, each line has tab-separated columns with full ids.
     """
     from gitckpt.store.records.entry import Query
 
@@ -96,7 +96,7 @@ def list_(
     if replaced:
         names = ", ".join(name[: ids.SHORT] for name in replaced)
         cure = "to put back the checkpoints written here: git ckpt verify --repair"
-        terminal.warn(f"replaced by a fetch: {names}; {cure}")
+        terminal.warn(f"a fetch replaced these checkpoints: {names}; {cure}")
     if problems:
         others = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
         problem = f"{problems[0].sentence}{others}"

@@ -1,4 +1,4 @@
-"""`git ckpt remove` and `expire`."""
+"""Implement `git ckpt remove` and `git ckpt expire`."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ ID…  Checkpoints (ids, prefixes, revs or latest) or runs (ids or prefixes).
 def remove(ids: list[str] | None = None, rewritten: bool = False, force: bool = False) -> None:
     """Remove checkpoints or whole runs.
 
-    git gc collects their objects later. A run is removed with its worktree. A run stays while a
+    git gc deletes their objects later. A run is removed with its worktree. A run stays while a
     process drives it, or while its worktree has changes that no checkpoint has. Asks before it
     removes checkpoints or runs of another worktree.
     """
@@ -55,7 +55,7 @@ def remove(ids: list[str] | None = None, rewritten: bool = False, force: bool = 
             if checkpoints:
                 store.remove(checkpoints)
         except KeyboardInterrupt:
-            terminal.warn("interrupted; to see what is left: git ckpt list")
+            terminal.warn("the removal was interrupted; to see what is left: git ckpt list")
             raise
         for checkpoint_id in checkpoints:
             terminal.out(checkpoint_id)
@@ -93,7 +93,7 @@ def _resolve_rewritten(store: Store, *, force: bool) -> tuple[list[str], list[st
             for line in lines:
                 terminal.remark(line)
             problem = f"cannot ask whether to remove {count}"
-            raise UsageError(problem, hint="git ckpt remove --rewritten --force")
+            raise UsageError(problem, hint="to remove them: git ckpt remove --rewritten --force")
         if not terminal.user_confirms(f"Remove {count}?", intro=lines):
             return [], []
     # If all checkpoints of a run are to be removed, the run is removed as a whole.
@@ -146,15 +146,15 @@ def _youngest_first(store: Store, runs: Collection[str]) -> list[str]:
 def expire(
     older_than: str | None = None, all_: bool = False, dry_run: bool = False, **changes: Any
 ) -> int:
-    """Remove checkpoints and runs that have expired by the retention settings.
+    """Remove checkpoints and runs that the retention settings no longer keep.
 
     Removes old checkpoints of hooks, and complete runs with their worktrees. Of the checkpoints by
-    hooks or agents, one an hour stays after a day, and one a day after a week.
+    hooks or agents, one per hour stays after a day, and one per day stays after a week.
 
     A run is removed as a whole. It stays while its worktree has changes that no checkpoint has. To
-    remove every checkpoint: --all --older-than 0s --keep-last 0.
+    remove every checkpoint: git ckpt expire --all --older-than 0s --keep-last 0.
 
-    Prints each removal with its reason; piped, in tab-separated columns with full ids. A dry run
+    Prints each removal and its reason; in a pipe, in tab-separated columns with full ids. A dry run
     lists all runs. If something cannot be deleted, the rest is removed and the exit code is 1.
     """
     with open_store() as store:
@@ -168,7 +168,7 @@ def expire(
         except KeyboardInterrupt:
             if not dry_run:
                 terminal.progress("")
-                terminal.warn("interrupted; run git ckpt expire again to finish")
+                terminal.warn("the removal was interrupted; to finish it: git ckpt expire")
             raise
         finally:
             gc.enable()

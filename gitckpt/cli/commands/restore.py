@@ -1,4 +1,4 @@
-"""`git ckpt restore`, `git ckpt undo` and `git ckpt redo`."""
+"""Implement `git ckpt restore`, `git ckpt undo` and `git ckpt redo`."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _COLUMNS = ("STEP", "ID", "AGE", "COMMIT", "BRANCH", "MESSAGE")
 
 @options.usage("""
 ID [-- PATH…]  A checkpoint, run, rev or latest; with paths, restore only these.
---index  With paths: restore their index entries as well.
+--index  With paths: restore the index entries of these paths as well.
 --trust  Restore a checkpoint whose document was replaced by a fetch.
 --dry-run  Print what would be done; change nothing.
 --json  Print one JSON document.
@@ -85,7 +85,7 @@ def undo(list_: bool = False, dry_run: bool = False, as_json: bool = False) -> N
     else:
         _print_steps(steps)
         if is_interrupted:
-            terminal.warn("the newest step was interrupted: repeat it, or undo it")
+            terminal.warn("the newest restore was interrupted: repeat it, or run: git ckpt undo")
 
 
 @options.usage("""

@@ -1,4 +1,4 @@
-"""`git ckpt resume`."""
+"""Implement `git ckpt resume`."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ if TYPE_CHECKING:
 --fork  Continue in a new run; the old run does not change.
 --rewind  Return the run to an older checkpoint; first saves the current files.
 --accept-changes  Continue although the pipeline or its inputs have changed.
---autonomy MODE  From now on pause as MODE says: checkpoint, batch or fully_autonomous.
+--autonomy MODE  When to pause from now on: checkpoint, batch or fully_autonomous.
 --timeout AGE  Time limit of the whole run, from now on.
 --trust  Adopt a fetched run and continue it; shows the commands that it will execute.
---take-over  Continue a stalled run; its driver is locked out and its command ended.
---force  Continue a review although HEAD has diverged from its recorded work; once.
+--take-over  Continue a stalled run; lock out its old driver and end the driver's command.
+--force  Continue a review, this once, although HEAD has diverged from its recorded work.
 -i, --input NAME=VALUE  Change an input from now on; may be repeated.
 """)
 def resume(
@@ -56,7 +56,7 @@ def resume(
 ) -> int:
     """Continue a run, or open the files of a checkpoint.
 
-    A run continues at its first phase that is not complete. Otherwise prints the path of a
+    A pipeline continues at its first phase that is not complete. Otherwise prints the path of a
     worktree: cd "$(git ckpt resume --no-run ID)". An existing worktree keeps its unsaved changes.
     """
     directory = os.path.abspath(into) if into else None
@@ -92,7 +92,7 @@ def resume(
 
             checkpoint = Run.begin_fork(store, checkpoint, trust=trust)
             origin = str(checkpoint.forked_from)[: ids.SHORT]
-            terminal.remark(f"run {checkpoint.run} goes on from {origin}")
+            terminal.remark(f"new run {checkpoint.run} continues from checkpoint {origin}")
         if no_run or checkpoint.run is None or not _has_pipeline(checkpoint):
             if take_over and checkpoint.run is not None:
                 store.take_over(checkpoint.run, holder="git ckpt resume --take-over")
@@ -111,7 +111,7 @@ def resume(
 
 
 def _choose_checkpoint(store: Store, *, no_run: bool) -> Checkpoint:
-    """Choose the checkpoint to resume if no id is given; print what will be started."""
+    """Return the checkpoint to resume if no id is given; print what it will start."""
     # An unfinished run of this worktree, preferably of a pipeline; else the newest checkpoint.
     unfinished = [run for run in store.unfinished_runs() if store.is_ours(run.newest)]
     newest = [store.newest(run.run) for run in unfinished]
@@ -126,7 +126,7 @@ def _choose_checkpoint(store: Store, *, no_run: bool) -> Checkpoint:
         return candidate
     if line:
         terminal.remark(f"resuming {line}")
-    if agents and terminal.may_ask() and not terminal.user_confirms("Go on?"):
+    if agents and terminal.may_ask() and not terminal.user_confirms("Resume it?"):
         hint = f"to resume the run: git ckpt resume {candidate.run}"
         raise CkptError(f"run {candidate.run} was not resumed", hint=hint)
     return candidate
@@ -137,7 +137,7 @@ def _has_pipeline(checkpoint: Checkpoint) -> bool:
 
 
 def _describe_resumption(store: Store, newest: Checkpoint) -> tuple[str, list[str]]:
-    """Return a line on what resuming a run starts, and the agents that it calls."""
+    """Return a line on what a resumed run starts with, and the agents it calls."""
     from gitckpt.durable.driver.pipelines import next_step
 
     if not _has_pipeline(newest):
@@ -152,7 +152,7 @@ def _ask_which(store: Store, candidates: Sequence[Checkpoint]) -> Checkpoint:
         _describe_resumption(store, checkpoint)[0] or str(checkpoint.run)
         for checkpoint in candidates
     ]
-    hint = "name one: git ckpt resume RUN"
+    hint = "name the run: git ckpt resume RUN"
     if not terminal.may_ask():
         raise AmbiguousError(f"{len(candidates)} runs could be meant", lines, hint=hint)
     numbered_lines = [f"  {number}  {line}" for number, line in enumerate(lines, 1)]
@@ -175,7 +175,7 @@ def _newest_of_driven_run(store: Store) -> Checkpoint | None:
 
 
 def _find_latest(store: Store) -> Checkpoint:
-    """Return the latest checkpoint, unless another worktree has a run to resume."""
+    """Return the latest checkpoint; raise if other worktrees have runs to resume."""
     from gitckpt.store.records import finder
     from gitckpt.store.runs.summary import RESUMABLE
 
@@ -185,12 +185,12 @@ def _find_latest(store: Store) -> Checkpoint:
             continue
         newest = store.newest(run.run)
         if not store.is_ours(newest):
-            terminal.remark(f"skipped a run that was not written in this repository: {run.run}")
+            terminal.remark(f"skipped a fetched run; to adopt: git ckpt resume {run.run} --trust")
         elif _has_pipeline(newest):
             candidates.append(_describe_resumption(store, newest)[0] or run.run)
     if candidates:
-        problem = "no unfinished run was started in this worktree, but in others"
-        hint = "name one: git ckpt resume RUN; or the newest checkpoint: git ckpt resume latest"
+        problem = "all unfinished runs were started in other worktrees"
+        hint = "name the run: git ckpt resume RUN; or open the newest files: git ckpt resume latest"
         raise AmbiguousError(problem, candidates, hint=hint)
     try:
         return store.read(store.find(finder.LATEST))
@@ -228,7 +228,7 @@ def _require_consistent(
     options.refuse(has_phase and no_run, "--no-run and --from exclude each other", advice)
     problem = f"checkpoint {checkpoint.id} belongs to no run"
     hint = f"open the checkpoint: git ckpt resume {checkpoint.id}"
-    without_phase = f"{problem}, and has no phase to do again"
+    without_phase = f"{problem}, and has no phase to repeat"
     options.refuse(has_phase and has_no_run and not fork, without_phase, hint)
     options.refuse(fork and rewind, "--fork and --rewind exclude each other", advice)
     options.refuse(rewind and has_no_run, problem, hint)
@@ -238,8 +238,8 @@ def _require_newest(store: Store, checkpoint: Checkpoint) -> None:
     if checkpoint.run is not None and store.newest(checkpoint.run).id != checkpoint.id:
         short = checkpoint.id[: ids.SHORT]
         problem = f"checkpoint {short} is not the newest of run {checkpoint.run}"
-        hint = "return the run to this checkpoint: --rewind; start a new run: --fork; "
-        hint += "only open the files: --no-run"
+        hint = f"to return the run to it: git ckpt resume {short} --rewind; or --fork starts a new "
+        hint += "run; or --no-run only opens the files"
         raise UsageError(problem, hint=hint)
 
 
@@ -259,7 +259,7 @@ def _paused_run(
 def _open_worktree(
     store: Store, checkpoint: Checkpoint, directory: str | None, *, catches_up: bool
 ) -> None:
-    """Open a checkpoint's worktree; print the path. `catches_up` updates an old one."""
+    """Open and print a checkpoint's worktree; `catches_up` updates outdated files."""
     opened = store.resume(checkpoint, directory)
     short = checkpoint.id[: ids.SHORT]
     is_updated = opened.behind is not None and catches_up
@@ -284,7 +284,7 @@ def _open_worktree(
     if target is not None:
         finish = f"to finish: git ckpt resume {target} --rewind"
         cancel = f"to cancel: git ckpt resume {checkpoint.id} --rewind"
-        terminal.warn(f"going back to {target[: ids.SHORT]} was interrupted; {finish}; {cancel}")
+        terminal.warn(f"a rewind to {target[: ids.SHORT]} was interrupted; {finish}; {cancel}")
     terminal.out_path(opened.path)
     if checkpoint.imported is not None and checkpoint.pipeline is None:
         hint = f"; to see the next step: git ckpt step next --run {checkpoint.run}"
@@ -299,7 +299,7 @@ def _open_worktree(
 
 
 def _interrupted_target(store: Store, checkpoint: Checkpoint) -> str | None:
-    """Return the target of an interrupted rewind; None if none can be finished."""
+    """Return the checkpoint id that an interrupted rewind of the run aimed at."""
     target = rewinding_to(checkpoint) if checkpoint.run is not None else None
     if target is None:
         return None
@@ -311,7 +311,7 @@ def _interrupted_target(store: Store, checkpoint: Checkpoint) -> str | None:
 def _rewind_or_repeat(
     store: Store, checkpoint: Checkpoint, directory: str | None, *, rewind: bool, phase: str | None
 ) -> None:
-    """Rewind a run without a pipeline, or mark `phase` as to be repeated."""
+    """Rewind a run to `checkpoint`, or record that `phase` must be repeated."""
     has_phases = checkpoint.pipeline is not None and bool(checkpoint.pipeline.completed)
     if phase is not None and "loop_state" in checkpoint.state and not has_phases:
         hint = f"repeat a step: git ckpt step reset {shell_word(phase)} --run {checkpoint.run}"
@@ -326,11 +326,11 @@ def _rewind_or_repeat(
             run.redo(phase, record=True)
     if rewind:
         place = f"{checkpoint.id[: ids.SHORT]} ({checkpoint.label})"
-        terminal.remark(f"run {run.id} is back at {place}")
+        terminal.remark(f"run {run.id} is back at checkpoint {place}")
     if phase is not None:
-        complete_phases = ", ".join(run.completed) or "none"
+        phase_names = ", ".join(run.completed) or "none"
         terminal.remark(
-            f"run {run.id} will repeat {phase!r} and later phases; complete: {complete_phases}"
+            f"run {run.id} will repeat {phase!r} and later phases; complete phases: {phase_names}"
         )
         if checkpoint.attempt is not None:  # otherwise people or scripts repeat the phase
             terminal.remark(

@@ -1,4 +1,4 @@
-"""`git ckpt run`, `loop` and `review`."""
+"""Implement `git ckpt run`, `git ckpt loop` and `git ckpt review`."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def run(
     dry_run: bool = False,
     print_: bool = False,
 ) -> int:
-    """Run a pipeline in its own worktree, a checkpoint per phase.
+    """Run a pipeline in its own worktree, with a checkpoint of each phase.
 
     Prints the id of the run. After a kill, git ckpt resume ID continues at the first phase that is
     not complete.
@@ -145,7 +145,7 @@ def loop(
     """
     from gitckpt.durable.phases.options import slug
 
-    options.refuse(not plan, "the plan has no name", "name its file: git ckpt loop PLAN.md")
+    options.refuse(not plan, "the plan's name is empty", "name its file: git ckpt loop PLAN.md")
     input_texts = {name: str(value) for name, value in inputs.items() if value} | {"plan": plan}
     input_texts |= {"issues": " ".join(issue)} if issue else {}
     input_texts |= {"until_tests_pass": "yes"} if until_tests_pass else {}
@@ -165,7 +165,7 @@ TASK|TASK.md  The task: a text, or a file with it.
 --max-cycles N  Let the coder try at most N times.  [default: 3]
 --max-budget USD  Stop when all answers together have cost USD.
 --agent-timeout AGE  Time limit of an answer.  [default: 1h]
---refactor RUN  Start nothing: replace the task of this run by TASK.
+--refactor RUN  Replace the task of this run by TASK, and start nothing.
 --base REV  The commit that the run's worktree starts from.  [default: HEAD]
 --timeout AGE  Time limit of the whole run.
 """)
@@ -180,14 +180,14 @@ def review(
 ) -> int:
     """Let a coder agent work until a reviewer agent approves the work.
 
-    Prints the id of the run. Each transition is a checkpoint. After a kill, git ckpt resume ID
+    Prints the id of the run. Each new state is a checkpoint. After a kill, git ckpt resume ID
     continues the run.
     """
     task_text = _read_task(task)
     if refactor is not None:
         from gitckpt.durable.driver.pipelines import Pipelines
 
-        options.refuse(not task_text.strip(), "there is no task", "give the new task")
+        options.refuse(not task_text.strip(), "the new task is empty", "give a task as TASK")
         with open_store() as store:
             Pipelines(store).refactor(store.find_run(refactor), task_text)
             terminal.remark("the coder gets the new task in the next cycle")

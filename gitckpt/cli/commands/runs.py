@@ -1,4 +1,4 @@
-"""`git ckpt runs`, `status`, `start`, `finish` and `cancel`."""
+"""Implement `git ckpt runs`, `status`, `start`, `finish` and `cancel`."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _COLUMNS = ("RUN", "STATUS", "PHASE", "AGE", "BRANCH", "WORKTREE")
 def runs(status: str | None = None, limit: int | None = None, as_json: bool = False) -> None:
     """List runs, the one with the newest checkpoint first.
 
-    Piped, each line has tab-separated columns.
+    In a pipe, each line has tab-separated columns.
     """
     options.require_one_of("status", status, runstate.STATUSES)
     with open_store() as store:
@@ -45,7 +45,7 @@ def runs(status: str | None = None, limit: int | None = None, as_json: bool = Fa
         terminal.out_json({"runs": [_as_json(run) for run in summaries]})
         return
     if not summaries:
-        terminal.remark("no run has this status" if status else f"no runs yet; to {_TO_START}")
+        terminal.remark(f"no run is {status}" if status else f"no runs yet; to {_TO_START}")
     rows = []
     for run in summaries:
         path = terminal.shorter_path(run.path) if terminal.is_terminal() else run.path
@@ -60,7 +60,7 @@ def runs(status: str | None = None, limit: int | None = None, as_json: bool = Fa
 -w, --watch  Refresh the output until the run is no longer driven.
 """)
 def status(run: str | None = None, as_json: bool = False, watch: bool = False) -> None:
-    """Show the phases of a run, its driver, and the next command."""
+    """Show a run's phases, the process that drives it, and the next command."""
     is_piped = as_json or not terminal.is_terminal()
     hint = "leave out --watch: git ckpt status --json"
     options.refuse(watch and is_piped, "--watch needs a terminal", hint)
@@ -200,7 +200,7 @@ def _find_run(store: Store, text: str | None) -> str:
     local_runs = [summary.run for summary in runs if store.is_ours(summary.newest)]
     if not local_runs:
         problem = "every run was fetched from another repository"
-        raise NotFoundError(problem, hint="name a run: git ckpt runs")
+        raise NotFoundError(problem, hint="to list runs: git ckpt runs; then name one")
     return next((name for name in local_runs if not store.made_elsewhere([name])), local_runs[0])
 
 
@@ -237,10 +237,10 @@ def _history_as_json(history: History, advice: str | None) -> dict[str, Any]:
 --key TEXT  Your own name for the run; a run with this name is opened.
 """)
 def start(name: str = "work", base: str = "HEAD", key: str | None = None) -> None:
-    """Open a run with its own worktree, and print the path.
+    """Start a run in its own worktree, and print the path of the worktree.
 
-    Every commit and save in the worktree extends the run: cd "$(git ckpt start add-login)". When
-    the work is done: git ckpt finish.
+    Every commit or git ckpt save in the worktree extends the run: cd "$(git ckpt start add-login)".
+    When the work is done: git ckpt finish.
     """
     from gitckpt.durable.run.run import Run
 
@@ -260,7 +260,7 @@ def start(name: str = "work", base: str = "HEAD", key: str | None = None) -> Non
 def finish(run: str | None = None, force: bool = False) -> None:
     """Record a run as complete, with the files of its worktree.
 
-    Prints the id of the checkpoint.
+    Prints the id of the new checkpoint.
     """
     from gitckpt.durable.run.run import Run
 
@@ -268,7 +268,7 @@ def finish(run: str | None = None, force: bool = False) -> None:
         run_id = _require_run(store, run)
         summary = store.history(run_id).summary
         has_failed = summary.status in (runstate.FAILED, runstate.BLOCKED)
-        hint = f"see why: git ckpt status {run_id}; to finish the run anyway: --force"
+        hint = f"see git ckpt status {run_id}; to finish anyway: git ckpt finish {run_id} --force"
         problem = f"run {run_id} is {summary.status}: {summary.label}"
         options.refuse(has_failed and not force, problem, hint)
         resumed_run = Run.resume(store, run_id, adapter="plumbing", holder="git ckpt finish")
@@ -277,7 +277,7 @@ def finish(run: str | None = None, force: bool = False) -> None:
                 pass
         except CkptError as error:
             if resumed_run.unwritten:
-                hint = f"remove the obstacle, then: git ckpt finish {run_id}"
+                hint = f"solve the problem, then: git ckpt finish {run_id}"
                 raise error.but(hint=hint) from None
             raise
         terminal.out(resumed_run.newest.id)

@@ -1,4 +1,4 @@
-"""`git ckpt save`."""
+"""Implement `git ckpt save`."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ if TYPE_CHECKING:
 -m, --message TEXT  One line about the checkpoint, at most 1,000 characters.
 --phase NAME[-STATUS]  The label.  [default: manual, status: complete]
 --state FILE  A state to save: JSON, or TOML from *.toml; - reads JSON from standard input.
---agent NAME  The agent that saves; git ckpt expire thins its checkpoints by age.
+--agent NAME  The agent that saves; git ckpt expire keeps fewer of its old checkpoints.
 --error TEXT  An error to record; may be repeated.
 --run RUN  The run that the checkpoint extends.  [default: the run of the worktree]
---track NAME  The open run about NAME; starts one if necessary.
+--track NAME  Extend the open run about NAME; start one if no such run exists.
 --no-worktree  Record only the commit and the state, not the files.
 """)
 def save(
@@ -37,7 +37,7 @@ def save(
     track: str | None = None,
     no_worktree: bool = False,
 ) -> None:
-    """Record a checkpoint of files, state and commit; print its id."""
+    """Record a checkpoint of files, state and commit; print the checkpoint's id."""
     from gitckpt.model import phase as phases
 
     label = phases.label(phase)
@@ -46,7 +46,7 @@ def save(
     if line and len(line.splitlines()) == 1:  # several lines are refused later
         line = " ".join(line.split())
     agent = " ".join(agent.split()) if agent is not None else None
-    options.refuse(agent == "", "--agent has no name", "name the agent: git ckpt save --agent NAME")
+    options.refuse(agent == "", "--agent is empty", "name the agent: git ckpt save --agent NAME")
     options.refuse_run_and_track(run, track)
     with open_store(to_capture=not no_worktree) as store:
         from gitckpt import hook  # while git scans the files
@@ -60,14 +60,14 @@ def save(
             checkpoint = record(label, data, message=line, agent=agent, errors=error, **run_options)
         terminal.out(checkpoint.id)
         if data == {}:
-            terminal.warn("the state is empty")
+            terminal.warn("the saved state is empty")
         terminal.remark(f"saved {label} with {_describe_contents(checkpoint)}")
         # Last, when the output is complete.
         hook.keep_up(inside(store).repository, lambda: _settle_removals(inside(store)))
 
 
 def _describe_contents(checkpoint: Checkpoint) -> str:
-    """Warn of files that were not captured; return a text on what was captured."""
+    """Return a text on the captured files; warn of files that were not captured."""
     worktree = checkpoint.worktree
     contents = "no files"
     if worktree is not None:
@@ -111,7 +111,7 @@ def _read_state(source: str) -> dict[str, Any]:
             with open(source, "rb") as file:
                 data = file.read()
     except OSError as error:
-        raise UsageError(f"cannot read {source}: {error.strerror}") from None
+        raise UsageError(f"cannot read the state {source}: {error.strerror}") from None
     try:
         value = toml.loads(data.decode("utf-8")) if is_toml else json.loads(data)
         problem = "" if isinstance(value, dict) else f"holds {type(value).__name__}, not a map"

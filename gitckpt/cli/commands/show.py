@@ -1,4 +1,4 @@
-"""`git ckpt show`."""
+"""Implement `git ckpt show`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from gitckpt.cli import options, terminal
 from gitckpt.cli.opening import open_store
 from gitckpt.model.arguments import first_of, shell_word
 from gitckpt.model.document import KEYS
-from gitckpt.model.errors import CkptError, UsageError, WorktreeError
+from gitckpt.model.errors import CkptError, WorktreeError
 from gitckpt.model.ids import SHORT
 
 TYPE_CHECKING = False
@@ -29,9 +29,9 @@ _TYPE_TEXTS = {"null": "null", "bytes": "bytes, in base64", "integer": "an integ
 def show(
     id_: str = "latest", as_json: bool = False, raw: bool = False, state: bool = False
 ) -> None:
-    """Show a checkpoint."""
-    if as_json + raw + state > 1:
-        raise UsageError("--json, --raw and --state exclude each other")
+    """Show the commit, files and state of a checkpoint."""
+    problem = "--json, --raw and --state exclude each other"
+    options.refuse(as_json + raw + state > 1, problem, "give only one of them")
     with open_store() as store:
         checkpoint_id = store.find(id_)
         if raw:
@@ -158,7 +158,7 @@ def _print_files(store: Store, checkpoint: Checkpoint) -> None:
 
 
 def _print_stat(store: Store, checkpoint: Checkpoint) -> bool:
-    """Print which files differ; warn and return False if git cannot compare them."""
+    """Print the files' changes since the commit; return False if git cannot compare."""
     try:
         diff_options = ["--stat=100", "--no-ext-diff", "--no-relative"]
         stat = store.diff_commit(checkpoint, options=diff_options).decode("utf-8", "replace")

@@ -1,4 +1,4 @@
-"""`git ckpt step`: record steps of agents or scripts, and print the next step."""
+"""Implement `git ckpt step`: record an agent's steps, and print the next."""
 
 from __future__ import annotations
 
@@ -32,21 +32,21 @@ _HISTORY_COLUMNS = ("#", "TIME", "STEP", "STATUS", "AGENT", "COMMIT", "PROGRESS"
 ACTION  One of start, progress, pass, fail, block, skip, reset, show and next.
 [STEP]  The step to report, such as EXECUTE.
 --run RUN  The run.  [default: $CKPT_RUN, or the run of the worktree]
---track NAME  The open run about NAME; starts one if necessary.
+--track NAME  The open run about NAME; start one if no such run exists.
 --graph NAME  The steps of a new run: [steps.NAME] in gitckpt.toml.
 --agent WHO  The agent that does the step.
 -m, --notes TEXT  What happened; required by fail and block.
 --task ID  The current task, such as 2.3.
---task-status S  The status of that task: PASSED, FAILED, BLOCKED or SKIPPED.
---worker WHO  The worker at that task, if there are several.
+--task-status S  The status of the current task: PASSED, FAILED, BLOCKED or SKIPPED.
+--worker WHO  The worker that does the task, if there are several.
 --tasks-completed N  The number of completed tasks.
 --tasks-total N  The number of all tasks.
---current-phase N  The number of the current part of the step.
---total-phases N  The number of its parts.
---output FILE  A file that was written; may be repeated.
---verdict PASS|FAIL  The result of a step that evaluates.
---commit REV  A commit that was made.
---set KEY=JSON  Another key of the step's record; may be repeated.
+--current-phase N  The number of the current phase, which is a part of the step.
+--total-phases N  The number of all phases of the step.
+--output FILE  A file that the step wrote; may be repeated.
+--verdict PASS|FAIL  The verdict of a step that evaluates the work.
+--commit REV  A commit that the step made.
+--set KEY=JSON  Set another key of the step's record; may be repeated.
 --files  Capture the files as well.
 --id UUID  The id of the new checkpoint; a second call with this id records nothing.
 --force  Report although the run is at another step, or blocked.
@@ -71,8 +71,8 @@ def step(
 ) -> None:
     """Report a step of work that an agent or script does without a pipeline.
 
-    Prints the id of the checkpoint. show prints all steps. next prints the next step and, after a
-    tab, the first open task of the plan.
+    Prints the id of the new checkpoint. git ckpt step show prints all steps. git ckpt step next
+    prints the next step and, after a tab, the first open task of the plan.
     """
     _require_step(action, name)
     wrong_options: dict[str, object] = {"history": history} if action != _SHOW else {}
@@ -124,7 +124,7 @@ def _require_step(action: str, name: str | None) -> None:
         hint = f"name the step: git ckpt step {action} EXECUTE; or see: git ckpt step next"
         raise UsageError("STEP is missing", hint=hint)
     has_step = action not in _REPORT_ACTIONS and name is not None
-    options.refuse(has_step, f"{action} takes no step", f"git ckpt step {action}")
+    options.refuse(has_step, f"{action} takes no step", f"run: git ckpt step {action}")
 
 
 def _print_report(

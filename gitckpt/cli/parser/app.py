@@ -78,7 +78,6 @@ def usage_error(error: Any, words: Sequence[str]) -> UsageError:
 
 
 def _command_and_parameters(words: Sequence[str]) -> tuple[str, Sequence[options.Parameter]]:
-    """Return the command name in `words`, or "", and the command's parameters."""
     name = next(iter(words[quick.command_index(words) :]), "")
     return name, options.PARAMETERS.get(COMMANDS[name](), []) if name in COMMANDS else []
 
@@ -139,11 +138,11 @@ def build(names: Iterable[str] = COMMANDS, paths: Sequence[str] = ()) -> Any:
     version_option = typer.Option(
         options.VERSION, callback=_leave_with_version, is_eager=True, help="Print the version."
     )
-    app.callback()(_typer_function(options.apply_global, version=Annotated[bool, version_option]))
+    app.callback()(_wrap_for_typer(options.apply_global, version=Annotated[bool, version_option]))
     for name in names:
         function = COMMANDS[name]()
         summary = str(function.__doc__).partition("\n")[0]  # Typer's may end within a sentence
-        app.command(name, cls=PlainCommand, short_help=summary)(_typer_function(function, paths))
+        app.command(name, cls=PlainCommand, short_help=summary)(_wrap_for_typer(function, paths))
     return typer.main.get_command(app)
 
 
@@ -153,9 +152,7 @@ def _leave_with_version(is_given: bool) -> None:
         raise typer.Exit
 
 
-def _typer_function(function: Function, paths: Sequence[str] = (), **extra: Any) -> Function:
-    """Wrap a command in a function whose signature Typer can inspect."""
-
+def _wrap_for_typer(function: Function, paths: Sequence[str] = (), **extra: Any) -> Function:
     def call(**values: Any) -> int | None:
         arguments = {name: value for name, value in values.items() if value is not None}
         for name in extra:
@@ -183,7 +180,8 @@ def _annotation(parameter: options.Parameter) -> Any:
     if not parameter.spellings:
         return Annotated[value_type, typer.Argument(**typer_arguments)]
     if parameter.is_number:
-        typer_arguments["parser"] = options.parse_count
+        option_name = parameter.spellings[-1]
+        typer_arguments["parser"] = lambda text: options.parse_count(text, option_name)
         value_type = int | None
     option = typer.Option(*parameter.spellings, **typer_arguments)
     return Annotated[bool, option] if parameter.is_flag else Annotated[value_type, option]
