@@ -56,7 +56,7 @@ def _facts_as_text(facts: Mapping[str, str | int | None]) -> dict[str, str | int
     if files:
         leftovers = f"{terminal.plural(int(files), 'file')} of killed processes"
         leftovers += f", {terminal.size_text(int(size or 0))}"
-        texts["leftovers"] = f"{leftovers}; to delete: git ckpt expire"
+        texts["leftovers"] = f"{leftovers}; to delete them: git ckpt expire"
     return texts
 
 
