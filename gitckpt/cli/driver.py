@@ -37,7 +37,7 @@ class TerminalObserver(Observer):
         self.run: str | None = None  # None until the run is known
         self._phase = ""
         self._at_line_start = True
-        self._printed = False
+        self._has_output = False
         self._shows_progress = False
         # Holds back an incomplete character.
         self._decoder = codecs.getincrementaldecoder("utf-8")("surrogateescape")
@@ -57,30 +57,30 @@ class TerminalObserver(Observer):
         self._phase = phase
         attempt_text = f" (attempt {attempt})" if attempt > 1 else ""
         self.remark(f"[{number}/{total}] {phase}{attempt_text}")
-        self._at_line_start, self._printed = True, False
+        self._at_line_start, self._has_output = True, False
 
     def output(self, data: bytes) -> None:
-        self._clear()
+        self._clear_progress()
         _write_or_drop(terminal.write_live_output, self._decoder.decode(data))
-        self._at_line_start, self._printed = data.endswith(b"\n"), True
+        self._at_line_start, self._has_output = data.endswith(b"\n"), True
 
     def tick(self, seconds: float) -> None:
         if seconds >= _QUIET_SECONDS and self._at_line_start:
             self._shows_progress = True
-            _write_or_drop(terminal.progress, f"… {self._phase}: {duration_text(seconds)}")
+            _write_or_drop(terminal.show_progress, f"… {self._phase}: {duration_text(seconds)}")
 
     def ended(self, phase: str, status: str, seconds: float | None) -> None:
-        self._clear()
+        self._clear_progress()
         _write_or_drop(terminal.write_live_output, self._decoder.decode(b"", final=True))
-        if self._printed and not self._at_line_start:
+        if self._has_output and not self._at_line_start:
             self.remark("")
         duration = f" after {duration_text(seconds)}" if seconds is not None else ""
         self.remark(f"      {phase}: {status}{duration}")
 
-    def _clear(self) -> None:
+    def _clear_progress(self) -> None:
         if self._shows_progress:
             self._shows_progress = False
-            _write_or_drop(terminal.progress, "")
+            _write_or_drop(terminal.show_progress, "")
 
     def ask(self, phase: str) -> tuple[str, str]:
         while terminal.may_ask():

@@ -64,9 +64,9 @@ def _run_and_report(argv: list[str]) -> int:
         return exit_code
     except CkptError as error:
         hint = (
-            _sandbox_cure_of(error.message)
+            _find_sandbox_cure(error.message)
             or error.hint
-            or _cure_of(error.message)
+            or _find_cure(error.message)
             or _git_hint(error)
         )
         return terminal.print_error(error if hint == error.hint else error.but(hint=hint))
@@ -84,13 +84,13 @@ def _run_and_report(argv: list[str]) -> int:
             message = f"cannot write the output: {error.strerror}"
             return terminal.print_error(CkptError(message, hint=_DONE))
         message = f"{error.filename}: {error.strerror}" if error.filename else str(error.strerror)
-        hint = _sandbox_cure_of(message) or _cure_of(message) or _AGAIN
+        hint = _find_sandbox_cure(message) or _find_cure(message) or _AGAIN
         return terminal.print_error(CkptError(message, hint=hint))
     except Exception as error:  # noqa: BLE001 - the last handler: a bug
         return _report_bug(error, argv)
 
 
-def _cure_of(message: str) -> str | None:
+def _find_cure(message: str) -> str | None:
     if "killed by signal" in message:
         return _KILLED
     for system_texts, cure in _CURES.items():
@@ -99,7 +99,7 @@ def _cure_of(message: str) -> str | None:
     return None
 
 
-def _sandbox_cure_of(message: str) -> str | None:
+def _find_sandbox_cure(message: str) -> str | None:
     has_sandbox = any(name.startswith("CODEX_SANDBOX") for name in os.environ)
     if os.strerror(errno.EROFS) not in message or not has_sandbox:
         return None

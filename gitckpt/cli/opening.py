@@ -74,7 +74,7 @@ def open_store(*, to_capture: bool = False, any_git: bool = False) -> Store:
             printed_warnings.add(sentence)
             terminal.warn(sentence)
 
-    listener = Listener(warn_once, terminal.progress)
+    listener = Listener(warn_once, terminal.show_progress)
     checkpoints = Checkpoints(repository, adapter="plumbing", ahead=index_copy, listener=listener)
     if index_copy is not None:
         checkpoints.refs.warm_up()

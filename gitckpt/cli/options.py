@@ -49,9 +49,9 @@ PARAMETERS: dict[Callable[..., int | None], list[Parameter]] = {}
 def usage(text: str) -> Callable[[Command], Command]:
     """Return a decorator that declares a command's parameters by its help text.
 
-    Each line of `text` declares one. Arguments are the first parameters of the function, in order.
-    An option is the parameter that has the option's long name. Typer's declarations would take
-    seven lines per option, and import Typer.
+    Each line of `text` declares one parameter. Arguments are the first parameters of the function,
+    in order. An option is the parameter that has the option's long name. Typer's declarations would
+    take seven lines per option, and import Typer.
     """
     lines = text.strip("\n").replace("\n  ", " ").split("\n")
 

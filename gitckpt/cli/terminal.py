@@ -162,7 +162,7 @@ def warn(line: str) -> None:
 
 
 def print_error(error: CkptError) -> int:
-    """Print an error's message, hint and any `candidates`; return its exit code."""
+    """Print an error with its hint and any ambiguous matches; return its exit code."""
     _write_labeled("error", _RED, error.message)
     for candidate in getattr(error, "candidates", ()):
         sys.stderr.write(f"  {_escape_and_shorten(candidate)}\n")
@@ -172,7 +172,7 @@ def print_error(error: CkptError) -> int:
 
 
 def write_live_output(text: str) -> None:
-    """Write output of a running command to stderr; undecodable bytes are surrogates."""
+    """Write output of a running command, decoded with surrogateescape, to stderr."""
     if not text.isascii():  # only invisible and direction-changing characters are escaped
         import re
 
@@ -182,7 +182,7 @@ def write_live_output(text: str) -> None:
     sys.stderr.buffer.flush()
 
 
-def progress(line: str) -> None:
+def show_progress(line: str) -> None:
     """Replace the terminal's progress line by `line`; "" removes the progress line."""
     import shutil
     import time
@@ -196,7 +196,7 @@ def progress(line: str) -> None:
 
 def _clear_progress() -> None:
     if Verbosity.progress_time:
-        progress("")
+        show_progress("")
 
 
 @contextlib.contextmanager
@@ -216,7 +216,7 @@ def waiting(task: str) -> Iterator[None]:
             shown_at = Verbosity.progress_time
             if shown_at != last_shown_at and time.monotonic() - shown_at < _TICK:
                 continue  # the task itself shows progress
-            progress(f"… {task}: {time.monotonic() - start_time:.0f}s")
+            show_progress(f"… {task}: {time.monotonic() - start_time:.0f}s")
             last_shown_at = Verbosity.progress_time
 
     thread = threading.Thread(target=show_elapsed_time, daemon=True)
@@ -248,7 +248,7 @@ def may_ask() -> bool:
 
 def ask(question: str, *, own_line: bool = False, intro: Sequence[str] = ()) -> str | None:
     """Ask the user; return the stripped answer, or None at the end of input."""
-    progress("")
+    show_progress("")
     Verbosity.is_asking = True
     sys.stderr.write("\n".join(map(escape_text, (*intro, question))) + ("\n" if own_line else ""))
     sys.stderr.flush()
@@ -379,8 +379,8 @@ def shorter_path(path: str | None) -> str:
 _FEW = 3  # files that a warning names
 
 
-def warn_captured(checkpoint: Checkpoint) -> int:
-    """Warn of files that a checkpoint omits or changes; return how many it omits."""
+def warn_of_captured_files(checkpoint: Checkpoint) -> int:
+    """Warn of problems with captured files; return the number of omitted files."""
     worktree = checkpoint.worktree
     if worktree is None:
         return 0

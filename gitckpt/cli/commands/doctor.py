@@ -99,7 +99,7 @@ def verify(
 
 
 def _show_progress(count: int, total: int) -> None:
-    terminal.progress(f"reading objects: {100 * count // total}% ({count}/{total})")
+    terminal.show_progress(f"reading objects: {100 * count // total}% ({count}/{total})")
 
 
 def _print_findings(findings: Sequence[Finding]) -> None:
@@ -124,10 +124,10 @@ def _summary_text(report: Report) -> str:
 
 
 def notes() -> None:
-    """Write pending notes now, so that git log shows the checkpoints of commits.
+    """Write pending notes now: git log then shows the checkpoints of each commit.
 
-    To see them: git log --notes=checkpoints. git ckpt save and git ckpt list write notes at most
-    once a minute, and maintenance does once a day.
+    To see the notes: git log --notes=checkpoints. git ckpt save and list write notes at most once a
+    minute, and maintenance does once a day.
     """
     with open_store() as store, terminal.waiting("writing notes"):
         is_written = store.write_notes()

@@ -40,7 +40,7 @@ def import_(
     from gitckpt.formats import importer
 
     with open_store() as store:
-        importer_options["progress"] = terminal.progress
+        importer_options["progress"] = terminal.show_progress
         reader = importer.Importer(store, format=format_, dry_run=dry_run, **importer_options)
         with terminal.waiting("importing"):
             imported_files = reader.take(paths)

@@ -51,7 +51,7 @@ NAME  The hook: post-commit, post-merge, post-applypatch, post-rewrite or pre-au
 def hook(event: str, arguments: list[str] | None = None) -> None:
     """Do gitckpt's work in a git hook; always exit with 0.
 
-    The installed hooks call this command. With another hook manager, add it to that one's file.
+    The installed hooks call this command. With another hook manager, add it to the manager's file.
     """
     from gitckpt.hook import main
 

@@ -81,7 +81,7 @@ def list_(
         invalid_refs = [{"ref": problem.ref, "problem": problem.sentence} for problem in problems]
         terminal.out_json({"checkpoints": checkpoints, "more": has_more, "problems": invalid_refs})
     else:
-        terminal.out_rows(_COLUMNS, list(_rows(entries, changed, replaced)))
+        terminal.out_rows(_COLUMNS, list(_table_rows(entries, changed, replaced)))
         if not entries and max_checkpoints != 0:
             filters = (run, commit, phase, status, since)
             if any(value is not None for value in filters):
@@ -103,7 +103,7 @@ def list_(
         terminal.warn(f"not a valid checkpoint: {problem}; see: git ckpt doctor")
 
 
-def _rows(
+def _table_rows(
     entries: Sequence[CheckpointInfo], changed: Mapping[str, int], replaced: Collection[str]
 ) -> Iterator[Sequence[str | None]]:
     current_time = times.now()

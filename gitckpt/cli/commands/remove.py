@@ -40,7 +40,7 @@ def remove(ids: list[str] | None = None, rewritten: bool = False, force: bool = 
         if rewritten:
             runs, checkpoints = _resolve_rewritten(store, force=force)
         else:
-            runs, checkpoints = _resolve(store, ids or [])
+            runs, checkpoints = _resolve_names(store, ids or [])
             if not force:
                 _require_consent(store, [*runs, *checkpoints])
         ids_of_runs = {name for run in runs for name in _checkpoint_ids(store, run)}
@@ -119,7 +119,7 @@ def print_kept_worktrees(store: Store, removed: Collection[str]) -> None:
             continue
 
 
-def _resolve(store: Store, names: list[str]) -> tuple[list[str], list[str]]:
+def _resolve_names(store: Store, names: list[str]) -> tuple[list[str], list[str]]:
     # Resolve all names before anything is removed: an unknown name stops the command.
     runs: set[str] = set()
     checkpoints: dict[str, None] = {}
@@ -164,20 +164,20 @@ def expire(
         gc.disable()  # garbage collection takes 1 s for 100,000 checkpoints, which have no cycles
         try:
             with terminal.waiting("deciding what expires"):
-                expired = store.expire(policy, dry_run=dry_run, progress=terminal.progress)
+                expired = store.expire(policy, dry_run=dry_run, progress=terminal.show_progress)
         except KeyboardInterrupt:
             if not dry_run:
-                terminal.progress("")
+                terminal.show_progress("")
                 terminal.warn("the removal was interrupted; to finish it: git ckpt expire")
             raise
         finally:
             gc.enable()
             if not dry_run:
-                terminal.progress("")
+                terminal.show_progress("")
         if not dry_run:
             print_kept_worktrees(store, {entry.id for entry, _ in expired.checkpoints})
     terminal.out_rows(("WHAT", "ID", "PHASE", "WHY"), _rows(expired, dry_run=dry_run))
-    terminal.remark(_summary(expired, "would expire" if dry_run else "expired"))
+    terminal.remark(_summary_text(expired, "would expire" if dry_run else "expired"))
     for message, hint in {error.message: error.hint for _, error in expired.failed}.items():
         terminal.print_error(CkptError(message, hint=hint))
     return 1 if expired.failed else 0
@@ -206,7 +206,7 @@ def _rows(result: ExpireResult, *, dry_run: bool) -> list[tuple[str, str, str, s
     ]
 
 
-def _summary(result: ExpireResult, verb: str) -> str:
+def _summary_text(result: ExpireResult, verb: str) -> str:
     summary = f"{len(result.checkpoints)} of {terminal.plural(result.total, 'checkpoint')} {verb}"
     summary += f", {len(result.failed)} failed" if result.failed else ""
     if result.runs:

@@ -45,7 +45,7 @@ def restore(
     only what differs: files, the index, and a merge or rebase in progress; with paths, only these
     files. HEAD and ignored files stay.
     """
-    warn = _warn_once()
+    warn = _make_warn_once()
     with open_store(to_capture=True) as store:
         checkpoint = store.read(store.find(ids[0]))
         only_paths = [_path_from_top(store, path) for path in (*ids[1:], *(paths or ()))] or None
@@ -68,7 +68,7 @@ def undo(list_: bool = False, dry_run: bool = False, as_json: bool = False) -> N
     """
     problem = "--list and --dry-run exclude each other"
     options.refuse(list_ and dry_run, problem, "give only one of them")
-    warn = _warn_once()
+    warn = _make_warn_once()
     with open_store(to_capture=not list_) as store:
         if not list_:
             with terminal.waiting("restoring files"):
@@ -98,7 +98,7 @@ def redo(dry_run: bool = False, as_json: bool = False) -> None:
     Another redo repeats the restore undone before that one. First records the current files: git
     ckpt undo restores them. After a new restore, there is nothing to redo.
     """
-    warn = _warn_once()
+    warn = _make_warn_once()
     with open_store(to_capture=True) as store:
         with terminal.waiting("restoring files"):
             result = store.redo(dry_run=dry_run, announce=warn)
@@ -123,7 +123,7 @@ def _path_from_top(store: Store, path: str) -> bytes:
     raise UsageError(problem, hint="name paths inside of the worktree")
 
 
-def _warn_once() -> Warn:
+def _make_warn_once() -> Warn:
     printed_sentences: set[str] = set()
 
     def warn(sentences: Sequence[str]) -> None:

@@ -119,7 +119,7 @@ def _choose_checkpoint(store: Store, *, no_run: bool) -> Checkpoint:
     if not candidates:
         return _newest_of_driven_run(store) or _find_latest(store)
     if len(candidates) > 1:
-        return _ask_which(store, candidates)
+        return _ask_for_run(store, candidates)
     (candidate,) = candidates
     line, agents = _describe_resumption(store, candidate)
     if no_run:
@@ -137,7 +137,7 @@ def _has_pipeline(checkpoint: Checkpoint) -> bool:
 
 
 def _describe_resumption(store: Store, newest: Checkpoint) -> tuple[str, list[str]]:
-    """Return a line on what a resumed run starts with, and the agents it calls."""
+    """Return a text on the step that resuming starts, and the names of its agents."""
     from gitckpt.durable.driver.pipelines import next_step
 
     if not _has_pipeline(newest):
@@ -147,7 +147,7 @@ def _describe_resumption(store: Store, newest: Checkpoint) -> tuple[str, list[st
     return f"{newest.run} at {step}{agent_text}" if step else "", agents
 
 
-def _ask_which(store: Store, candidates: Sequence[Checkpoint]) -> Checkpoint:
+def _ask_for_run(store: Store, candidates: Sequence[Checkpoint]) -> Checkpoint:
     lines = [
         _describe_resumption(store, checkpoint)[0] or str(checkpoint.run)
         for checkpoint in candidates
@@ -259,7 +259,7 @@ def _paused_run(
 def _open_worktree(
     store: Store, checkpoint: Checkpoint, directory: str | None, *, catches_up: bool
 ) -> None:
-    """Open and print a checkpoint's worktree; `catches_up` updates outdated files."""
+    """Open a checkpoint's worktree, print its path; `catches_up` updates old files."""
     opened = store.resume(checkpoint, directory)
     short = checkpoint.id[: ids.SHORT]
     is_updated = opened.behind is not None and catches_up
@@ -299,7 +299,7 @@ def _open_worktree(
 
 
 def _interrupted_target(store: Store, checkpoint: Checkpoint) -> str | None:
-    """Return the checkpoint id that an interrupted rewind of the run aimed at."""
+    """Return the id to which an interrupted rewind of the run was going, else None."""
     target = rewinding_to(checkpoint) if checkpoint.run is not None else None
     if target is None:
         return None

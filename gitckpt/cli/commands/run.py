@@ -53,7 +53,7 @@ def run(
     from gitckpt.durable.pipeline import definition as pipelines
 
     inputs = driver.parse_inputs(input_ or [])
-    limit = _parse_limit(timeout)
+    limit = _parse_time_limit(timeout)
     mode = pipelines.parse_autonomy(autonomy) if autonomy is not None else None
     name, about = pipeline, pipeline
     if pipeline.endswith(".md") or (os.path.isfile(pipeline) and os.sep in pipeline):
@@ -68,7 +68,7 @@ def run(
     return _start(name, inputs, f"run {pipeline}", **start_options)
 
 
-def _parse_limit(age: str | None) -> int | None:
+def _parse_time_limit(age: str | None) -> int | None:
     return times.parse_age(age) if age is not None else None
 
 
@@ -149,7 +149,7 @@ def loop(
     input_texts = {name: str(value) for name, value in inputs.items() if value} | {"plan": plan}
     input_texts |= {"issues": " ".join(issue)} if issue else {}
     input_texts |= {"until_tests_pass": "yes"} if until_tests_pass else {}
-    start_options = {"about": slug(plan), "base": base, "timeout": _parse_limit(timeout)}
+    start_options = {"about": slug(plan), "base": base, "timeout": _parse_time_limit(timeout)}
     return _start("loop", input_texts, f"loop {plan}", **start_options)
 
 
@@ -180,8 +180,8 @@ def review(
 ) -> int:
     """Let a coder agent work until a reviewer agent approves the work.
 
-    Prints the id of the run. Each new state is a checkpoint. After a kill, git ckpt resume ID
-    continues the run.
+    Prints the id of the run. Records a checkpoint at each new state of the review. After a kill,
+    git ckpt resume ID continues the run.
     """
     task_text = _read_task(task)
     if refactor is not None:
@@ -196,7 +196,7 @@ def review(
     input_texts = {key: str(value) for key, value in inputs.items() if value is not None}
     input_texts |= {"title": task_text, "task": about, "filters": "\n".join(filter_ or [])}
     input_texts = {key: value for key, value in input_texts.items() if value.strip()}
-    start_options = {"about": about, "base": base, "timeout": _parse_limit(timeout)}
+    start_options = {"about": about, "base": base, "timeout": _parse_time_limit(timeout)}
     return _start("review", input_texts, f"review {about}", **start_options)
 
 

@@ -65,7 +65,7 @@ def status(run: str | None = None, as_json: bool = False, watch: bool = False) -
     hint = "leave out --watch: git ckpt status --json"
     options.refuse(watch and is_piped, "--watch needs a terminal", hint)
     with open_store() as store:
-        run_id = _find_run(store, run)
+        run_id = _find_run_or_default(store, run)
         printed_height = 0
         history = store.history(run_id)
         advice = _advised_command(store, history)
@@ -188,7 +188,7 @@ def _phase_lines(history: History) -> list[str]:
     return lines
 
 
-def _find_run(store: Store, text: str | None) -> str:
+def _find_run_or_default(store: Store, text: str | None) -> str:
     # By default the run of this worktree, else the newest run started in it, else the newest run.
     if text is not None:
         return store.find_run(text)

@@ -53,7 +53,7 @@ def save(
         from gitckpt.store.store import inside
 
         record = store.record if no_worktree else store.save
-        run_options = _run_arguments(store, run, track)
+        run_options = _choose_run(store, run, track)
         if track is not None and data is not None:
             data = {"track_id": track, **data}
         with terminal.waiting("capturing the files"):
@@ -71,7 +71,7 @@ def _describe_contents(checkpoint: Checkpoint) -> str:
     worktree = checkpoint.worktree
     contents = "no files"
     if worktree is not None:
-        omitted_count = terminal.warn_captured(checkpoint)
+        omitted_count = terminal.warn_of_captured_files(checkpoint)
         clean_text = "the files as committed" if omitted_count else "a clean worktree"
         contents = "uncommitted changes" if worktree.dirty else clean_text
         changed = sum(submodule.dirty for submodule in worktree.submodules)
@@ -89,7 +89,7 @@ def _settle_removals(store: Checkpoints) -> None:
         store.announce(f"commits below a shallow boundary may not be kept yet: {error.message}")
 
 
-def _run_arguments(store: Store, run: str | None, track: str | None) -> dict[str, Any]:
+def _choose_run(store: Store, run: str | None, track: str | None) -> dict[str, Any]:
     if run is not None or track is None:
         return {"run": store.find_run(run) if run is not None else store.run}
     from gitckpt.durable.steps.steps import Steps

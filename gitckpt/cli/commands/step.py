@@ -87,7 +87,7 @@ def step(
     run_option = f"--run {shell_word(run)} " if run is not None else ""
     if track is not None:
         run_option = f"--track {shell_word(track)} "
-    with _naming_run_in_hints(run_option), open_store(to_capture=files) as store:
+    with _adding_run_to_hints(run_option), open_store(to_capture=files) as store:
         from gitckpt.durable.steps.steps import Steps
 
         steps = Steps(store, run=run, track=track)
@@ -105,17 +105,17 @@ def step(
             _print_report(result, step_report, run_option, as_json=as_json)
 
 
-def _with_run(run_option: str, text: str) -> str:
+def _add_run(run_option: str, text: str) -> str:
     # Commands in hints name the run, because outside of its worktree they are refused otherwise.
     return text if run_option.strip() in text else text.replace(_COMMAND, _COMMAND + run_option)
 
 
 @contextlib.contextmanager
-def _naming_run_in_hints(run_option: str) -> Iterator[None]:
+def _adding_run_to_hints(run_option: str) -> Iterator[None]:
     try:
         yield
     except CkptError as error:
-        raise error.but(hint=error.hint and _with_run(run_option, error.hint)) from None
+        raise error.but(hint=error.hint and _add_run(run_option, error.hint)) from None
 
 
 def _require_step(action: str, name: str | None) -> None:
@@ -154,9 +154,9 @@ def _print_report(
             terminal.warn(f"{name} passed with {completed} of {progress.tasks_total} tasks")
     if position.status == report.BLOCKED:
         error = machine.blocked_error(position)
-        terminal.warn(f"{error.message}; {_with_run(run_option, str(error.hint))}")
+        terminal.warn(f"{error.message}; {_add_run(run_option, str(error.hint))}")
     else:
-        terminal.remark(f"{name} is {status}{_with_run(run_option, _next_hint(name, position))}")
+        terminal.remark(f"{name} is {status}{_add_run(run_option, _next_hint(name, position))}")
 
 
 # The end of a sentence: what to do after a report.
@@ -176,7 +176,7 @@ def _next_hint(name: str, position: StepPosition) -> str:
 def _warn_of_files(checkpoint: Checkpoint) -> None:
     from gitckpt.store.snapshot.limits import MORE_TIME
 
-    terminal.warn_captured(checkpoint)
+    terminal.warn_of_captured_files(checkpoint)
     if (worktree := checkpoint.worktree) and worktree.degraded:
         cure = f"record them now: git ckpt save; {MORE_TIME}"
         terminal.warn(f"no files were captured: {worktree.degraded}; {cure}")
@@ -194,7 +194,7 @@ def _print_next_step(
     else:
         terminal.out_row(filter(None, (next_step.step, next_step.task)))
     for remark in next_step.remarks:
-        terminal.warn(_with_run(run_option, remark))
+        terminal.warn(_add_run(run_option, remark))
     if next_step.step != COMPLETE:
         title = f", at {next_step.title}" if next_step.title else ""
         terminal.remark(f"{next_step.step} is {next_step.status}{title}")

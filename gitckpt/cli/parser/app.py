@@ -136,7 +136,7 @@ def build(names: Iterable[str] = COMMANDS, paths: Sequence[str] = ()) -> Any:
         context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
     )
     version_option = typer.Option(
-        options.VERSION, callback=_leave_with_version, is_eager=True, help="Print the version."
+        options.VERSION, callback=_print_version_and_exit, is_eager=True, help="Print the version."
     )
     app.callback()(_wrap_for_typer(options.apply_global, version=Annotated[bool, version_option]))
     for name in names:
@@ -146,14 +146,14 @@ def build(names: Iterable[str] = COMMANDS, paths: Sequence[str] = ()) -> Any:
     return typer.main.get_command(app)
 
 
-def _leave_with_version(is_given: bool) -> None:
+def _print_version_and_exit(is_given: bool) -> None:
     if is_given:
         options.print_version()
         raise typer.Exit
 
 
 def _wrap_for_typer(function: Function, paths: Sequence[str] = (), **extra: Any) -> Function:
-    def call(**values: Any) -> int | None:
+    def call_command(**values: Any) -> int | None:
         arguments = {name: value for name, value in values.items() if value is not None}
         for name in extra:
             arguments.pop(name, None)
@@ -168,10 +168,10 @@ def _wrap_for_typer(function: Function, paths: Sequence[str] = (), **extra: Any)
     for index, parameter in enumerate(parameters):
         if parameter.is_required:
             signature[index] = signature[index].replace(default=inspect.Parameter.empty)
-    call.__annotations__ = annotations
-    call.__doc__ = function.__doc__
-    call.__signature__ = inspect.Signature(signature)  # type: ignore[attr-defined]
-    return call
+    call_command.__annotations__ = annotations
+    call_command.__doc__ = function.__doc__
+    call_command.__signature__ = inspect.Signature(signature)  # type: ignore[attr-defined]
+    return call_command
 
 
 def _annotation(parameter: options.Parameter) -> Any:

@@ -15,18 +15,18 @@ _MAX_IDS = 200  # newest ids that are offered
 
 
 def complete(words: Sequence[str]) -> None:
-    """Print the completions of the last word, one per line."""
+    """Print the possible completions of the last of `words`, one per line."""
     *words_before, last_word = words or [""]
     options_with_value = options.options_with_value(options.apply_global)
     if "--" in words_before or (words_before and words_before[-1] in options_with_value):
         return  # the shell itself completes directories and paths
     name = next(iter(words_before[options.command_index(words_before, options_with_value) :]), None)
-    for candidate in _candidates(name, last_word):
+    for candidate in _completion_candidates(name, last_word):
         if candidate.startswith(last_word):
             terminal.out(candidate)
 
 
-def _candidates(command: str | None, last_word: str) -> list[str]:
+def _completion_candidates(command: str | None, last_word: str) -> list[str]:
     if command is None and not last_word.startswith("-"):
         return list(COMMANDS)
     if command is not None and command not in COMMANDS:
