@@ -100,7 +100,7 @@ def _find_cure(message: str) -> str | None:
 
 
 def _find_sandbox_cure(message: str) -> str | None:
-    has_sandbox = any(name.startswith("CODEX_SANDBOX") for name in os.environ)
+    has_sandbox = any(variable.startswith("CODEX_SANDBOX") for variable in os.environ)
     if os.strerror(errno.EROFS) not in message or not has_sandbox:
         return None
     from gitckpt.git.repository import discover

@@ -211,13 +211,13 @@ def waiting(task: str) -> Iterator[None]:
     is_finished, start_time = threading.Event(), time.monotonic()
 
     def show_elapsed_time() -> None:
-        last_shown_at = 0.0
+        last_shown_time = 0.0
         while not is_finished.wait(_TICK):
-            shown_at = Verbosity.progress_time
-            if shown_at != last_shown_at and time.monotonic() - shown_at < _TICK:
+            shown_time = Verbosity.progress_time
+            if shown_time != last_shown_time and time.monotonic() - shown_time < _TICK:
                 continue  # the task itself shows progress
             show_progress(f"… {task}: {time.monotonic() - start_time:.0f}s")
-            last_shown_at = Verbosity.progress_time
+            last_shown_time = Verbosity.progress_time
 
     thread = threading.Thread(target=show_elapsed_time, daemon=True)
     thread.start()
@@ -276,12 +276,12 @@ def _is_read_by_a_person() -> bool:
 def size_text(number: int) -> str:
     if number < 1000:
         return plural(number, "byte")
-    amount = float(number)
+    shown_amount = float(number)
     for unit in ("kB", "MB", "GB"):
-        amount /= 1000
-        if round(amount, 1) < 1000:
-            return f"{amount:.1f} {unit}"
-    return f"{amount / 1000:.1f} TB"
+        shown_amount /= 1000
+        if round(shown_amount, 1) < 1000:
+            return f"{shown_amount:.1f} {unit}"
+    return f"{shown_amount / 1000:.1f} TB"
 
 
 def plural(number: int, noun: str) -> str:
@@ -346,11 +346,11 @@ def out_table(columns: Sequence[str], rows: Iterable[Sequence[str | None]]) -> N
 def _fit(text: str, width: int) -> str:
     text_width = _display_width(text)
     if text_width > width:
-        cut_end = text_width = 0
-        while text_width + _display_width(text[cut_end]) < width:
-            text_width += _display_width(text[cut_end])
-            cut_end += 1
-        text, text_width = text[:cut_end] + "…", text_width + 1
+        end_index = text_width = 0
+        while text_width + _display_width(text[end_index]) < width:
+            text_width += _display_width(text[end_index])
+            end_index += 1
+        text, text_width = text[:end_index] + "…", text_width + 1
     return text + " " * (width - text_width)
 
 

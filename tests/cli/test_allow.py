@@ -29,10 +29,10 @@ run = "true"
         ["*.mine", *(name for name in Limits().secrets if name not in ("*.keystore", "*.kdbx"))]
     ),
 )
-SHOWN = r"""retention.keep_last: 3, not 100
+SHOWN = r"""retention.keep_last: 3 instead of 100
 snapshot.include: with *.log, a\x1b[31mb
 snapshot.secrets: without *.keystore, *.kdbx
-pipelines.ci.retention: 1d, not 7d
+pipelines.ci.retention: 1d instead of 7d
 """
 LINE = (
     "gitckpt.toml loosens retention.keep_last, snapshot.include, snapshot.secrets and 1 more; "

@@ -265,10 +265,10 @@ def _isolated_environment(scratch: str) -> dict[str, str]:
 
 def _read_files(top: str) -> dict[str, bytes]:
     contents = {}
-    for parent, directories, names in os.walk(top):
+    for parent, directories, file_names in os.walk(top):
         if parent == top:
             directories[:] = [name for name in directories if name not in (".git", ".ckpt")]
-        for path in (os.path.join(parent, name) for name in names if name != ".git"):
+        for path in (os.path.join(parent, name) for name in file_names if name != ".git"):
             with open(path, "rb") as file:
                 contents[os.path.relpath(path, top)] = file.read()
     return contents

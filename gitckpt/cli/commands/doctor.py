@@ -28,8 +28,8 @@ def doctor(as_json: bool = False) -> int:
         diagnosis = store.examine()
     findings, facts = diagnosis.findings, dict(diagnosis.facts)
     if as_json:
-        keys = "code object sentence cure"
-        documents = [terminal.attributes(finding, keys) for finding in findings]
+        finding_keys = "code object sentence cure"
+        documents = [terminal.attributes(finding, finding_keys) for finding in findings]
         terminal.out_json({"gitckpt": __version__, **facts, "findings": documents})
     else:
         for name, value in {"gitckpt": __version__, **_facts_as_text(facts)}.items():
@@ -45,10 +45,10 @@ def doctor(as_json: bool = False) -> int:
 def _facts_as_text(facts: Mapping[str, str | int | None]) -> dict[str, str | int | None]:
     texts = dict(facts)
     foreign, files, size = map(texts.pop, ("foreign_refs", "leftover_files", "leftover_bytes"))
-    started, ended = map(texts.pop, ("maintenance_started", "maintenance_ended"))
+    start, end = map(texts.pop, ("maintenance_started", "maintenance_ended"))
     outcome = texts["maintenance"] = texts.pop("maintenance_outcome")
-    if started is not None:
-        texts["maintenance"] = f"{started}, {outcome}{'' if ended is None else f' at {ended}'}"
+    if start is not None:
+        texts["maintenance"] = f"{start}, {outcome}{'' if end is None else f' at {end}'}"
     if foreign:
         texts["foreign_refs"] = (
             f"{terminal.plural(int(foreign), 'ref')} of another tool below refs/checkpoints"
@@ -87,8 +87,8 @@ def verify(
         only = [store.run_named(text) or store.find(text) for text in ids] if ids else None
         report = store.verify(repair=repair, contents=contents, only=only, progress=_show_progress)
     if as_json:
-        keys = "code object sentence cure repaired"
-        findings = [terminal.attributes(finding, keys) for finding in report.findings]
+        finding_keys = "code object sentence cure repaired"
+        findings = [terminal.attributes(finding, finding_keys) for finding in report.findings]
         terminal.out_json({"checked": dict(report.checked), "findings": findings})
     else:
         _print_findings(report.findings)
@@ -108,10 +108,10 @@ def _print_findings(findings: Sequence[Finding]) -> None:
         counts[finding.code] += 1
         if counts[finding.code] <= _MAX_PRINTED:
             terminal.out_finding(finding)
-    for code, count in counts.items():
+    for finding_code, count in counts.items():
         if count > _MAX_PRINTED:
             more_findings = f": {count - _MAX_PRINTED} more; to see all: git ckpt verify --json"
-            terminal.out(terminal.heading(code), more_findings)
+            terminal.out(terminal.heading(finding_code), more_findings)
 
 
 def _summary_text(report: Report) -> str:

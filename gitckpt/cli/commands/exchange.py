@@ -48,8 +48,8 @@ def import_(
     has_imports = not statuses.isdisjoint((importer.IMPORTED, importer.KNOWN))
     exit_code = 0 if has_imports and statuses.isdisjoint((importer.FAILED, importer.REFUSED)) else 1
     if as_json:
-        names = " ".join(importer.ImportedFile.__slots__)
-        documents = [terminal.attributes(file, names) for file in imported_files]
+        field_names = " ".join(importer.ImportedFile.__slots__)
+        documents = [terminal.attributes(file, field_names) for file in imported_files]
         terminal.out_json({"dry_run": dry_run, "files": documents})
         return exit_code
     for file in imported_files:
@@ -75,25 +75,25 @@ def _print_file(file: ImportedFile, *, dry_run: bool) -> None:
         line = f"{file.path}: {file.format}, {verb}{target}"
         terminal.out(f"{line}; {remarks}" if remarks else line)
     else:
-        names = ("path", "status", "format", "run", "checkpoint", "label", "timestamp")
-        terminal.out_row((*(getattr(file, name) for name in names), remarks))
+        field_names = ("path", "status", "format", "run", "checkpoint", "label", "timestamp")
+        terminal.out_row((*(getattr(file, name) for name in field_names), remarks))
 
 
 def _print_summary(files: list[ImportedFile], *, dry_run: bool) -> None:
     from gitckpt.formats import importer
 
-    fresh = [file for file in files if file.status == importer.IMPORTED]
+    added = [file for file in files if file.status == importer.IMPORTED]
     known_count = sum(file.status == importer.KNOWN for file in files)
-    if not fresh and not known_count:  # the reasons were printed per file
-        reason = "" if files else ": no file has a known format"
+    if not added and not known_count:  # the reasons were printed per file
+        reason = ": see the warnings" if files else ": no file has a known format"
         hint = None if files else "name files, or a directory of files; see docs/formats.md"
         terminal.print_error(CkptError(f"nothing was imported{reason}", hint=hint))
         return
-    runs = terminal.plural(len({file.run for file in fresh}), "run")
-    summary = f"{terminal.plural(len(fresh), 'checkpoint')} in {runs}" if fresh else "nothing new"
+    runs = terminal.plural(len({file.run for file in added}), "run")
+    summary = f"{terminal.plural(len(added), 'checkpoint')} in {runs}" if added else "nothing new"
     summary += f"; {terminal.plural(known_count, 'file')} imported before" if known_count else ""
     terminal.remark(f"{'would import' if dry_run else 'imported'} {summary}")
-    if fresh and not dry_run:
+    if added and not dry_run:
         terminal.remark("to list runs: git ckpt runs; to continue one: git ckpt resume RUN --trust")
 
 

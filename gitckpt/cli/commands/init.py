@@ -19,15 +19,15 @@ def init(hooks: str = "auto") -> None:
     Installs git hooks, git settings and the settings file gitckpt.toml.
     """
     with open_store() as store:
-        result = store.install(hooks)
+        installation = store.install(hooks)
         store.policy()  # warns, or asks, if gitckpt.toml weakens defaults
-    for sentence in result.changed:
+    for sentence in installation.changed:
         terminal.out(sentence)
-    for line in filter(None, (*result.advice, login_shell_advice())):
+    for line in filter(None, (*installation.advice, login_shell_advice())):
         terminal.remark(line)
-    if not result.changed:
+    if not installation.changed:
         terminal.out("already initialized; nothing changed")
-    if result.mode in ("config", "files"):
+    if installation.mode in ("config", "files"):
         terminal.remark("every commit records a checkpoint now; to list checkpoints: git ckpt list")
 
 
@@ -97,21 +97,21 @@ def allow(
             outcome = "built-in values apply again where gitckpt.toml weakens them"
             terminal.remark(outcome if store.disallow() else "no setting was allowed in this clone")
             return
-        loosening = store.loosened()
-        if loosening is not None and not loosening.is_allowed and not dry_run:
-            store.allow(loosening)
-    weakened_settings = loosening.values if loosening is not None else {}
+        weakening = store.loosened()
+        if weakening is not None and not weakening.is_allowed and not dry_run:
+            store.allow(weakening)
+    weakened_settings = weakening.values if weakening is not None else {}
     if as_json:
-        is_allowed = loosening is None or loosening.is_allowed or not dry_run
+        is_allowed = weakening is None or weakening.is_allowed or not dry_run
         pairs = weakened_settings.items()
         rows = [{"key": key, "value": value, "instead": default} for key, (value, default) in pairs]
         terminal.out_json({"allowed": is_allowed, "loosened": rows})
         return
     for key, (value, default) in weakened_settings.items():
         terminal.out(f"{key}: {_difference_text(value, default)}")
-    if loosening is None:
+    if weakening is None:
         remark = "gitckpt.toml does not weaken the defaults"
-    elif loosening.is_allowed:
+    elif weakening.is_allowed:
         remark = "all these settings were allowed before"
     elif dry_run:
         remark = "built-in values apply until you allow these settings: git ckpt allow"
@@ -123,7 +123,7 @@ def allow(
 def _difference_text(value: object, default: object) -> str:
     # In full: the user has to see all that the approval covers.
     if not isinstance(value, list) or not isinstance(default, list):
-        return f"{value}, not {default}"
+        return f"{value} instead of {default}"
     added = ", ".join(pattern for pattern in value if pattern not in default)
     removed = ", ".join(pattern for pattern in default if pattern not in value)
     return "; ".join(filter(None, (added and f"with {added}", removed and f"without {removed}")))

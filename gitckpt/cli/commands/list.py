@@ -57,13 +57,13 @@ def list_(
         hint = "name a branch, a tag or a commit: git log --oneline --all"
         raise NotFoundError("no commit is named ''", hint=hint)
     with open_store() as store:
-        is_label = phase is not None and phases.split(phase)[1] in phases.STATUSES
+        is_whole_label = phase is not None and phases.split(phase)[1] in phases.STATUSES
         max_checkpoints = None if all_ else _DEFAULT_LIMIT if limit is None else limit
         query = Query(
             run=store.find_run(run) if run is not None else None,
             ids=[entry.id for entry in store.links(commit)] if commit is not None else None,
-            phase=None if is_label else phase,
-            label=phase if is_label else None,
+            phase=None if is_whole_label else phase,
+            label=phase if is_whole_label else None,
             status=status,
             since=times.now() - times.parse_age(since) if since is not None else None,
             limit=None if max_checkpoints is None else max_checkpoints + 1,
@@ -72,16 +72,16 @@ def list_(
             matches = store.list(query)
             entries = matches[:max_checkpoints]
             problems = store.problems()
-            changed = store.changed_files(entries)
-            replaced = store.replaced(entries)
+            changed_counts = store.changed_files(entries)
+            replaced_ids = store.replaced(entries)
             store.write_notes(only_if_due=True)
     has_more = len(matches) > len(entries)
     if as_json:
-        checkpoints = [_as_json(entry, changed, replaced) for entry in entries]
+        checkpoints = [_as_json(entry, changed_counts, replaced_ids) for entry in entries]
         invalid_refs = [{"ref": problem.ref, "problem": problem.sentence} for problem in problems]
         terminal.out_json({"checkpoints": checkpoints, "more": has_more, "problems": invalid_refs})
     else:
-        terminal.out_rows(_COLUMNS, list(_table_rows(entries, changed, replaced)))
+        terminal.out_rows(_COLUMNS, list(_table_rows(entries, changed_counts, replaced_ids)))
         if not entries and max_checkpoints != 0:
             filters = (run, commit, phase, status, since)
             if any(value is not None for value in filters):
@@ -93,8 +93,8 @@ def list_(
         elif has_more and limit is None:
             newest = f"these are the newest {_DEFAULT_LIMIT} checkpoints"
             terminal.remark(f"{newest}; to list all: git ckpt list --all")
-    if replaced:
-        names = ", ".join(name[: ids.SHORT] for name in replaced)
+    if replaced_ids:
+        names = ", ".join(name[: ids.SHORT] for name in replaced_ids)
         cure = "to put back the checkpoints written here: git ckpt verify --repair"
         terminal.warn(f"a fetch replaced these checkpoints: {names}; {cure}")
     if problems:
@@ -104,22 +104,22 @@ def list_(
 
 
 def _table_rows(
-    entries: Sequence[CheckpointInfo], changed: Mapping[str, int], replaced: Collection[str]
+    entries: Sequence[CheckpointInfo], changed_counts: Mapping[str, int], replaced: Collection[str]
 ) -> Iterator[Sequence[str | None]]:
     current_time = times.now()
     for entry in entries:
         is_replaced = terminal.is_terminal() and entry.id in replaced
         age = terminal.age_or_timestamp(entry.time, current_time, entry.timestamp)
         label = f"{entry.label} (replaced)" if is_replaced else entry.label
-        file_facts = filter(None, (str(changed.get(entry.id, "")), entry.operation))
+        file_facts = filter(None, (str(changed_counts.get(entry.id, "")), entry.operation))
         commit_cells = terminal.short_id(entry.git_sha), entry.branch, " ".join(file_facts)
         yield terminal.short_id(entry.id), age, entry.run, label, *commit_cells, entry.message
 
 
 def _as_json(
-    entry: CheckpointInfo, changed: Mapping[str, int], replaced: Collection[str]
+    entry: CheckpointInfo, changed_counts: Mapping[str, int], replaced: Collection[str]
 ) -> dict[str, Any]:
-    files = {"captured": entry.examined, "changed": changed.get(entry.id)}
+    files = {"captured": entry.examined, "changed": changed_counts.get(entry.id)}
     return {
         **terminal.attributes(entry, "id run sequence label"),
         "phase": entry.phase_name,

@@ -164,7 +164,7 @@ def expire(
         gc.disable()  # garbage collection takes 1 s for 100,000 checkpoints, which have no cycles
         try:
             with terminal.waiting("deciding what expires"):
-                expired = store.expire(policy, dry_run=dry_run, progress=terminal.show_progress)
+                result = store.expire(policy, dry_run=dry_run, progress=terminal.show_progress)
         except KeyboardInterrupt:
             if not dry_run:
                 terminal.show_progress("")
@@ -175,12 +175,12 @@ def expire(
             if not dry_run:
                 terminal.show_progress("")
         if not dry_run:
-            print_kept_worktrees(store, {entry.id for entry, _ in expired.checkpoints})
-    terminal.out_rows(("WHAT", "ID", "PHASE", "WHY"), _rows(expired, dry_run=dry_run))
-    terminal.remark(_summary_text(expired, "would expire" if dry_run else "expired"))
-    for message, hint in {error.message: error.hint for _, error in expired.failed}.items():
+            print_kept_worktrees(store, {entry.id for entry, _ in result.checkpoints})
+    terminal.out_rows(("WHAT", "ID", "PHASE", "WHY"), _rows(result, dry_run=dry_run))
+    terminal.remark(_summary_text(result, "would expire" if dry_run else "expired"))
+    for message, hint in {error.message: error.hint for _, error in result.failed}.items():
         terminal.print_error(CkptError(message, hint=hint))
-    return 1 if expired.failed else 0
+    return 1 if result.failed else 0
 
 
 def _rows(result: ExpireResult, *, dry_run: bool) -> list[tuple[str, str, str, str]]:

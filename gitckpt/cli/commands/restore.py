@@ -77,10 +77,10 @@ def undo(list_: bool = False, dry_run: bool = False, as_json: bool = False) -> N
             return
         steps, is_interrupted = store.undo_steps(), store.is_cut_off()
     if as_json:
-        names = "id timestamp git_sha branch message"
+        entry_keys = "id timestamp git_sha branch message"
         steps_by_kind: dict[str, list[object]] = {"undo": [], "redo": []}
         for step in steps:
-            steps_by_kind[step.kind].append(terminal.attributes(step.checkpoint, names))
+            steps_by_kind[step.kind].append(terminal.attributes(step.checkpoint, entry_keys))
         terminal.out_json({**steps_by_kind, "cut_off": is_interrupted})
     else:
         _print_steps(steps)
@@ -189,9 +189,9 @@ def _print_steps(steps: Sequence[UndoStep]) -> None:
     current_time = times.now()
     rows: dict[str, list[tuple[str | None, ...]]] = {"redo": [], "undo": []}
     for step in steps:
-        entry, side = step.checkpoint, rows[step.kind]
+        entry, group = step.checkpoint, rows[step.kind]
         commit = terminal.short_id(entry.git_sha), entry.branch, entry.message
         age = terminal.age_or_timestamp(entry.time, current_time, entry.timestamp)
-        side.append((f"{step.kind} {len(side) + 1}", terminal.short_id(entry.id), age, *commit))
+        group.append((f"{step.kind} {len(group) + 1}", terminal.short_id(entry.id), age, *commit))
     # Newest first: the restores that `redo` repeats, then the restores that `undo` undoes.
     terminal.out_rows(_COLUMNS, [*reversed(rows["redo"]), *rows["undo"]])

@@ -113,8 +113,8 @@ def resume(
 def _choose_checkpoint(store: Store, *, no_run: bool) -> Checkpoint:
     """Return the checkpoint to resume if no id is given; print what it will start."""
     # An unfinished run of this worktree, preferably of a pipeline; else the newest checkpoint.
-    unfinished = [run for run in store.unfinished_runs() if store.is_ours(run.newest)]
-    newest = [store.newest(run.run) for run in unfinished]
+    unfinished_runs = [run for run in store.unfinished_runs() if store.is_ours(run.newest)]
+    newest = [store.newest(run.run) for run in unfinished_runs]
     candidates = [checkpoint for checkpoint in newest if _has_pipeline(checkpoint)] or newest
     if not candidates:
         return _newest_of_driven_run(store) or _find_latest(store)
@@ -228,8 +228,8 @@ def _require_consistent(
     options.refuse(has_phase and no_run, "--no-run and --from exclude each other", advice)
     problem = f"checkpoint {checkpoint.id} belongs to no run"
     hint = f"open the checkpoint: git ckpt resume {checkpoint.id}"
-    without_phase = f"{problem}, and has no phase to repeat"
-    options.refuse(has_phase and has_no_run and not fork, without_phase, hint)
+    phase_problem = f"{problem}, and has no phase to repeat"
+    options.refuse(has_phase and has_no_run and not fork, phase_problem, hint)
     options.refuse(fork and rewind, "--fork and --rewind exclude each other", advice)
     options.refuse(rewind and has_no_run, problem, hint)
 
@@ -261,16 +261,16 @@ def _open_worktree(
 ) -> None:
     """Open a checkpoint's worktree, print its path; `catches_up` updates old files."""
     opened = store.resume(checkpoint, directory)
-    short = checkpoint.id[: ids.SHORT]
+    short_id = checkpoint.id[: ids.SHORT]
     is_updated = opened.behind is not None and catches_up
     if is_updated:
         with _paused_run(store, checkpoint, "git ckpt resume", directory) as run:
             pass
         remarks = dict.fromkeys((*opened.remarks, *run.remarks))
         opened = replace(opened, remarks=tuple(remarks), behind=None)
-    name = f"the worktree of {short} ({checkpoint.label})"
-    unchanged = "" if is_updated else ", and nothing in it was changed"
-    terminal.remark(f"made {name}" if opened.made else f"{name} existed already{unchanged}")
+    name = f"the worktree of {short_id} ({checkpoint.label})"
+    unchanged_text = "" if is_updated else ", and nothing in it was changed"
+    terminal.remark(f"made {name}" if opened.made else f"{name} existed already{unchanged_text}")
     for remark in opened.remarks:
         terminal.warn(remark)
     if opened.behind is not None:
@@ -291,11 +291,11 @@ def _open_worktree(
         hint = hint if "loop_state" in checkpoint.state else ""
         terminal.remark(f"no pipeline drives the work of {checkpoint.imported.path}{hint}")
     if checkpoint.state:
-        terminal.remark(f"to see the state: git ckpt show {short} --state")
+        terminal.remark(f"to see the state: git ckpt show {short_id} --state")
     if opened.unfiltered:
         from gitckpt.git.contents.unfiltered import failure
 
-        raise failure(opened.unfiltered, f"git ckpt resume {short}")
+        raise failure(opened.unfiltered, f"git ckpt resume {short_id}")
 
 
 def _interrupted_target(store: Store, checkpoint: Checkpoint) -> str | None:

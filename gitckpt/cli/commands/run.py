@@ -55,16 +55,16 @@ def run(
     inputs = driver.parse_inputs(input_ or [])
     limit = _parse_time_limit(timeout)
     mode = pipelines.parse_autonomy(autonomy) if autonomy is not None else None
-    name, about = pipeline, pipeline
+    name, subject = pipeline, pipeline
     if pipeline.endswith(".md") or (os.path.isfile(pipeline) and os.sep in pipeline):
-        name, about, inputs = "plan-to-pr", slug(pipeline), {"plan": pipeline, **inputs}
+        name, subject, inputs = "plan-to-pr", slug(pipeline), {"plan": pipeline, **inputs}
     elif pipeline == "plan-to-pr" and inputs.get("plan"):
-        about = slug(inputs["plan"])
+        subject = slug(inputs["plan"])
     if dry_run:
         with open_store() as store:
             _print_preview(Pipelines(store).preview(name, inputs), mode)
         return 0
-    start_options = {"about": about, "base": base, "key": key, "autonomy": mode, "timeout": limit}
+    start_options = {"about": subject, "base": base, "key": key, "autonomy": mode, "timeout": limit}
     return _start(name, inputs, f"run {pipeline}", **start_options)
 
 
@@ -91,8 +91,8 @@ def _print_preview(preview: Preview, mode: str | None) -> None:
         terminal.warn(warning)
     autonomy = mode or definition.autonomy
     terminal.out(f"pipeline {definition.name}, {autonomy}, from {definition.source}")
-    for name, value in preview.given.inputs.items():
-        terminal.out(f"input {name} = {value}")
+    for input_name, value in preview.given.inputs.items():
+        terminal.out(f"input {input_name} = {value}")
     for number, phase in enumerate(definition.phases, 1):
         terminal.out(f"{number}. {phase.name}")
         if phase.name in preview.skipped:
@@ -192,12 +192,12 @@ def review(
             Pipelines(store).refactor(store.find_run(refactor), task_text)
             terminal.remark("the coder gets the new task in the next cycle")
         return 0
-    about = name or ids.slug(task_text.strip().partition("\n")[0])
+    subject = name or ids.slug(task_text.strip().partition("\n")[0])
     input_texts = {key: str(value) for key, value in inputs.items() if value is not None}
-    input_texts |= {"title": task_text, "task": about, "filters": "\n".join(filter_ or [])}
+    input_texts |= {"title": task_text, "task": subject, "filters": "\n".join(filter_ or [])}
     input_texts = {key: value for key, value in input_texts.items() if value.strip()}
-    start_options = {"about": about, "base": base, "timeout": _parse_time_limit(timeout)}
-    return _start("review", input_texts, f"review {about}", **start_options)
+    start_options = {"about": subject, "base": base, "timeout": _parse_time_limit(timeout)}
+    return _start("review", input_texts, f"review {subject}", **start_options)
 
 
 def _read_task(task: str) -> str:

@@ -194,10 +194,10 @@ def _find_run_or_default(store: Store, text: str | None) -> str:
         return store.find_run(text)
     if store.run is not None:
         return store.run
-    runs = store.runs()
-    if not runs:
+    summaries = store.runs()
+    if not summaries:
         raise NotFoundError("there are no runs yet", hint=_TO_START)
-    local_runs = [summary.run for summary in runs if store.is_ours(summary.newest)]
+    local_runs = [summary.run for summary in summaries if store.is_ours(summary.newest)]
     if not local_runs:
         problem = "every run was fetched from another repository"
         raise NotFoundError(problem, hint="to list runs: git ckpt runs; then name one")
@@ -205,14 +205,14 @@ def _find_run_or_default(store: Store, text: str | None) -> str:
 
 
 def _as_json(summary: RunInfo) -> dict[str, Any]:
-    lease, keys = summary.lease, "holder host pid acquired renewed expires token"
+    lease, lease_keys = summary.lease, "holder host pid acquired renewed expires token"
     return {
         **terminal.attributes(summary, "run status label"),
         "started": times.to_text(summary.started),
         "newest": {"id": summary.newest, "timestamp": times.to_text(summary.time)},
         "branch": summary.branch,
         "worktree": summary.path,
-        "lease": lease and terminal.attributes(lease, keys),
+        "lease": lease and terminal.attributes(lease, lease_keys),
     }
 
 
@@ -220,10 +220,10 @@ def _history_as_json(history: History, advice: str | None) -> dict[str, Any]:
     from gitckpt.durable import progress
 
     gauges = progress.gauges(history.newest.state, history.newest.progress)
-    names = "name autonomy deadline inputs phases"
+    pipeline_names = "name autonomy deadline inputs phases"
     return {
         **_as_json(history.summary),
-        "pipeline": terminal.attributes(history.pipeline, names),
+        "pipeline": terminal.attributes(history.pipeline, pipeline_names),
         "phases": [terminal.attributes(event, _PHASE_KEYS) for event in history.events],
         "gauges": [terminal.attributes(gauge, "name text done total") for gauge in gauges],
         "unwritten": history.unwritten,

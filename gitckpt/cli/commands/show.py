@@ -85,10 +85,10 @@ def _attempt_text(checkpoint: Checkpoint) -> str | None:
     attempt = checkpoint.attempt
     if attempt is None:
         return None
-    code = attempt.exit_code
+    status = attempt.exit_code
     parts = (
         f"{attempt.number} at {attempt.phase}",
-        "" if code is None else f"exit code {code}" if code >= 0 else f"signal {-code}",
+        "" if status is None else f"exit code {status}" if status >= 0 else f"signal {-status}",
         "" if attempt.seconds is None else f"{attempt.seconds:.1f} s",
         "" if attempt.retry_at is None else f"next one at {attempt.retry_at}",
     )
@@ -133,10 +133,10 @@ def _print_files(store: Store, checkpoint: Checkpoint) -> None:
         _print_line("files", "not captured: only the commit is recorded")
         return
     for submodule in worktree.submodules:
-        place = f"at {submodule.git_sha[:10]}" if submodule.git_sha else "on an unborn branch"
+        position = f"at {submodule.git_sha[:10]}" if submodule.git_sha else "on an unborn branch"
         condition = "with uncommitted changes" if submodule.dirty else "as committed"
         command = f"git -C {shell_word(submodule.path)} ckpt show {submodule.checkpoint[:SHORT]}"
-        _print_line("submodule", f"{submodule.path} {place}, {condition}; {command}")
+        _print_line("submodule", f"{submodule.path} {position}, {condition}; {command}")
     has_files = True
     if worktree.degraded and worktree.tree is None:
         _print_line("files", f"not captured: {worktree.degraded}; only the commit is recorded")
@@ -151,8 +151,8 @@ def _print_files(store: Store, checkpoint: Checkpoint) -> None:
     for path in worktree.converted:
         terminal.out(f"    not restored byte for byte: {path}")
     for suspect in worktree.suspects:
-        place = f"{suspect.path}:{suspect.line} ({suspect.rule}, {suspect.digest})"
-        terminal.out(f"    looks like a secret: {place}")
+        position = f"{suspect.path}:{suspect.line} ({suspect.rule}, {suspect.digest})"
+        terminal.out(f"    looks like a secret: {position}")
     for entry in worktree.omitted:
         terminal.out(f"    not captured: {entry.path}: {entry.reason}")
 
@@ -161,8 +161,8 @@ def _print_stat(store: Store, checkpoint: Checkpoint) -> bool:
     """Print the files' changes since the commit; return False if git cannot compare."""
     try:
         diff_options = ["--stat=100", "--no-ext-diff", "--no-relative"]
-        stat = store.diff_commit(checkpoint, options=diff_options).decode("utf-8", "replace")
-        for line in stat.rstrip("\n").split("\n"):
+        stat_text = store.diff_commit(checkpoint, options=diff_options).decode("utf-8", "replace")
+        for line in stat_text.rstrip("\n").split("\n"):
             terminal.out(f"    {line}")
         return True
     except WorktreeError as error:

@@ -98,8 +98,8 @@ def step(
         else:
             from gitckpt.durable.steps.report import StepReport
 
-            outputs, values = report.pop("output", ()), _parse_values(report.pop("set_", ()))
-            report |= {"outputs": tuple(outputs), "values": values}
+            outputs, set_values = report.pop("output", ()), _parse_values(report.pop("set_", ()))
+            report |= {"outputs": tuple(outputs), "values": set_values}
             step_report = StepReport(action=action, step=str(name), **report)
             result = steps.report(step_report, graph=graph, files=files, checkpoint_id=id_)
             _print_report(result, step_report, run_option, as_json=as_json)
@@ -149,9 +149,9 @@ def _print_report(
     _warn_of_files(checkpoint)
     progress = checkpoint.progress
     if status == report.PASSED and progress is not None:
-        completed = progress.tasks_completed or 0
-        if completed < (progress.tasks_total or 0):
-            terminal.warn(f"{name} passed with {completed} of {progress.tasks_total} tasks")
+        completed_tasks = progress.tasks_completed or 0
+        if completed_tasks < (progress.tasks_total or 0):
+            terminal.warn(f"{name} passed with {completed_tasks} of {progress.tasks_total} tasks")
     if position.status == report.BLOCKED:
         error = machine.blocked_error(position)
         terminal.warn(f"{error.message}; {_add_run(run_option, str(error.hint))}")
@@ -269,13 +269,13 @@ def _count_text(noun: str, number: int | None, total: int | None) -> str:
 def _print_history(events: Sequence[StepEvent]) -> None:
     rows: list[list[str | None]] = []
     for event in events:
-        time, sha, progress = event.timestamp, event.git_sha, _progress_text(event.progress)
+        time, commit_id, progress = event.timestamp, event.git_sha, _progress_text(event.progress)
         if terminal.is_terminal():
             time = _without_fraction(time)
-            last_cells = [event.agent, sha[:10], progress, event.message]
+            last_cells = [event.agent, commit_id[:10], progress, event.message]
         else:
             notes = event.errors[0] if event.errors else event.message
-            last_cells = [event.checkpoint, sha, event.agent, progress, notes]
+            last_cells = [event.checkpoint, commit_id, event.agent, progress, notes]
         rows.append([str(event.sequence), time, event.step, event.status, *last_cells])
     terminal.out_rows(_HISTORY_COLUMNS, rows)
 
