@@ -85,10 +85,10 @@ def _attempt_text(checkpoint: Checkpoint) -> str | None:
     attempt = checkpoint.attempt
     if attempt is None:
         return None
-    status = attempt.exit_code
+    code = attempt.exit_code
     parts = (
         f"{attempt.number} at {attempt.phase}",
-        "" if status is None else f"exit code {status}" if status >= 0 else f"signal {-status}",
+        "" if code is None else f"exit code {code}" if code >= 0 else f"signal {-code}",
         "" if attempt.seconds is None else f"{attempt.seconds:.1f} s",
         "" if attempt.retry_at is None else f"next one at {attempt.retry_at}",
     )
