@@ -13,7 +13,7 @@ import pytest
 
 LOGIN_SHELL_PATIENCE = "gitckpt.cli.opening._PATIENCE"
 OPEN_REPOSITORY = "gitckpt.cli.opening.open_repository"
-QUICK_PARSER = "gitckpt.cli.parser.quick.call_of"
+QUICK_PARSER = "gitckpt.cli.parser.quick.prepare_call"
 ASK_USER = "gitckpt.cli.terminal.ask"
 IS_TERMINAL = "gitckpt.cli.terminal.is_terminal"
 MAY_ASK_USER = "gitckpt.cli.terminal.may_ask"

@@ -45,7 +45,7 @@ SECONDS = 1.0
 """CPU time for one text."""
 
 COMPUTED = {
-    "cli/terminal.py live": [re.compile(f"[{terminal._UNSEEN}]")],
+    "cli/terminal.py write_live_output": [re.compile(f"[{terminal._UNSEEN}]")],
     "durable/agent/clients.py _missing_conversation_pattern": [
         clients._missing_conversation_pattern(("session", "conversation"))
     ],

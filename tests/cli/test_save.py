@@ -402,7 +402,7 @@ def test_a_path_without_dashes_is_pointed_out(
         "",
         (
             "error: no checkpoint, run or commit is named 'README'\n"
-            "hint: put paths behind two dashes: git ckpt diff ID -- PATH\n"
+            "hint: write paths after two dashes: git ckpt diff ID -- PATH\n"
         ),
     )
 
@@ -486,7 +486,7 @@ def test_who_saves_is_told_and_what_an_agent_saves_is_thinned(
         f"expired\t{each}\tmanual-complete\t0s old, one a day stays\n"
         for each in reversed(saved[:2])
     )
-    said = "error: --agent has no name\nhint: name the agent: git ckpt save --agent NAME\n"
+    said = "error: --agent is empty\nhint: name the agent: git ckpt save --agent NAME\n"
     assert ckpt("save", "--agent", " ", at=main_checkout) == Outcome(2, "", said)
 
 

@@ -316,7 +316,7 @@ class TestPausesWithoutATerminal:
             assert (done.code, done.out) == (0, f"{run}\n")
             assert (
                 done.err.splitlines()[-1]
-                == f"paused after {after}. To go on: git ckpt resume {run}"
+                == f"paused after phase {after}; to continue: git ckpt resume {run}"
             )
             assert (act.stage.status(run), act.stage.labels(run)[-1]) == (
                 "paused",
@@ -330,7 +330,7 @@ class TestPausesWithoutATerminal:
         done = act(autonomy=None)
         assert (
             done.err.splitlines()[-1]
-            == f"paused after research. To go on: git ckpt resume {act.stage.run()}"
+            == f"paused after phase research; to continue: git ckpt resume {act.stage.run()}"
         )
 
     @pytest.mark.long
@@ -339,9 +339,13 @@ class TestPausesWithoutATerminal:
         assert (
             act.stage.ckpt("resume", "--autonomy", "batch")
             .err.splitlines()[-1]
-            .startswith("paused after tdd_planning.")
+            .startswith("paused after phase tdd_planning;")
         )
-        assert act.stage.ckpt("resume").err.splitlines()[-1].startswith("paused after beads_sync.")
+        assert (
+            act.stage.ckpt("resume")
+            .err.splitlines()[-1]
+            .startswith("paused after phase beads_sync;")
+        )
 
 
 class TestQuestions:
@@ -377,7 +381,9 @@ class TestQuestions:
         asked.types("e")
         run = act.stage.run()
         assert asked.ends() == 0
-        assert f"paused after tdd_planning. To go on: git ckpt resume {run}\n" in asked.said
+        assert (
+            f"paused after phase tdd_planning; to continue: git ckpt resume {run}\n" in asked.said
+        )
         assert act.ended(run) == [f"{phase}-complete" for phase in PHASES[:3]]
         assert act.stage.status(run) == "paused"
 

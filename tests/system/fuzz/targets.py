@@ -283,7 +283,7 @@ def read_words(data: bytes) -> None:
     """Parse a command line: by the fast path, by Typer, or as wrong usage."""
     words = data.decode("utf-8", "surrogateescape").split("\0")
     with contextlib.suppress(CkptError):
-        quick.call_of(words)
+        quick.prepare_call(words)
     for load in COMMANDS.values():
         quick.parse(load(), words)
 
