@@ -78,7 +78,7 @@ class Exporter:
         require_text("text", text)
         require_text("format", format_)
         detection.require_format(format_)
-        run = finder.named_run(text, store.repository, store.index)
+        run = finder.resolve_run(text, store.repository, store.index)
         if run is None:
             return [_export(store, store.read(store.find(text)), format_)]
         entries = list(reversed(heads.chain(store.index, store.repository, run)))
@@ -94,7 +94,7 @@ class Exporter:
         require_text("text", text)
         store = self._checkpoints
         is_directory = format in _DIRECTORIES
-        return is_directory and bool(finder.named_run(text, store.repository, store.index))
+        return is_directory and bool(finder.resolve_run(text, store.repository, store.index))
 
     def write(self, path: str, exported: ExportResult, *, force: bool = False) -> None:
         """Write a file atomically.

@@ -358,7 +358,7 @@ class Importer:
         imported = Imported(path, item.original, times.to_text(store.clock()), untrusted)
         details: draft.Details = {"trigger": trigger(record.format), "errors": record.errors}
         details["pipeline"] = pipeline
-        drafted, fields, state = draft.draft(
+        drafted, fields, state = draft.make_checkpoint(
             conversion.label(record.phase),
             conversion.state(item),
             details,
@@ -396,7 +396,9 @@ class Importer:
         self._recorder.record(new, then=later)
         for drafted in group:
             self._known.add(drafted.item.original, drafted.checkpoint.id)
-        return [draft.recorded(item.checkpoint, item.fields, item.state) for item in group]
+        return [
+            draft.complete_checkpoint(item.checkpoint, item.fields, item.state) for item in group
+        ]
 
     def _free_run(self, item: FoundFile) -> str:
         stamp = times.to_stamp(item.time.started)

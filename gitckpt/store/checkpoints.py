@@ -148,7 +148,7 @@ class Checkpoints:
         from gitckpt.store.snapshot.limits import Limits
 
         require("limits", limits, (Limits, NoneType), "a Limits")
-        commit = draft.head(self.repository, self.objects)[0]
+        commit = draft.read_head(self.repository, self.objects)[0]
         # An explicit capture has no timeout. A caller that must not wait passes its own limits.
         limits = limits or replace(self.rules.limits(), timeout=float("inf"))
         captured = snapshot.capture(self.private_index(), self.objects, commit, limits)
@@ -185,12 +185,14 @@ class Checkpoints:
         """
         run = details.get("run")
         options = {"start": start, "key": key, "base": base, "worktree": worktree, "keeps": keeps}
-        draft.require_call(
+        draft.require_valid_arguments(
             label, details, state=state, change=change, progress_of=progress_of, **options
         )
         if run is not None:
             self.heads.move_up_once(run)
-        commit, branch = draft.head(self.repository, self.objects) if base is None else (base, None)
+        commit, branch = (
+            draft.read_head(self.repository, self.objects) if base is None else (base, None)
+        )
         instant = self.clock()
         needs: Sequence[str] = ()
         if worktree is not None and worktree.tree is not None:
@@ -199,18 +201,18 @@ class Checkpoints:
             files = worktree.tree, commit, self._captured_parts
             needs = sorted(snapshot.own_objects(self.repository, *files) or ())
         recorder = partial(self._recorder.record, needs=needs)
-        drafted = partial(draft.draft, head=(commit, branch), worktree=worktree)
+        drafted = partial(draft.make_checkpoint, head=(commit, branch), worktree=worktree)
         first_id = details["id"] if "id" in details else self.new_id()
         first = drafted(label, state, details, checkpoint_id=first_id, instant=instant)
         checkpoint, fields, data = first
         changing = None if change is None else draft.StateUpdater(*first[:2], change, progress_of)
         proposal = Proposal(fields, data, guard=guard, change=changing, keeps=keeps)
         if then is not None:
-            draft.require_call(then.label, then.details, state=then.state)
+            draft.require_valid_arguments(then.label, then.details, state=then.state)
             made: Any = {"checkpoint_id": then.details["id"], "instant": self.clock()}
             second = drafted(then.label, then.state, then.details, **made)
             recorder(proposal, then=[Proposal(*second[1:], keeps=keeps)])
-            then.checkpoint = draft.recorded(*second)
+            then.checkpoint = draft.complete_checkpoint(*second)
         elif start is None:
             recorder(proposal)
         else:
@@ -229,7 +231,7 @@ class Checkpoints:
             except CkptError as error:
                 # The checkpoint is recorded by now, so the caller sees no error.
                 error_log.append(self.repository, f"refs were not packed: {error.message}")
-        return draft.recorded(checkpoint, fields, data)
+        return draft.complete_checkpoint(checkpoint, fields, data)
 
     def save(
         self,
@@ -246,7 +248,7 @@ class Checkpoints:
 
         checked = {name: options.get(name) for name in ("start", "key", "change", "progress_of")}
         details: Any = {name: value for name, value in options.items() if name not in _OPTIONS}
-        draft.require_call(label, details, **checked)
+        draft.require_valid_arguments(label, details, **checked)
         then = options.get("then")
 
         def attempt() -> Checkpoint:
@@ -296,7 +298,7 @@ class Checkpoints:
     def find(self, text: str) -> str:
         from gitckpt.store.records import finder
 
-        checkpoint_id = finder.find(text, self.repository, self.index, self.links)
+        checkpoint_id = finder.find_id(text, self.repository, self.index, self.links)
         if self.is_replaced(checkpoint_id):
             error = local_checkpoints.replaced(checkpoint_id)
             self._listener.tell(f"{error.message}; to {error.hint}")
@@ -317,7 +319,7 @@ class Checkpoints:
     def links(self, commit: str) -> Sequence[CheckpointInfo]:
         from gitckpt.store.records import finder
 
-        return finder.linked(commit, self.repository, self.objects, self.index)
+        return finder.find_linked(commit, self.repository, self.objects, self.index)
 
     def bound(self, run: str | None) -> Guard | None:
         return self.leases.bound(run) if run is not None else None

@@ -234,7 +234,9 @@ class Store:
         return self._checkpoints.remove(checkpoint_ids)
 
     def _guard(self, details: draft.Details) -> Guard | None:
-        draft.require_known(details)  # checked here, because `Checkpoints` accepts more arguments
+        draft.require_known_names(
+            details
+        )  # checked here, because `Checkpoints` accepts more arguments
         return self._checkpoints.bound(details.get("run"))
 
     # Runs
@@ -250,7 +252,7 @@ class Store:
         """Resolve a run id or its prefix; None if no run matches; or AmbiguousError."""
         from gitckpt.store.records import finder
 
-        return finder.named_run(text, self._checkpoints.repository, self._checkpoints.index)
+        return finder.resolve_run(text, self._checkpoints.repository, self._checkpoints.index)
 
     def newest(self, run: str) -> Checkpoint:
         """Return a run's newest checkpoint, or raise NotFoundError, InvalidCheckpoint."""

@@ -19,7 +19,7 @@ from gitckpt.model.skip_invalid import fenced
 from gitckpt.model.values import dataclass
 from gitckpt.store.checkpoints import Checkpoints
 from gitckpt.store.records import ref_names
-from gitckpt.store.records.entry import CheckpointInfo, references
+from gitckpt.store.records.entry import CheckpointInfo, list_references
 
 REPAIR = "git ckpt verify --repair"
 
@@ -219,7 +219,7 @@ def _make_row(ref: str, oid: str, content: tuple[str, bytes] | None) -> Row:
     }
     holds = {space: oid for space, oid in needed.items() if oid}
     entry = CheckpointInfo.of(checkpoint, oid)
-    return Row(entry, checkpoint.parent, holds, references(checkpoint))
+    return Row(entry, checkpoint.parent, holds, list_references(checkpoint))
 
 
 def _describe_invalid(error: InvalidCheckpoint, *, is_missing: bool) -> Flaw:

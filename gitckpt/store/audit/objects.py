@@ -167,7 +167,7 @@ def audit_refs(repository: Repository, evidence: Evidence) -> Iterator[Flaw]:
                 sentence = f"the checkpoint of this ref has no {_MEANINGS[space][1]}"
             elif id_.rpartition("/")[2] not in evidence.oids:
                 sentence = "keeps an object for a checkpoint that does not exist"
-            if sentence and not commit_refs.is_young(repository, ref):
+            if sentence and not commit_refs.is_recently_written(repository, ref):
                 absent = [Update(ref_names.CHECKPOINTS + id_, "", "")] if ids.is_id(id_) else []
                 updates = [*(absent if row is None else ()), Update(ref, "", oid)]
                 yield repairable("ref-leftover", ref, sentence, *updates, is_leftover=True)
@@ -312,7 +312,7 @@ def _commit_flaws(repository: Repository, evidence: Evidence) -> Iterator[Flaw]:
     for name, ref, present in keeps:
         if name in lost or (name in right and (name in needed or name in useful)):
             continue
-        if not commit_refs.is_young(repository, ref):
+        if not commit_refs.is_recently_written(repository, ref):
             sentence = "does not point to the commit that the ref is named after"
             if name in right:
                 sentence = "keeps a commit that no checkpoint needs"

@@ -29,7 +29,7 @@ def audit_runs(store: Checkpoints, evidence: Evidence) -> Iterator[Flaw]:
     checkpoint, its ref was not removed, but lost (by a pruning fetch, a disk fault).
     """
     holder_ids = {id_ for space in ref_names.OBJECTS for id_, _, _ in evidence.below(space)}
-    traces = (evidence.strays | holder_ids) - remover.interrupted_removals(store.repository)
+    traces = (evidence.strays | holder_ids) - remover.read_interrupted_removals(store.repository)
     for run, chain in sorted(evidence.runs.items()):
         yield from _chain_flaws(run, chain, evidence, traces)
         if not _is_complete(chain):  # a complete run may outlive the checkpoints it names
@@ -138,7 +138,7 @@ def _head_flaws(store: Checkpoints, evidence: Evidence) -> Iterator[Flaw]:
 
 
 def _may_start(store: Checkpoints, ref: str, head: str) -> bool:
-    if not commit_refs.is_young(store.repository, ref):
+    if not commit_refs.is_recently_written(store.repository, ref):
         return False
     try:
         return _document(store, head).run == ref.removeprefix(ref_names.RUNS)
@@ -174,7 +174,7 @@ def audit_keys(store: Checkpoints, evidence: Evidence) -> Iterator[Flaw]:
         except InvalidCheckpoint as error:
             yield lasting("key-invalid", ref, problem_of(error), error.hint)
             continue
-        if run not in runs and not commit_refs.is_young(store.repository, ref):
+        if run not in runs and not commit_refs.is_recently_written(store.repository, ref):
             updates = (Update(ref_names.RUNS + run, "", ""), Update(ref, "", oid))
             sentence = f"the run {run} of this key does not exist"
             yield repairable("key-orphan", ref, sentence, *updates, is_leftover=True)

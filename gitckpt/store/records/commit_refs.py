@@ -1,4 +1,4 @@
-"""Maintain `refs/keep/ckpt/<oid>`: refs that keep commits of checkpoints alive."""
+"""Maintain `refs/keep/ckpt/<oid>`, which protect checkpoints' commits from git gc."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def is_full_oid(repository: Repository, name: str) -> bool:
     return ids.is_oid(name) and len(name) == 2 * oid_size(repository.object_format)
 
 
-def is_young(repository: Repository, ref: str) -> bool:
+def is_recently_written(repository: Repository, ref: str) -> bool:
     try:
         mtime = os.stat(os.path.join(repository.common_dir, ref)).st_mtime
     except OSError:
@@ -37,13 +37,13 @@ def is_young(repository: Repository, ref: str) -> bool:
     return time.time() - mtime < times.GRACE
 
 
-class Line:
-    """Plan the ref that keeps a commit alive; its parents' refs become superfluous."""
+class KeepRef:
+    """A planned ref that protects a commit and its ancestors from `git gc`."""
 
     def __init__(self, repository: Repository, commit: str, *, is_retry: bool = False) -> None:
         self._repository, self.commit = repository, commit
         self._parent_deletions: list[Update] = []
-        value = value_of(repository, KEEP + commit, is_retry=is_retry)
+        value = read_oid(repository, KEEP + commit, is_retry=is_retry)
         is_symbolic = value == commit and _is_symbolic(repository, KEEP + commit)
         self.update = Update(KEEP + commit, commit, value, is_symbolic=is_symbolic)
         if value == commit or commit.encode("ascii") in repository.read_shallow_and_grafts():
@@ -51,16 +51,16 @@ class Line:
         content = next(repository.cat_file.contents([commit]))
         text = content[2] if content else repository.git.run("cat-file", "commit", commit).out
         for parent in parents(text):
-            if value_of(repository, KEEP + parent, is_retry=is_retry) == parent:
+            if read_oid(repository, KEEP + parent, is_retry=is_retry) == parent:
                 self._parent_deletions.append(Update(KEEP + parent, "", parent))
 
-    def follow_up(self, apply: Apply) -> None:
-        """Delete the refs of the commit's parents after the checkpoint was recorded."""
+    def delete_parent_refs(self, apply: Apply) -> None:
+        """Delete refs that protect the commit's parents: the commit's ref protects them."""
         ref, commit = self.update.ref, self.commit
         try:
             path = os.path.join(self._repository.common_dir, ref)
             # Maintenance may have deleted the ref before the checkpoint needed it.
-            if not os.path.isfile(path) and not value_of(self._repository, ref):
+            if not os.path.isfile(path) and not read_oid(self._repository, ref):
                 apply([Update(ref, commit, "")])
             if self._parent_deletions:
                 apply([Update(ref, commit, commit), *self._parent_deletions])
@@ -77,7 +77,7 @@ def _is_symbolic(repository: Repository, ref: str) -> bool:
 
 
 def is_blocked(ref: str, error: CkptError) -> bool:
-    """Return whether an update of `ref` failed because of its lock or a ref below it."""
+    """Return whether `error` says that the lock of `ref` or a ref below `ref` exists."""
     if isinstance(error, GitError):
         return f"'{ref}/" in error.stderr and "exists; cannot create" in error.stderr
     return isinstance(error, LockHeld) and error.path.endswith(f"/{ref}.lock")
@@ -88,7 +88,7 @@ def is_locked(repository: Repository, ref: str) -> bool:
 
 
 def list_refs(repository: Repository) -> tuple[dict[str, str], set[str]]:
-    """Return the value of each ref by the oid in its name, and symbolic refs' oids."""
+    """Return which oid each ref has, by the oid in its name; and symbolic refs' oids."""
     fields = "--format=%(objectname) %(refname) %(symref)"
     output = repository.git.run("for-each-ref", fields, KEEP.rstrip("/")).out
     values, symbolic = dict[str, str](), set[str]()
@@ -102,7 +102,10 @@ def list_refs(repository: Repository) -> tuple[dict[str, str], set[str]]:
 
 
 def create_refs(apply: Apply, values: Mapping[str, str], symbolic: Collection[str]) -> bool:
-    """Create or correct refs, given their present values; False if one is blocked."""
+    """Let each `refs/keep/ckpt/<oid>` point to the oid; return False if one is locked.
+
+    `values` maps the oid in the name of each ref to the oid that the ref has now ("" if missing).
+    """
     wrong = [oid for oid, value in values.items() if value != oid or oid in symbolic]
     updates = {
         oid: Update(KEEP + oid, oid, values[oid], is_symbolic=oid in symbolic) for oid in wrong
@@ -119,10 +122,10 @@ def create_refs(apply: Apply, values: Mapping[str, str], symbolic: Collection[st
     return len(updates) == len(wrong)
 
 
-def value_of(repository: Repository, ref: str, *, is_retry: bool = False) -> str:
+def read_oid(repository: Repository, ref: str, *, is_retry: bool = False) -> str:
     """Return the oid that a ref points to; "" if the ref does not exist.
 
-    Unless `is_retry`, also return "" for a packed ref to a missing object: asking git is slow.
+    If `is_retry` is false, a packed ref to a missing object also gives "": asking git is slow.
     """
     require_no_pipe(repository, ref)
     if (info := repository.cat_file.info(ref)) is not None:
@@ -134,17 +137,17 @@ def value_of(repository: Repository, ref: str, *, is_retry: bool = False) -> str
     return repository.git.run(*words, ok=(0, 1, 128)).out.decode("ascii").strip()
 
 
-def settle(repository: Repository, apply: Apply, needed: Needed) -> None:
-    """Create refs to the newest needed commits; delete others in `refs/keep/ckpt/`.
+def update_refs(repository: Repository, apply: Apply, needed: Needed) -> None:
+    """Protect needed commits by few refs `refs/keep/ckpt/<oid>`; delete all others.
 
-    `needed` returns the commits of all checkpoints; None if a document is unreadable.
+    `needed` returns the commits of all checkpoints, or None if a checkpoint is unreadable.
     """
     from gitckpt.git import graph
 
     values, symbolic = list_refs(repository)
     intact = [oid for oid, value in values.items() if value == oid and oid not in symbolic]
     # A ref whose commit is gone is not being written, and makes every gc fail.
-    young = [oid for oid in intact if is_young(repository, KEEP + oid)]
+    young = [oid for oid in intact if is_recently_written(repository, KEEP + oid)]
     needed_oids = set(repository.cat_file.existing(young))
     linked = needed()
     needed_oids |= set(intact if linked is None else linked)
@@ -168,4 +171,4 @@ def settle(repository: Repository, apply: Apply, needed: Needed) -> None:
         # A checkpoint recorded meanwhile may have relied on a ref that was just deleted.
         added = {oid for oid in needed() or () if is_full_oid(repository, oid)} - needed_oids
         unreached = graph.outside(repository.git, added, newest)
-        create_refs(apply, {oid: value_of(repository, KEEP + oid) for oid in unreached}, symbolic)
+        create_refs(apply, {oid: read_oid(repository, KEEP + oid) for oid in unreached}, symbolic)

@@ -1,4 +1,4 @@
-"""Check the arguments of `save`, and turn them into keys of a checkpoint document."""
+"""Check the arguments of `Store.save`; make the keys of a checkpoint's document."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     Fields = Mapping[str, Any]  # keys of a document, or a state
 
     class Details(TypedDict, total=False):
-        """The keys of a checkpoint that a caller may set."""
+        """The keys of a checkpoint's document that callers of `Store.save` may set."""
 
         id: str  # a new UUID version 4, if the caller must know it in advance
         run: str | None  # id of the run to extend
@@ -45,14 +45,13 @@ _OPTIONAL_TEXTS = ("run", "text", "optional id")  # kinds of keys
 _PARTS = {"Progress": Progress, "Pipeline": Pipeline, "Attempt": Attempt}
 
 
-def require_known(details: Details) -> None:
+def require_known_names(details: Details) -> None:
     if unknown := sorted(set(details) - _KNOWN):
         names = ", ".join(sorted(_KNOWN))
         raise UsageError(f"there is no argument {unknown[0]!r}", hint=f"valid arguments: {names}")
 
 
-def require_call(label: str, details: Details, /, **options: object) -> None:
-    """Check the arguments of `Checkpoints.record` and `save`; raise `UsageError`."""
+def require_valid_arguments(label: str, details: Details, /, **options: object) -> None:
     require_text("label", label)
     for key in _GIVEN:
         if key.kind in _OPTIONAL_TEXTS:
@@ -62,7 +61,7 @@ def require_call(label: str, details: Details, /, **options: object) -> None:
             require(key.name, details.get(key.name), (kind, NoneType), f"{article} {key.kind}")
     require_text("id", details.get("id", ""))
     require_text("trigger", details.get("trigger", MANUAL))
-    require_known(details)
+    require_known_names(details)
     start, run = options.get("start"), details.get("run")
     for name in ("start", "key", "base"):
         require_text(name, options.get(name), may_be_none=True)
@@ -83,8 +82,8 @@ def require_call(label: str, details: Details, /, **options: object) -> None:
     require("worktree", worktree, (Worktree, NoneType), "what Store.capture returned")
 
 
-def head(repository: Repository, objects: Objects) -> tuple[str, str | None]:
-    """Return commit ("" if unborn) and branch of HEAD; raise if the commit is missing."""
+def read_head(repository: Repository, objects: Objects) -> tuple[str, str | None]:
+    """Return the commit and branch of HEAD; the commit is "" before the first commit."""
     commit, branch = objects.head()
     if not commit:  # or the branch is lost
         repository.require_unborn()
@@ -93,7 +92,7 @@ def head(repository: Repository, objects: Objects) -> tuple[str, str | None]:
     return commit, branch
 
 
-def draft(
+def make_checkpoint(
     label: str,
     state: Mapping[str, Any] | None,
     details: Details,
@@ -103,7 +102,11 @@ def draft(
     checkpoint_id: str,
     instant: int,
 ) -> tuple[Checkpoint, dict[str, Any], dict[str, Any] | None]:
-    """Return a checkpoint without state and sequence, its document's keys, its state."""
+    """Make a checkpoint that is not recorded yet.
+
+    Returns the checkpoint without its state and its sequence number in the run, the keys of its
+    document, and its state. Raises `UsageError` if a value is invalid.
+    """
     message, errors = details.get("message"), strings("errors", details.get("errors"))
     if message or errors:  # hooks have neither; skip the import
         from gitckpt.store import secrets
@@ -135,8 +138,7 @@ def _require_valid(fields: Fields, state: Fields | None) -> dict[str, Any] | Non
     return None if state is None else dict(state)
 
 
-def recorded(checkpoint: Checkpoint, fields: Fields, state: Fields | None) -> Checkpoint:
-    """Complete a drafted checkpoint by the keys and state of the recorded document."""
+def complete_checkpoint(checkpoint: Checkpoint, fields: Fields, state: Fields | None) -> Checkpoint:
     position: dict[str, Any] = {key: fields.get(key) for key in ("run", "parent", "sequence")}
     names = ("pipeline", "attempt")
     carried = [key for key in names if fields.get(key) and getattr(checkpoint, key) is None]
@@ -171,7 +173,7 @@ class StateUpdater:
 
 @dataclass(slots=True)
 class Successor:
-    """A second checkpoint of a run, recorded in one transaction with the first one."""
+    """A checkpoint to record in the same transaction as its predecessor in the run."""
 
     label: str
     state: Mapping[str, Any]

@@ -1,4 +1,4 @@
-"""Define entries of listings and queries, and their columns in SQLite."""
+"""Define the entries of checkpoint lists, the query for them, and its SQL."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _MOST = 2**63 - 1  # the largest integer of SQLite; larger limits mean the same
 
 @dataclass(frozen=True, slots=True)
 class CheckpointInfo:
-    """A checkpoint in a listing, without its state, errors and progress."""
+    """A checkpoint in a list: all but the state, the errors and the progress."""
 
     id: str
     oid: str  # of the document
@@ -51,17 +51,17 @@ class CheckpointInfo:
 
     @property
     def datetime(self) -> dt.datetime:
-        """The timestamp as an aware `datetime` in UTC."""
+        """The timestamp as a timezone-aware `datetime` in UTC."""
         return times.as_datetime(self.time)
 
     @property
     def phase_name(self) -> str:
-        """The phase: the label without the status."""
+        """The phase, which is the label without the status at the end."""
         return split(self.label)[0]
 
     @property
     def status(self) -> str:
-        """The status at the end of the label, or ""."""
+        """The status at the end of the label; "" if the label has no status."""
         return split(self.label)[1]
 
     @classmethod
@@ -73,7 +73,7 @@ class CheckpointInfo:
             examined=files is not None,
             operation=files.operation if files else None,
             changed=0 if files is not None and not files.dirty else None,
-            submodules=submodules(checkpoint),
+            submodules=join_submodules(checkpoint),
         )
 
 
@@ -81,13 +81,13 @@ Infos = Sequence[CheckpointInfo]
 ById = Mapping[str, CheckpointInfo]  # by id
 
 
-def submodules(checkpoint: Checkpoint) -> str:
+def join_submodules(checkpoint: Checkpoint) -> str:
     captured = checkpoint.worktree.submodules if checkpoint.worktree is not None else ()
     return "".join(f"{submodule.checkpoint} {submodule.path}\0" for submodule in captured)
 
 
-def references(checkpoint: Checkpoint) -> list[tuple[str, str]]:
-    """Return (key, checkpoint id) for each reference in a document, except `parent`."""
+def list_references(checkpoint: Checkpoint) -> list[tuple[str, str]]:
+    """List the ids of other checkpoints in a document, with their keys; no `parent`."""
     ids = {"forked_from": checkpoint.forked_from, "rewound_to": checkpoint.rewound_to}
     if checkpoint.attempt is not None:
         ids["attempt.began"] = checkpoint.attempt.began
@@ -98,7 +98,7 @@ def references(checkpoint: Checkpoint) -> list[tuple[str, str]]:
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """A ref `refs/checkpoints/<UUID>` that points to no valid checkpoint, and why."""
+    """A ref `refs/checkpoints/<UUID>` without a valid checkpoint, and the reason."""
 
     ref: str
     sentence: str
@@ -106,7 +106,7 @@ class Problem:
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """The criteria of a listing; None: no restriction. `UsageError` if one is invalid."""
+    """The criteria that select checkpoints for a list; None matches all checkpoints."""
 
     run: str | None = None
     git_sha: str | None = None  # full oid of the linked commit
@@ -180,7 +180,7 @@ ORDER BY newest.rank DESC, each.run DESC
 """  # noqa: S608 - fixed parts only
 
 
-def is_driven(entry: CheckpointInfo) -> bool:
+def is_made_by_driver(entry: CheckpointInfo) -> bool:
     trigger = entry.trigger
     return trigger == PHASE or (trigger.startswith(IMPORT) and trigger != OF_TRACKS)
 
@@ -200,7 +200,7 @@ _ID, _TIME, _TIMESTAMP, _EXAMINED = map(FIELDS.index, ("id", "time", "timestamp"
 _HEX = tuple(map(FIELDS.index, ("oid", "git_sha", "tree")))
 
 
-def row(checkpoint: Checkpoint, oid: str) -> tuple[Value | None, ...]:
+def to_row(checkpoint: Checkpoint, oid: str) -> tuple[Value | None, ...]:
     entry = CheckpointInfo.of(checkpoint, oid)
     values = [getattr(entry, name) for name in FIELDS]
     values[_ID] = ids.to_bytes(entry.id)
@@ -212,7 +212,7 @@ def row(checkpoint: Checkpoint, oid: str) -> tuple[Value | None, ...]:
     return (*values, checkpoint.phase_name, checkpoint.status, entry.time)
 
 
-def of_row(row: Sequence[Any]) -> CheckpointInfo:
+def from_row(row: Sequence[Any]) -> CheckpointInfo:
     values = list(row)
     values[_ID] = ids.from_bytes(values[_ID])
     for column in _HEX:
@@ -225,7 +225,6 @@ def of_row(row: Sequence[Any]) -> CheckpointInfo:
 
 
 def id_bytes(text: str) -> bytes | None:
-    """Return a checkpoint id as the bytes in the index; None if the text is no id."""
     return ids.to_bytes(text) if ids.is_id(text) else None
 
 
@@ -233,7 +232,7 @@ def id_bytes(text: str) -> bytes | None:
 _LITERAL = ("status = ?", "trigger = ?")
 
 
-def condition(query: Query) -> tuple[str, list[Value]]:
+def build_condition(query: Query) -> tuple[str, list[Value]]:
     parts, values, triggers = [], list[Value](), query.triggers
     trigger = triggers[0] if triggers is not None and len(triggers) == 1 else None
     for words, value in (

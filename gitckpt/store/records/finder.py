@@ -1,4 +1,4 @@
-"""Find the checkpoint that an id, a prefix, a run, "latest" or a revision names."""
+"""Find a checkpoint by id, prefix of an id, run, "latest", or git revision."""
 
 from __future__ import annotations
 
@@ -59,24 +59,24 @@ _FIRST = 20
 _LIST = "list the checkpoints: git ckpt list"
 
 
-def find(text: str, repository: Repository, index: Index, linked: Linked) -> str:
+def find_id(text: str, repository: Repository, index: Index, linked: Linked) -> str:
     require_text("id", text)
     if not text.strip():
         raise UsageError("the id is empty", hint=_LIST)
     if text == LATEST:
-        return latest(repository, index).id
+        return find_latest(repository, index).id
     if text == LATEST_ANY:
-        return _latest_any(repository, index)
+        return _find_latest_of_all(repository, index)
     checkpoint, run = _resolve(text, repository, index)
     if run is not None and (newest := heads.newest(index, repository, run)):
         return newest.id
-    if checkpoint := checkpoint or _by_rev(text, repository, linked):
+    if checkpoint := checkpoint or _find_by_revision(text, repository, linked):
         return checkpoint
-    raise _not_found(text, index)
+    raise _not_found_error(text, index)
 
 
-def linked(commit: str, repository: Repository, objects: Objects, index: Index) -> Infos:
-    """List the checkpoints of a commit, and of the commits amended or rebased into it."""
+def find_linked(commit: str, repository: Repository, objects: Objects, index: Index) -> Infos:
+    """List the checkpoints of a commit, and of commits amended or rebased into it."""
     ids.require_oid_or_unborn(commit)
     # The pending lines first: if they are written meanwhile, they are in the notes.
     pending = notes.pending(repository)[0].get(commit, [])
@@ -88,8 +88,8 @@ def linked(commit: str, repository: Repository, objects: Objects, index: Index) 
     return index.select(Query(ids=[*(entry.id for entry in listed), *entry_ids]))
 
 
-def latest(repository: Repository, index: Index) -> CheckpointInfo:
-    """Return the newest checkpoint of this worktree or its run; no safety checkpoint."""
+def find_latest(repository: Repository, index: Index) -> CheckpointInfo:
+    """Return the newest checkpoint of this worktree or its run, except a restore's."""
     if newest := _find_newest(index, repository, _pick_from_worktree):
         return newest
     local, here = LocalCheckpoints.read(repository), local_checkpoints.worktree_key(repository)
@@ -97,12 +97,12 @@ def latest(repository: Repository, index: Index) -> CheckpointInfo:
         hint = "restore the checkpoints that were written here: git ckpt verify --repair"
         raise NotFoundError("a fetch has replaced the checkpoints of this worktree", hint=hint)
     if not index.select(Query(limit=1)):
-        raise _none_yet()
+        raise _no_checkpoints_error()
     hint = f"use {LATEST_ANY} for the newest of all worktrees, or save one here: git ckpt save"
     raise NotFoundError("no checkpoint was made in this worktree", hint=hint)
 
 
-def _latest_any(repository: Repository, index: Index) -> str:
+def _find_latest_of_all(repository: Repository, index: Index) -> str:
     # Not a fetched one, which can have any date.
     if newest := _find_newest(index, repository, _pick_local):
         return newest.id
@@ -113,7 +113,7 @@ def _latest_any(repository: Repository, index: Index) -> str:
     if index.select(Query(limit=1)):
         problem = "every checkpoint was fetched, or is a safety checkpoint of a restore"
         raise NotFoundError(problem, hint=_LIST)
-    raise _none_yet()
+    raise _no_checkpoints_error()
 
 
 def _find_newest(index: Index, repository: Repository, pick: Pick) -> CheckpointInfo | None:
@@ -121,7 +121,7 @@ def _find_newest(index: Index, repository: Repository, pick: Pick) -> Checkpoint
     return next(chain.from_iterable(picked), None)
 
 
-def _none_yet() -> NotFoundError:
+def _no_checkpoints_error() -> NotFoundError:
     return NotFoundError("there are no checkpoints yet", hint="save a checkpoint: git ckpt save")
 
 
@@ -139,7 +139,7 @@ def _pick_from_worktree(entries: Infos, repository: Repository) -> Iterator[Chec
             yield entry
 
 
-def named_run(text: str, repository: Repository, index: Index) -> str | None:
+def resolve_run(text: str, repository: Repository, index: Index) -> str | None:
     require_text("id", text)
     return _resolve(text, repository, index)[1]
 
@@ -149,11 +149,11 @@ def _resolve(text: str, repository: Repository, index: Index) -> tuple[str | Non
     ref = ref_names.CHECKPOINTS + folded
     if ids.is_id(folded) and (read_loose(repository, ref) or repository.cat_file.info(ref)):
         return folded, None  # needs no new process
-    checkpoints = _checkpoints(folded, repository)
+    checkpoints = _list_checkpoints(folded, repository)
     if folded in checkpoints:
         return folded, None  # an exact id wins, even if runs cannot be listed
     try:
-        runs = _runs(text, index)
+        runs = _find_runs(text, index)
     except CkptError:
         if not checkpoints:
             raise  # not "no such run", which would be wrong
@@ -161,16 +161,16 @@ def _resolve(text: str, repository: Repository, index: Index) -> tuple[str | Non
     if text in runs:
         return None, text
     if len(checkpoints) + len(runs) > 1:
-        raise _ambiguous(text, [*checkpoints, *runs])
+        raise _ambiguous_error(text, [*checkpoints, *runs])
     return next(iter(checkpoints), None), next(iter(runs), None)
 
 
-def _ambiguous(text: str, candidates: list[str]) -> AmbiguousError:
+def _ambiguous_error(text: str, candidates: list[str]) -> AmbiguousError:
     problem = f"{len(candidates)} ids begin with {text!r}"
     return AmbiguousError(problem, candidates[:10], hint="give more characters of the id")
 
 
-def _checkpoints(text: str, repository: Repository) -> list[str]:
+def _list_checkpoints(text: str, repository: Repository) -> list[str]:
     if not ids.is_id_prefix(text):
         return []
     pattern = f"{ref_names.CHECKPOINTS}{text}*"
@@ -179,13 +179,13 @@ def _checkpoints(text: str, repository: Repository) -> list[str]:
     return [ref.removeprefix(ref_names.CHECKPOINTS) for ref in refs if ref_names.is_own(ref)]
 
 
-def _runs(text: str, index: Index) -> list[str]:
+def _find_runs(text: str, index: Index) -> list[str]:
     if len(text) < ids.MIN_PREFIX or not text[:1].isdigit():
         return []
     return [run for run in fenced(ref_names.CHECKPOINTS, index.runs) if run.startswith(text)]
 
 
-def _by_rev(text: str, repository: Repository, linked: Linked) -> str | None:
+def _find_by_revision(text: str, repository: Repository, linked: Linked) -> str | None:
     try:
         commit = repository.commit(text)
     except NotFoundError:
@@ -204,7 +204,7 @@ def _by_rev(text: str, repository: Repository, linked: Linked) -> str | None:
     raise NotFoundError(problem, hint=f"undo the last restore: git ckpt undo; or {_LIST}")
 
 
-def _not_found(text: str, index: Index) -> NotFoundError:
+def _not_found_error(text: str, index: Index) -> NotFoundError:
     recent = [entry.id for entry in index.select(Query(limit=1000))]
     names = [LATEST, LATEST_ANY, *index.runs(), *recent]
     close = closest(text, [*names, *(name[: len(text)] for name in names)], likeness=0.7)
@@ -220,7 +220,7 @@ def find_run(text: str, index: Index) -> str:
     runs = index.runs()
     candidates = [run for run in runs if text and run.startswith(text)]
     if len(candidates) > 1 and text not in runs:
-        raise _ambiguous(text, candidates)
+        raise _ambiguous_error(text, candidates)
     if candidates:
         return text if text in runs else candidates[0]
     close = closest(text, runs, likeness=0.7)

@@ -1,4 +1,4 @@
-"""Read and move heads: refs to runs' newest checkpoints. Clear stale ref locks."""
+"""Read and move runs' heads, refs to the newest checkpoints; delete stale locks."""
 
 from __future__ import annotations
 
@@ -35,14 +35,14 @@ def _select(index: Index, **criteria: Any) -> list[CheckpointInfo]:
 
 
 def chain(index: Index, repository: Repository, run: str) -> list[CheckpointInfo]:
-    """List a run's checkpoints, newest first; fetched ones only if none is local."""
+    """List a run's checkpoints, newest first; fetched ones only if all are fetched."""
     entries = _select(index, run=run)  # also fetched ones, which must not decide anything
     oids = local_checkpoints.local_oids(repository, run)
     return [entry for entry in entries if entry.oid in oids] or entries
 
 
 def newest(index: Index, repository: Repository, run: str) -> CheckpointInfo | None:
-    """Return the first checkpoint that `chain` would list, or None."""
+    """Return the first checkpoint that `chain` would list; None if the list is empty."""
     entries = _select(index, run=run, limit=1)
     if entries and not local_checkpoints.is_local(repository, run, entries[0].oid):
         entries = chain(index, repository, run)
@@ -67,7 +67,7 @@ def newest_of(
 
 
 def find_head(lines: Iterable[bytes], run: str, objects: Objects, refs: Refs) -> Checkpoint | None:
-    """Return the first oid of `lines` that is a checkpoint of the run, or None."""
+    """Return the first existing checkpoint of the run; each line is a document's oid."""
     # If a hook is killed before it moves the head, the head is stale: the driver's next checkpoint
     # would get the same sequence number.
     for line in lines:
@@ -92,7 +92,7 @@ class Heads:
         return self.head(run)[1]
 
     def head(self, run: str) -> tuple[str, Checkpoint]:
-        """Return the oid and checkpoint that the head of a run points to."""
+        """Return the newest checkpoint of a run, preceded by its document's oid."""
         ref = ref_names.RUNS + ids.require_run_id(run)
         if (oid := self._refs.read(ref)) is None:
             raise NotFoundError(f"no run {run}", hint="list the runs: git ckpt runs")
@@ -107,7 +107,7 @@ class Heads:
         return self.read(run)
 
     def move_up(self, run: str) -> None:
-        """Move a run's head to its newest checkpoint: after a power cut, it may be older."""
+        """Move a run's head to the newest checkpoint, if a power cut prevented that."""
         ref = ref_names.RUNS + ids.require_run_id(run)
         entries = _select(self._index(), run=run, limit=1)
         old = self._refs.read(ref)
@@ -129,7 +129,7 @@ class Heads:
             self.move_up(run)
 
     def exists(self, run: str) -> bool:
-        """Return whether a run exists; create its head if a kill prevented that."""
+        """Return whether a run exists; recreate its head if only the head is missing."""
         if self._refs.read(ref_names.RUNS + run) is None:
             self.move_up(run)
         return self._refs.read(ref_names.RUNS + run) is not None
@@ -153,7 +153,7 @@ _PATIENCE = 2.0  # seconds to wait for other writers
 
 
 def clear_stale_locks(repository: Repository, tell: Callable[[str], None], blocking: str) -> bool:
-    """Remove stale locks of gitckpt's refs; return whether `blocking` is gone."""
+    """Delete stale locks of gitckpt's refs; return whether lock `blocking` is gone."""
     if is_ours(repository, blocking):
         if lock.is_held_here(os.path.join(repository.make_private_dir(), ref_names.WRITE_LOCK)):
             discard_stale_locks(repository, tell)
@@ -165,7 +165,7 @@ def clear_stale_locks(repository: Repository, tell: Callable[[str], None], block
 
 
 def discard_stale_locks(repository: Repository, tell: Callable[[str], object]) -> None:
-    """Remove and report stale locks of refs; the caller holds the write lock."""
+    """Delete and report stale locks of gitckpt's refs, with `write_lock` held."""
     stale = leftovers.find_stale_locks(repository, locks(repository))
     if paths := sorted(path for path, mark in stale.items() if leftovers.discard(path, mark)):
         tell(f"removed {first_of(paths, 1)}: left behind by a killed git")

@@ -1,4 +1,4 @@
-"""Cache headers of checkpoints in SQLite; compare the cache to refs at each query."""
+"""List checkpoints from a cache in SQLite; each query first updates the cache."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 Notify = Callable[[str], object]  # takes a line, "" at the end
 Ref = tuple[bytes, bytes]  # id of a checkpoint and oid of its document
-Values = tuple[Value | None, ...]  # from `entry.row`
+Values = tuple[Value | None, ...]  # from `entry.to_row`
 # Id and oid of an invalid checkpoint, its problem, and whether that may be temporary.
 ProblemRow = tuple[bytes, bytes, str, bool]
 PATIENCE = 5.0  # seconds to wait for a locked file
@@ -134,18 +134,18 @@ def delete_rows(connection: Connection, ids: Collection[bytes]) -> None:
 
 
 def mark_unranked(connection: Connection, runs: Mapping[str, int]) -> None:
-    """Record the sequence from which `rank` must rank each run, in case of a kill."""
+    """Store the sequence number of each run from which `rank` must compute ranks."""
     connection.executemany("INSERT OR IGNORE INTO unranked VALUES (?, ?)", runs.items())
 
 
 def rank(connection: Connection) -> None:
-    """Rank a run's checkpoints by its latest timestamp so far: a clock may jump back."""
+    """Set the ranks of marked checkpoints: the latest timestamp in the run up to each."""
     latest = dict(connection.execute(f"SELECT run, ({_RANK_BEFORE}) FROM {_UNRANKED}"))
     ranks = []
     affected = f"{_UNRANKED} JOIN entry ON entry.run = each.run AND sequence >= first"
     query = f"SELECT entry.run, entry.rowid, time, rank FROM {affected}"
     for run, row, instant, old_rank in connection.execute(f"{query} ORDER BY 1, sequence, id"):
-        latest[run] = max(instant, latest[run] or 0)
+        latest[run] = max(instant, latest[run] or 0)  # a clock may jump back
         if old_rank != latest[run]:
             ranks.append((latest[run], row))
     connection.executemany("UPDATE entry SET rank = ? WHERE rowid = ?", ranks)
@@ -164,7 +164,7 @@ _OPENING = threading.Lock()
 
 
 class Index:
-    """The cache; `progress` gets a line to show during long reads, and "" at the end."""
+    """A cache of all checkpoints; it calls `progress` with lines during long reads."""
 
     def __init__(
         self,
@@ -181,14 +181,14 @@ class Index:
         self._mutex = threading.RLock()
 
     def select(self, query: Query | None = None) -> list[CheckpointInfo]:
-        """List the checkpoints that match a query, newest first; in a run by sequence."""
+        """List the checkpoints that match a query, newest first; all if it is None."""
         query = Query() if query is None else query
         require("query", query, Query, "a Query")
-        where, values = entry.condition(query)
+        where, values = entry.build_condition(query)
         limit = -1 if query.limit is None else query.limit
         sql = f"SELECT {', '.join(entry.FIELDS)} FROM entry{where} {_NEWEST}"
         sql += f" LIMIT {limit:d} OFFSET {query.skip or 0:d}"
-        return [entry.of_row(row) for row in self._query(sql, values)]
+        return [entry.from_row(row) for row in self._query(sql, values)]
 
     def problems(self) -> list[Problem]:
         rows = self._query("SELECT id, sentence FROM problem ORDER BY id")
@@ -201,7 +201,7 @@ class Index:
         return [row[0] for row in self._query(entry.RUN_IDS)]
 
     def commits(self) -> set[str] | None:
-        """Return the commits of all checkpoints; None if a document is unreadable."""
+        """Return the commits of all checkpoints; None if a checkpoint is unreadable."""
         linked = "SELECT git_sha FROM entry WHERE length(git_sha) = ?"
         sql = f"SELECT NULL FROM problem UNION ALL {linked}"
         size = oid_size(self._repository.object_format)
@@ -214,7 +214,7 @@ class Index:
         return [(*row[:2], ids.from_bytes(row[2]), *row[3:]) for row in self._query(entry.RUNS)]
 
     def sizes(self) -> tuple[int, dict[str, tuple[int, str, str]]]:
-        """Return the total number of checkpoints; per run: number, first id, first oid."""
+        """Count all checkpoints, and by run; add the id and oid of each run's first one."""
         (total, *_), *rows = self._query(entry.SIZES)
         sizes = {run: (count, ids.from_bytes(id_), oid.hex()) for count, run, id_, oid, _ in rows}
         return total, sizes
@@ -223,7 +223,7 @@ class Index:
         self._query("SELECT 1")
 
     def access_cache(self, access: Callable[[Connection], _T], otherwise: _T) -> _T:
-        """Return what `access` returns; `otherwise` if the cache file cannot be used."""
+        """Call `access` with the cache; return `otherwise` if its file is unusable."""
         with self._mutex:
             try:
                 return access(self._opened())
@@ -316,7 +316,7 @@ class Index:
             except InvalidCheckpoint as error:
                 problems.append((id_, oid, error.message, document is None))
                 continue
-            rows.append(entry.row(header, oid.hex()))
+            rows.append(entry.to_row(header, oid.hex()))
             if header.run is not None and header.sequence is not None:
                 runs[header.run] = min(header.sequence, runs.get(header.run, header.sequence))
         insert(connection, rows, problems)

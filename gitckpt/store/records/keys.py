@@ -1,4 +1,4 @@
-"""Store the key that a caller chose for a run: a second start finds the run by it."""
+"""Store the keys of runs: a second start with the same key finds the run."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ MAX_LENGTH = 1000  # in characters
 
 
 def ref_of(key: str) -> str:
-    """Return the ref of a key, named by a digest: some file systems ignore case."""
+    """Return the name of a key's ref: a digest, because some file systems ignore case."""
     if not isinstance(key, str) or not key.strip() or len(key) > MAX_LENGTH:
         hint = f"give a text of 1 to {MAX_LENGTH} characters, such as nightly-2026-11-22"
         raise UsageError(f"{key!r:.60} is not a valid key", hint=hint)
@@ -43,7 +43,7 @@ def render(key: str, run: str) -> bytes:
 
 
 def run_in(content: tuple[str, bytes] | None, ref: str) -> str:
-    """Parse the object (kind, content) that a key's ref points to; return the run."""
+    """Return the run named in a key's document, which has the object's kind and bytes."""
     return fenced(ref, lambda: _run_in(content, ref))
 
 
@@ -70,7 +70,7 @@ class Claim:
         self._exists = exists
 
     def read(self) -> tuple[str, str] | None:
-        """Return the key's run, which may be removed, and its document's oid; or None."""
+        """Return the key's run, even a removed one, and the oid of the key's document."""
         oid = self._refs.read(self._ref)
         return None if oid is None else (run_in(next(self._objects.read([oid])), self._ref), oid)
 
@@ -114,7 +114,7 @@ def forget_orphans(refs: Refs, objects: Objects, runs: Callable[[], Collection[s
 
 
 def _list_keys(refs: Refs, objects: Objects) -> list[tuple[str, str, str | None]]:
-    """Return the ref, oid and run of each key; no run if unreadable."""
+    """List the ref, the oid and the run of each key; the run is None if unreadable."""
     refs_of_keys = list(refs.iterate(ref_names.KEYS))
     keys: list[tuple[str, str, str | None]] = []
     contents = objects.read([oid for _, oid in refs_of_keys])

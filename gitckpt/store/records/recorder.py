@@ -1,4 +1,4 @@
-"""Write a checkpoint: first its objects, then all its refs in one transaction."""
+"""Write a checkpoint: first the objects, then all refs in one transaction."""
 
 from __future__ import annotations
 
@@ -39,10 +39,10 @@ if TYPE_CHECKING:
         drives: bool  # whether the writer is the driver, not a process that the driver started
 
         def update(self) -> Update:
-            """Return the update that fails the transaction if the lease was replaced."""
+            """Return a ref update that makes the transaction fail if the lease is lost."""
 
         def check(self) -> None:
-            """Raise `LeaseLost` if another process holds the lease: a retry would fail, too."""
+            """Raise `LeaseLost` if another process holds the lease."""
 
 
 PATIENCE = 30.0  # seconds to retry against other writers
@@ -59,7 +59,7 @@ class FilesPruned(BusyError):
 
 @dataclass(slots=True)
 class Proposal:
-    """A checkpoint to record; `document` is called again if another writer was faster."""
+    """A checkpoint to record; each attempt to record it calls `document` again."""
 
     fields: dict[str, Any]  # keys of the document; `document` adds the keys that depend on the run
     state: dict[str, Any] | None  # None: copied from the run's newest checkpoint
@@ -79,7 +79,7 @@ class Proposal:
         self._initial = {name: self.fields.get(name) for name in ("pipeline", "attempt")}
 
     def document(self, previous: dict[str, Any] | None, carried: dict[str, Any]) -> bytes:
-        """Render the document, given the keys and state of the run's newest checkpoint."""
+        """Render the document from the keys and state of the run's newest checkpoint."""
         self.fields.update(self._initial)
         if self.fields.get("run") is not None:
             self.fields["sequence"] = ((previous or {}).get("sequence") or 0) + 1
@@ -108,9 +108,9 @@ class Recorder:
     def record(
         self, proposal: Proposal, then: Sequence[Proposal] = (), needs: Sequence[str] = ()
     ) -> None:
-        """Write a checkpoint and its successors `then`; flush them and objects `needs`.
+        """Write a checkpoint and its successors `then`; flush these and objects `needs`.
 
-        Raises `FilesPruned`, and `RefMoved` if other writers were faster for `PATIENCE` seconds.
+        Raises `FilesPruned` if git deleted captured files, `RefMoved` if others always were faster.
         """
         deadline = time.monotonic() + PATIENCE
         attempt = 0
@@ -145,7 +145,7 @@ class Recorder:
         return not (proposal.starts_run and exists(ref_names.RUNS + fields["run"]))
 
     def _read_head(self, proposal: Proposal) -> tuple[str, dict[str, Any] | None, dict[str, Any]]:
-        """Return oid ("" for none), keys and (if needed) state of the run's newest one."""
+        """Read the oid ("" in a new run), keys and state of the run's newest checkpoint."""
         if (run := proposal.fields.get("run")) is None or proposal.starts_run:
             return "", None, {}
         ref = ref_names.RUNS + run
@@ -171,7 +171,7 @@ class Recorder:
         run, commit = first.fields.get("run"), first.fields["git_sha"]
         format_ = repository.object_format
         documents = [(draft.fields, object_id("blob", data, format_)) for draft, data in drafts]
-        line = commit_refs.Line(repository, commit, is_retry=is_retry) if commit else None
+        line = commit_refs.KeepRef(repository, commit, is_retry=is_retry) if commit else None
         # The store is valid after each of these updates, in order; the checkpoint's ref is last.
         updates = first.first_updates()
         updates += ref_names.new_refs(documents, head, line.update if line is not None else None)
@@ -204,7 +204,7 @@ class Recorder:
         if self._find_missing(updates):
             self._objects.write(needed)
         if line is not None:
-            line.follow_up(self._refs.update)
+            line.delete_parent_refs(self._refs.update)
         return documents[-1][1]
 
     def _find_missing(self, updates: Sequence[Update]) -> list[str]:
@@ -212,7 +212,7 @@ class Recorder:
         needed = [update.new for update in updates if update.new]
         return [oid for oid in needed if self._repository.cat_file.info(oid) is None]
 
-    def _apply(self, updates: list[Update], line: commit_refs.Line | None, flush: Flush) -> None:
+    def _apply(self, updates: list[Update], line: commit_refs.KeepRef | None, flush: Flush) -> None:
         try:
             self._refs.update(updates, flush)
         except (LockHeld, GitError) as error:

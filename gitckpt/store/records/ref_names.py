@@ -1,4 +1,4 @@
-"""Names of gitckpt's refs and files, and the refs of a new checkpoint."""
+"""Name gitckpt's refs and files, plan a new checkpoint's refs, and read documents."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ PATIENCE = 10.0
 
 
 def write_lock(repository: Repository, patience: float | None = None) -> Lock:
-    """Return the lock that writers of refs hold; `patience` is in seconds."""
+    """Return the lock of all writers of gitckpt's refs; `patience` is in seconds."""
     path = os.path.join(repository.make_private_dir(), WRITE_LOCK)
     return Lock(path, PATIENCE if patience is None else patience)
 
@@ -81,16 +81,16 @@ def is_own(ref: str) -> bool:
 
 
 def is_foreign(ref: str) -> bool:
-    """Return whether a ref in `refs/checkpoints/` is foreign: its name is no UUID."""
+    """Return whether a ref in `refs/checkpoints/` is another tool's (without a UUID)."""
     return ref.startswith(CHECKPOINTS) and not ids.is_id(ref.removeprefix(CHECKPOINTS))
 
 
 def new_refs(
     documents: Sequence[tuple[dict[str, Any], str]], head: str, keep: Update | None
 ) -> list[Update]:
-    """Return the updates that create checkpoints: object refs first, run head last.
+    """Return the updates that create the refs of checkpoints, in the order to apply.
 
-    `documents` are pairs of keys and oid, `head` is the run head's old oid or "".
+    `documents` has the keys and oid of each document; `head` is the old oid of the run's head.
     """
     updates = []
     for fields, _ in documents:
@@ -108,7 +108,7 @@ def new_refs(
 
 
 def documents(repository: Repository, objects: Objects, oids: Sequence[str]) -> Items:
-    """Yield (kind, content) of each object, None for missing ones; git may read ahead."""
+    """Yield a (kind, content) pair for each object, or None if the object is missing."""
     from gitckpt.model import budget
 
     if len(oids) < _MANY:
@@ -123,7 +123,7 @@ def documents(repository: Repository, objects: Objects, oids: Sequence[str]) -> 
 
 
 def document(content: Item | None, ref: str, oid: str, *, lack: str = "missing") -> bytes:
-    """Return the document that a ref points to, given its object (kind, bytes)."""
+    """Return the bytes of the object that `ref` points to, if it can be a document."""
     from gitckpt.model.errors import InvalidCheckpoint
 
     if content is None:
@@ -131,7 +131,7 @@ def document(content: Item | None, ref: str, oid: str, *, lack: str = "missing")
         raise InvalidCheckpoint(ref, "", f"the object {oid} is {lack}", hint=hint)
     kind, data = content
     if kind == OVERSIZED:
-        raise InvalidCheckpoint(ref, "", "points to an object that is too large for a document")
+        raise InvalidCheckpoint(ref, "", "points to an object that is larger than any checkpoint")
     if kind != "blob":
         raise InvalidCheckpoint(ref, "", f"points to a {kind}, not to a blob")
     return data
@@ -172,14 +172,14 @@ def require_free(repository: Repository, checkpoint_id: str) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Owner:
-    """The checkpoint and run that a worktree was created for, from `RUN_FILE`."""
+    """The checkpoint and run for which gitckpt created a worktree, from `RUN_FILE`."""
 
     checkpoint: str
     run: str | None
 
 
 def owner_in(git_dir: str) -> Owner | None:
-    """Read the owner of a worktree; None if gitckpt did not create the worktree."""
+    """Read which checkpoint a worktree was created for; None if gitckpt did not do it."""
     path = os.path.join(git_dir, RUN_FILE)
     if not os.path.exists(path):
         return None

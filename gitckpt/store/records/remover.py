@@ -1,4 +1,4 @@
-"""Remove checkpoints: notes, heads and checkpoint refs first, then object refs."""
+"""Remove checkpoints, and the notes and refs that belong to them."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _LIST_ALL_FROM = 20
 _JOURNAL = "removing"
 
 
-def interrupted_removals(repository: Repository) -> set[str]:
+def read_interrupted_removals(repository: Repository) -> set[str]:
     path = os.path.join(repository.private_dir, _JOURNAL)
     try:
         with open(path, encoding="ascii", errors="replace", opener=private_dirs.create) as file:
@@ -52,12 +52,12 @@ class Remover:
     def remove(
         self, ids: Names, *, runs: Names | None, listed: ById | None, last: Names, settled: bool
     ) -> int:
-        """Remove checkpoints, those in `last` after the rest; return the number."""
+        """Remove checkpoints, the ones in `last` after all others; return their number."""
         names = {name for name in ids if not ref_names.is_foreign(ref_names.CHECKPOINTS + name)}
         deadline = time.monotonic() + PATIENCE
         count = 0
         while True:
-            refs = self._existing(names, listed)
+            refs = self._find_refs(names, listed)
             checkpoints = refs[ref_names.CHECKPOINTS]
             try:
                 with ref_names.write_lock(self._repository):
@@ -69,10 +69,10 @@ class Remover:
                 count += len(checkpoints)
                 # In a second transaction: git deletes packed refs before loose ones, and a kill
                 # could leave a checkpoint without its commit.
-                self.finish({name for space in ref_names.OBJECTS for name in refs[space]})
+                self.finish_removals({name for space in ref_names.OBJECTS for name in refs[space]})
                 if names and settled:  # else the caller does it once, after many removals
                     with contextlib.suppress(LockHeld):  # a ref is locked: maintenance tries again
-                        self.settle()
+                        self.update_keep_refs()
                 return count
             except RefMoved:
                 if time.monotonic() > deadline:
@@ -80,29 +80,29 @@ class Remover:
                 listed = None
 
     def _delete(self, checkpoints: Oids, runs: Names | None, last: Names) -> None:
-        heads = self._new_heads(checkpoints, runs)
+        heads = self._plan_heads(checkpoints, runs)
         first = {name: oid for name, oid in checkpoints.items() if name not in last} if last else {}
         if first and len(first) < len(checkpoints):
-            early_heads = self._new_heads(first, runs)  # heads that lag behind
-            self._refs.update([*early_heads, *_deletions(first)])
+            early_heads = self._plan_heads(first, runs)  # heads that lag behind
+            self._refs.update([*early_heads, *_list_deletions(first)])
             checkpoints = {name: oid for name, oid in checkpoints.items() if name in last}
-            heads = self._new_heads(checkpoints, runs) if early_heads else heads
+            heads = self._plan_heads(checkpoints, runs) if early_heads else heads
         ended = {head.ref.removeprefix(ref_names.RUNS) for head in heads if not head.new}
         keys_of_ended = keys.of_runs(self._refs, self._objects, ended)
-        updates = [*heads, *_deletions(checkpoints), *keys_of_ended]
+        updates = [*heads, *_list_deletions(checkpoints), *keys_of_ended]
         if updates:
             self._refs.update(updates)
         for run in ended:
             local_checkpoints.forget(self._repository, run)
 
-    def finish(self, ids: Names | None = None) -> None:
-        """Delete the object refs of removed checkpoints, and of interrupted removals."""
+    def finish_removals(self, ids: Names | None = None) -> None:
+        """Delete the refs that protected the objects of now removed checkpoints."""
         with ref_names.write_lock(self._repository):
-            interrupted = interrupted_removals(self._repository)
+            interrupted = read_interrupted_removals(self._repository)
             names = interrupted if ids is None else set(ids)
             if not names | interrupted:
                 return
-            refs = self._existing(names | interrupted)
+            refs = self._find_refs(names | interrupted)
             self._delete_object_refs(refs, names)
             try:
                 self._delete_object_refs(refs, interrupted - names)
@@ -122,10 +122,10 @@ class Remover:
         if updates:
             self._refs.update(updates)
 
-    def settle(self) -> None:
-        self.finish()
+    def update_keep_refs(self) -> None:
+        self.finish_removals()
         with ref_names.write_lock(self._repository):
-            commit_refs.settle(self._repository, self._refs.update, self._linked_commits)
+            commit_refs.update_refs(self._repository, self._refs.update, self._list_commits)
 
     def _record_removal(self, ids: Names) -> None:
         lines = "".join(f"{name}\n" for name in ids)
@@ -136,7 +136,7 @@ class Remover:
         ):
             file.write(lines)
 
-    def _existing(self, names: set[str], listed: ById | None = None) -> Mapping[str, Oids]:
+    def _find_refs(self, names: set[str], listed: ById | None = None) -> Mapping[str, Oids]:
         spaces = [*ref_names.OBJECTS] if listed else [ref_names.CHECKPOINTS, *ref_names.OBJECTS]
         patterns = spaces
         if len(names) < _LIST_ALL_FROM:
@@ -151,7 +151,7 @@ class Remover:
             refs[ref_names.CHECKPOINTS] = {name: listed[name].oid for name in sorted(names)}
         return refs
 
-    def _linked_commits(self) -> set[str] | None:
+    def _list_commits(self) -> set[str] | None:
         try:
             return fenced(ref_names.CHECKPOINTS, self._index.commits)
         except CkptError:
@@ -165,7 +165,7 @@ class Remover:
         except CkptError:
             return ()
 
-    def _new_heads(self, removed: Oids, runs: Names | None) -> list[Update]:
+    def _plan_heads(self, removed: Oids, runs: Names | None) -> list[Update]:
         updates = []
         if runs is None:
             entries = self._select(Query(ids=list(removed)))
@@ -185,5 +185,5 @@ class Remover:
         return updates
 
 
-def _deletions(checkpoints: Oids) -> list[Update]:
+def _list_deletions(checkpoints: Oids) -> list[Update]:
     return [Update(ref_names.CHECKPOINTS + name, "", oid) for name, oid in checkpoints.items()]

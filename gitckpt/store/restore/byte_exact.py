@@ -1,4 +1,4 @@
-"""Restore files byte for byte where git's conversions would write other bytes."""
+"""Restore the captured bytes of files where git's conversions write other bytes."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _CRLF = b"\r\n"
 
 @dataclass(slots=True)
 class Exactness:
-    """The files whose captured bytes may differ from what git writes."""
+    """The files whose captured bytes may differ from the bytes that git writes."""
 
     raw: dict[bytes, str] = field(default_factory=dict)  # oids of exact bytes in the snapshot
     # Files with different bytes now, though git stores the same blob: oids of the current bytes.
@@ -52,7 +52,7 @@ def plan(
     differing: Iterable[Difference],
     is_within: Callable[[bytes], bool],
 ) -> Exactness:
-    """Plan which files gitckpt writes or checks; git writes those in `differing`."""
+    """Plan which files gitckpt writes or checks; git writes the files in `differing`."""
     old_oids, new_oids = (manifest.raw_of(repository, side) for side in (current, target))
     touched = {entry.path: entry.status != "D" for entry in differing}
     planned = Exactness(is_within=is_within)
@@ -95,7 +95,7 @@ def _hash(repository: Repository, files: Iterable[tuple[bytes, bytes | None]]) -
 def _find_changed(
     repository: Repository, planned: Exactness, equal_blobs: dict[bytes, str]
 ) -> dict[bytes, str]:
-    """Return the files whose bytes differ; add the others to `planned.unchanged`."""
+    """Return the `equal_blobs` with other bytes; add the rest to `planned.unchanged`."""
     if planned.touched is not None and (planned.line_ends or planned.is_unsure):
         return {}  # `write_captured` decides when the captured attributes are in place
     if planned.is_unsure:
@@ -118,7 +118,7 @@ def changed_error(names: str) -> BusyError:
 def prepare(
     index: PrivateIndex, planned: Exactness, configured: Configured, expected: str
 ) -> Mapping[bytes, str]:
-    """Raise `BusyError` if a planned file changed meanwhile; return all blob oids."""
+    """Raise `BusyError` if a planned file changed; return all oids in tree `expected`."""
     repository = index.repository
     has_any = planned.equal_blobs or planned.raw or planned.to_write or planned.touched is not None
     planned.blobs = manifest.regular_files(repository, expected) if has_any else {}
@@ -132,7 +132,7 @@ def prepare(
 
 
 def write_captured(index: PrivateIndex, planned: Exactness) -> None:
-    """Write the captured bytes where git wrote others; `index` describes git's files."""
+    """Write the captured bytes of planned files for which git wrote other bytes."""
     plain = planned.equal_blobs.keys() - planned.raw.keys()
     if planned.touched is not None:
         planned.converted |= _find_converted(index, planned)
@@ -164,7 +164,7 @@ def write_captured(index: PrivateIndex, planned: Exactness) -> None:
 def _convert(
     index: PrivateIndex, planned: Exactness, paths: Iterable[bytes], options: Sequence[str] = ()
 ) -> dict[bytes, bytes | None]:
-    """Return by path the bytes that git would write; omit symlinks and submodules."""
+    """Return the bytes that git would write to each path that is a regular file."""
     files = [(planned.blobs[path], path) for path in paths if path in planned.blobs]
     contents = conversion.written_by_git(index, files, is_filtered=False, options=options)
     return {path: data for (_, path), data in zip(files, contents, strict=True)}

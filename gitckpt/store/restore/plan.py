@@ -1,4 +1,4 @@
-"""Plan what a restore does to each path, and find what is in its way."""
+"""Plan what a restore does to each path; find paths that prevent the restore."""
 
 from __future__ import annotations
 
@@ -36,10 +36,10 @@ Side = tuple[Contents, str]  # contents of the worktree or a snapshot; its commi
 
 @dataclass(frozen=True, slots=True)
 class PathChange:
-    """What a restore does to one path; directories end in a slash.
+    """A change that a restore makes to one path; the path of a directory ends in "/".
 
-    `kind` is "add", "change" or "delete" for a file; "mode" if only the permission bits change;
-    "stage" if only the index entry differs.
+    `kind` is "add", "change" or "delete"; or "mode" if only the permission bits change, or "stage"
+    if only the entry in the index changes.
     """
 
     kind: str
@@ -48,7 +48,7 @@ class PathChange:
 
 @dataclass(slots=True)
 class Plan:
-    """What a restore does to files, directories and index."""
+    """The planned changes of a restore to files, directories and the index."""
 
     files: list[Difference] = field(default_factory=list)  # to write or delete
     # Whether all files equal the snapshot after the restore.
@@ -79,17 +79,17 @@ class Plan:
 
     @property
     def outdated(self) -> set[bytes]:
-        """Return the paths that git must stat again."""
+        """The written paths, for which the index needs new stat data."""
         to_write = paths_in(self.files, "AMT")
         return to_write - self.exactness.raw.keys() | self.exactness.rewritten
 
     def without_file(self, repository: Repository) -> set[bytes]:
-        """Return the paths marked skip-worktree that have no file in the worktree."""
+        """Return the paths marked skip-worktree for which the worktree has no file."""
         top = os.fsencode(repository.worktree or "")
         return {path for path in self.skipped if not is_file(top, path)}
 
     def require_no_obstacle(self) -> None:
-        """Raise `WorktreeError` if the restore would overwrite a path in no checkpoint."""
+        """Raise `WorktreeError` if a path blocks the restore and is in no checkpoint."""
         if paths := [*self.obstacles, *self.in_the_way]:
             names = first_of([decode_path(path) for path in paths])
             hint = "move these paths away, then run the command again; nothing was changed"
@@ -97,7 +97,7 @@ class Plan:
             raise WorktreeError(message, hint=hint)
 
     def apply_modes(self, repository: Repository) -> bool:
-        """Make and remove empty directories, set modes; return whether any was planned."""
+        """Apply planned empty directories and modes; return whether any was planned."""
         top = repository.worktree or ""
         exact_files.remove_empty(top, self.removed)
         exact_files.widen(top, self.widened)
@@ -106,12 +106,12 @@ class Plan:
 
 
 def is_within(path: bytes, paths: Sequence[bytes]) -> bool:
-    """Return whether `path` is or is below one of `paths`; True if `paths` is empty."""
+    """Return whether `path` equals or is below one of `paths`, or `paths` is empty."""
     return not paths or any(path == top or not top or path.startswith(top + b"/") for top in paths)
 
 
 def is_file(top: bytes, path: bytes) -> bool:
-    """Return whether a path is a regular file or symlink, and not below a symlink."""
+    """Return whether `path` in `top` is a file or symlink, and not below a symlink."""
     absolute = os.path.join(top, path)
     if not (os.path.isfile(absolute) or os.path.islink(absolute)):
         return False
@@ -123,7 +123,6 @@ def decode_path(path: bytes) -> str:
 
 
 def as_text(path: bytes) -> str | bytes:
-    """Return a path as text if it is valid UTF-8, else the bytes."""
     try:
         return path.decode("utf-8")
     except UnicodeDecodeError:
@@ -137,9 +136,9 @@ def paths_in(changes: Iterable[Difference], only: str = "AMTD") -> set[bytes]:
 def find_missing(
     repository: Repository, current: Contents, target: Side, paths: Sequence[bytes]
 ) -> set[bytes]:
-    """Return the paths in `current` that the worktree has no file for.
+    """Return the captured paths (`current`) for which the worktree has no file.
 
-    A path marked skip-worktree counts only if the restore may write it.
+    Omits paths marked skip-worktree that the restore does not write.
     """
     snapshot, commit = target
     skipped = set(current.flags.get(SKIPPED, ()) if current.sparse is not None else ())
@@ -156,7 +155,7 @@ def find_missing(
 class Planner:
     """Plan how a restore turns the worktree (`current`) into a snapshot (`target`).
 
-    Empty `paths` selects all. `stays` tells whether the restore must not touch a file.
+    Empty `paths` select all paths. `stays` tells whether the restore must not change a path.
     """
 
     def __init__(
@@ -172,7 +171,7 @@ class Planner:
         self.plan = Plan()
 
     def require_paths(self, checkpoint: str) -> None:
-        """Raise `NotFoundError` if a path is in neither the worktree nor the checkpoint."""
+        """Raise `NotFoundError` if a selected path is in no worktree and no checkpoint."""
         paths = [path for path in self._paths if path]
         existing: set[bytes] = set()
         sides = ((self._current, self._old_entries), (self._target, self._new_entries))
@@ -189,9 +188,9 @@ class Planner:
             raise NotFoundError(message, hint=hint)
 
     def make(self, undone: Collection[bytes], *, index: bool) -> Plan:
-        """Plan the changes of files; with `index`, also of index entries.
+        """Plan the changes of files, and of index entries if `index` is true.
 
-        `undone` lists files that the restore being undone has created.
+        `undone` lists the files that an earlier restore created, if this restore undoes it.
         """
         plan, stays = self.plan, self._stays
         # Selected paths with an index entry, but no file, in the snapshot.
@@ -253,9 +252,9 @@ class Planner:
         return diff.differences(self._repository, old_tree, tree, self._paths)
 
     def _find_unlisted(self, differing: list[Difference]) -> set[bytes]:
-        """Return untracked files to keep, as the snapshot cannot tell about them.
+        """Return untracked files to keep because the snapshot could not capture them.
 
-        The snapshot has no untracked files at all, or its ignore rules exclude these files.
+        Either it has no untracked files at all, or its ignore rules exclude these files.
         """
         current, target = self._current, self._target
         rules_differ = any(os.path.basename(change.path) == ignore.RULES for change in differing)
@@ -383,9 +382,9 @@ class Planner:
         return [os.path.relpath(path, self._top) for path in paths]
 
     def plan_modes(self, undone: Mapping[str, Any]) -> None:
-        """Plan directories without files and permission bits; find obstacles.
+        """Plan the changes of empty directories and of permission bits.
 
-        `undone` is the state of the safety checkpoint that `undo` or `redo` restores; else empty.
+        `undone` is the state of the safety checkpoint that `undo` or `redo` restores, or empty.
         """
         plan, target, top = self.plan, self._target, os.fsdecode(self._top)
         removable = [

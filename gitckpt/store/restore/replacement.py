@@ -1,4 +1,4 @@
-"""Let git replace the files of a worktree; if a filter fails, continue without it."""
+"""Let git replace the files of a worktree, unfiltered where a filter fails."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ _NOT_UP_TO_DATE = re.compile(r"not uptodate|would be (?:overwritten|removed|lost
 
 
 def is_out_of_date(error: GitError) -> bool:
-    """Return whether git failed because a file differs from its index entry."""
+    """Return whether git failed because a file differs from the entry in the index."""
     return _NOT_UP_TO_DATE.search(error.stderr) is not None
 
 
 def list_files(index: PrivateIndex, captured: Captured) -> None:
-    """Add to `index` the captured files that it lacks."""
+    """Add the captured files that `index` lacks; raise `BusyError` if a file changed."""
     if not captured.unlisted:
         return
     index.git(*_ADD, data=nul_ended(_remove_absent(index, captured.unlisted)))
@@ -53,7 +53,7 @@ def list_files(index: PrivateIndex, captured: Captured) -> None:
 
 
 def _remove_absent(index: PrivateIndex, paths: Collection[bytes]) -> list[bytes]:
-    """Remove index entries of missing files; return the paths of existing files."""
+    """Remove the entries of missing files from `index`; return the existing files."""
     top = os.fsencode(index.repository.worktree or "")
     files = [path for path in paths if is_file(top, path)]
     index.update("--force-remove", sorted(set(paths).difference(files)))
@@ -63,9 +63,9 @@ def _remove_absent(index: PrivateIndex, paths: Collection[bytes]) -> list[bytes]
 def list_special(
     repository: Repository, omitted: Collection[Omitted], tree: str, paths: Sequence[bytes]
 ) -> list[bytes]:
-    """Return the pipes, sockets and devices at paths where a tree has a file.
+    """Return the omitted pipes, sockets and devices at paths where `tree` has a file.
 
-    A capture takes the content of such a tracked path from the index.
+    A restore must not overwrite them; a capture takes the file of such a path from the index.
     """
     top, special = os.fsencode(repository.worktree or ""), []
     for path in (modules.unquote(entry.path) for entry in omitted):
@@ -78,10 +78,10 @@ def list_special(
 
 
 def remove_entries(index: PrivateIndex, absent: Collection[bytes], tree: str) -> str:
-    """Remove the index entries of `absent`, so that git writes the missing files.
+    """Remove the index entries of the `absent` files, so that git writes these files.
 
-    `.gitattributes` entries that `tree` lacks stay until git removes them, as they affect other
-    files. Returns the tree of the files that exist.
+    Entries of `.gitattributes` files that `tree` lacks stay until git removes them, as they affect
+    other files. Returns the tree of the files that exist.
     """
     rules = [path for path in absent if os.path.basename(path) == attributes.FILE]
     postponed = set(rules) - paths_in_tree(index.repository, tree, rules)
@@ -95,9 +95,9 @@ def remove_entries(index: PrivateIndex, absent: Collection[bytes], tree: str) ->
 
 
 def delete_unconvertible(index: PrivateIndex, files: Mapping[bytes, str]) -> None:
-    """Delete files that git cannot convert and therefore would not replace.
+    """Delete files that git does not replace because it cannot convert them.
 
-    The safety checkpoint holds these files. `files` maps paths to the oids of the exact bytes.
+    The safety checkpoint has captured them. `files` maps each path to the oid of the file's bytes.
     """
     if not files:
         return
@@ -114,11 +114,11 @@ def delete_unconvertible(index: PrivateIndex, files: Mapping[bytes, str]) -> Non
 def replace_files(
     index: PrivateIndex, files: Sequence[Difference], old_tree: str, expected: str
 ) -> list[bytes]:
-    """Let git replace files; git checks all of them before it writes the first.
+    """Let git replace the current files (tree `old_tree`) by files of tree `expected`.
 
-    Returns the files that stay unfiltered because a filter fails. `index` and `old_tree` describe
-    the current files. Raises `GitError` if git refuses (`is_out_of_date`) or cannot write, and
-    `BusyError` if a file has changed.
+    Returns the files that stay unfiltered because a filter fails. Raises `GitError` if git finds a
+    file that differs from `index` (see `is_out_of_date`) or cannot write. Raises `BusyError` if a
+    file changed meanwhile.
     """
     words = (*PARALLEL, "read-tree", "-m", "-u", "--no-sparse-checkout", expected)
 
@@ -143,7 +143,7 @@ def replace_files(
 def find_unfiltered(
     repository: Repository, tree: str, touched: Collection[bytes], paths: Sequence[bytes]
 ) -> FilesByPath:
-    """Return the files in `paths` that equal `tree`, but that no filter converted yet."""
+    """Return files in `paths` that equal `tree`, but that a failing filter left as is."""
     recorded = unfiltered.load_record(repository)
     if not recorded:
         return {}
@@ -153,7 +153,7 @@ def find_unfiltered(
 
 
 def filter_pending(repository: Repository, pending: FilesByPath) -> list[bytes]:
-    """Run the filters of the `pending` files; return the files whose filter fails."""
+    """Filter files that an earlier restore left unfiltered; return the failing ones."""
     try:
         return unfiltered.complete_and_stage(repository, pending) if pending else []
     except GitError as error:

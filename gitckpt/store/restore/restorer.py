@@ -1,6 +1,6 @@
 """Restore a checkpoint into the current worktree; undo and redo restores.
 
-git writes only paths that differ, and refuses to overwrite files that changed since their capture.
+git writes only paths that differ, and overwrites no file that changed since gitckpt captured it.
 HEAD of the superproject never moves.
 """
 
@@ -56,7 +56,7 @@ _TRIES = 10  # attempts while other processes move HEAD
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """The commit, branch and operation in progress of a worktree or checkpoint."""
+    """A worktree's commit, branch, and operation in progress, now or at a checkpoint."""
 
     commit: str  # full oid of HEAD; "" before the first commit
     branch: str | None  # short name; None if HEAD is detached
@@ -69,7 +69,7 @@ class Position:
 
 @dataclass(frozen=True, slots=True)
 class RestoreResult:
-    """What a restore changed, and remarks for the user."""
+    """The changes that a restore made, and remarks for the user."""
 
     checkpoint: str  # id
     changes: Sequence[PathChange]
@@ -85,7 +85,7 @@ class RestoreResult:
 
 
 def kept_failure(kept: Mapping[bytes, str]) -> WorktreeError:
-    """Return the error for files that a restore did not change; see `kept`."""
+    """Return the error for files that a restore left; `kept` has the reasons by path."""
     names = first_of([f"{quoted(path)} ({reason})" for path, reason in sorted(kept.items())])
     count = f"{len(kept)} files were" if len(kept) > 1 else "1 file was"
     hint = "make these files readable for git (or move them away), then run the command again"
@@ -103,10 +103,10 @@ def restore(
     announce: Announce = lambda _: None,
     trusted: bool = False,
 ) -> RestoreResult:
-    """Restore files, index and operation of a checkpoint; see `Store.restore`.
+    """Restore a checkpoint's files, index, and merge, rebase or the like in progress.
 
-    Empty `paths` selects everything. `announce` receives the `apart` and `remarks` of the result
-    before anything changes. Raises `BusyError` if another process changes index or files.
+    Empty `paths` select everything. `announce` receives the `apart` and `remarks` of the result
+    before anything changes. Raises `BusyError` if another process changes the index or a file.
     """
     if not trusted and store.is_replaced(checkpoint.id):
         command = f"git ckpt restore {checkpoint.id[: ids.SHORT]} --trust"
@@ -118,14 +118,14 @@ def restore(
 def undo(
     store: Checkpoints, *, dry_run: bool = False, announce: Announce = lambda _: None
 ) -> RestoreResult:
-    """Restore the state before the newest restore; `NotFoundError` without one."""
+    """Restore the state before the newest restore; raise `NotFoundError` without one."""
     return _step(store, undoing.UNDO, dry_run, announce)
 
 
 def redo(
     store: Checkpoints, *, dry_run: bool = False, announce: Announce = lambda _: None
 ) -> RestoreResult:
-    """Restore the state before the newest undo; `NotFoundError` without one."""
+    """Restore the state before the newest undo; raise `NotFoundError` without one."""
     return _step(store, undoing.REDO, dry_run, announce)
 
 
@@ -172,9 +172,9 @@ def _restore_submodule(
 
 
 class _Restore:
-    """One attempt to restore: inspect, plan, apply, compare.
+    """One attempt to restore a checkpoint; `run` executes it.
 
-    `has_begun` tells whether files may have changed, `is_due` whether anything has to change.
+    `has_begun` tells whether files may have changed already, `is_due` whether any change is needed.
     """
 
     def __init__(
@@ -228,7 +228,7 @@ class _Restore:
         with self._store.private_index() as index:
             self._inspect(index)
             plan = self._plan(index)
-            apart = self._compare_heads()
+            apart = self._describe_head_changes()
             is_due = self.submodules.plan() or plan.changes or plan.flags
             self.is_due = bool(is_due or self._changes_operation)
             if dry_run:
@@ -328,7 +328,7 @@ class _Restore:
         return self._brings_operation and self._current.operation != self._target.operation
 
     def _prepare(self, index: PrivateIndex, plan: Plan) -> str:
-        """Check that git accepts all paths and has all objects; return the tree to write."""
+        """Return the tree of files to write; raise an error if git could not write it."""
         expected = self._target.files
         is_unusual = any(_UNUSUAL.search(change.path) for change in plan.files)
         if not plan.is_whole or plan.is_contradictory or is_unusual:
@@ -391,7 +391,7 @@ class _Restore:
         return safety
 
     def _apply(self, index: PrivateIndex, plan: Plan, expected: str) -> list[bytes]:
-        """Change files, index and operation; return the files whose filter fails."""
+        """Change the files and the index as planned; return the files left unfiltered."""
         paths, raw = paths_in(plan.files), plan.exactness.raw
         hidden = paths.intersection(self._current.flags.get(SKIPPED, ()))
         configured = self._limits.conversions(self._repository)
@@ -503,8 +503,7 @@ class _Restore:
         result = self._checkpoint.id, changes, safety, remarks, self._position, self._source
         return RestoreResult(*result, apart, tuple(sorted(still_failing)), self._unheld)
 
-    def _compare_heads(self) -> list[str]:
-        """Return sentences on how HEAD differs from the position of the checkpoint."""
+    def _describe_head_changes(self) -> list[str]:
         checkpoint, files = self._checkpoint, self._checkpoint.worktree
         current = Position(self._head, self._branch, self._captured.worktree.operation)
         under_way = files.operation if files else None
@@ -583,7 +582,7 @@ class _Restore:
 
 
 def _require_source(repository: Repository, checkpoint: Checkpoint) -> None:
-    """Raise `WorktreeError` if there is no worktree, or the checkpoint has no files."""
+    """Raise `WorktreeError` if the repository is bare or the checkpoint has no files."""
     files, commit = checkpoint.worktree, checkpoint.git_sha[:10]
     if repository.worktree is None:
         hint = f"open a worktree: git ckpt resume {checkpoint.id[: ids.SHORT]}"
@@ -598,7 +597,7 @@ def _require_source(repository: Repository, checkpoint: Checkpoint) -> None:
 def _list_omitted(
     repository: Repository, checkpoint: Checkpoint, paths: Sequence[bytes]
 ) -> list[str]:
-    """Return a remark on omitted paths that the worktree lacks, too; [] for none."""
+    """Return a list: the remark on paths that checkpoint and worktree lack, if any."""
     top, names = os.fsencode(repository.worktree or ""), []
     for entry in checkpoint.worktree.omitted if checkpoint.worktree is not None else ():
         path = modules.unquote(entry.path).rstrip(b"/")

@@ -1,6 +1,6 @@
-"""Restore the submodules of a checkpoint; on undo, remove newly checked-out ones.
+"""Restore a checkpoint's submodules; on undo, remove newly checked-out submodules.
 
-HEAD of a submodule moves; the safety checkpoint of the superproject keeps its old commit alive.
+HEAD of a submodule moves. The checkpoint before the restore protects the old commit from `git gc`.
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ _KEY = "submodules"
 
 
 class _NotRemovable(CkptError):
-    """A submodule has files that are in no checkpoint, or changed since its capture."""
+    """A submodule has files that are in no checkpoint or changed after their capture."""
 
 
 def _read_state(store: Checkpoints, repository: Repository, top: str) -> dict[str, Any]:
-    """Return a submodule's HEAD and its number of missing directories before checkout."""
+    """Return a submodule's HEAD, and the number of missing directories of `top`."""
     missing = 0
     while not os.path.lexists(top):
         top, missing = os.path.dirname(top), missing + 1
@@ -50,10 +50,10 @@ def _read_state(store: Checkpoints, repository: Repository, top: str) -> dict[st
 
 
 class SubmoduleRemoval:
-    """Remove the submodules that a restore checked out when it is undone.
+    """Remove the submodules that a restore has checked out, when `undo` reverses it.
 
-    Their repositories stay. `undone` is the state of the safety checkpoint that `undo` restores;
-    empty for a restore.
+    The repositories of the submodules stay. `undone` is the state of the safety checkpoint that
+    `undo` restores. It is empty in a restore.
     """
 
     def __init__(
@@ -68,7 +68,7 @@ class SubmoduleRemoval:
         self._states = {path: by_path[path] for path in paths if isinstance(by_path[path], dict)}
 
     def plan(self) -> list[PathChange]:
-        """Return a change for each submodule to remove."""
+        """List the removal of each submodule as a change for the user."""
         changes = []
         for path in self._states:
             if submodule := modules.seen_from(self._store.repository, path):
@@ -77,7 +77,7 @@ class SubmoduleRemoval:
         return changes
 
     def apply(self, safety: Checkpoint) -> None:
-        """Remove submodules that `safety` has captured; add a remark for each that stays."""
+        """Remove submodules that `safety` has captured; add remarks on other submodules."""
         captured = safety.worktree.submodules if safety.worktree else ()
         checkpoints = {modules.unquote(entry.path): entry.checkpoint for entry in captured}
         for path, state in self._states.items():
@@ -114,7 +114,7 @@ class SubmoduleRemoval:
             top = os.path.dirname(top)
 
     def _list_files(self, submodule_store: Checkpoints, checkpoint: Checkpoint) -> list[bytes]:
-        """Return all files as absolute paths; raise `_NotRemovable` if one would be lost."""
+        """List a submodule's files; raise `_NotRemovable` if one is in no checkpoint."""
         repository, captured = submodule_store.repository, checkpoint.worktree
         top = os.fsencode(repository.worktree or "")
         if not os.path.isfile(os.path.join(top, b".git")):
@@ -169,7 +169,7 @@ _INSIDE = "after cd "  # begins advice for commands inside of a submodule
 
 
 class _Incomplete(WorktreeError):
-    """Submodules failed; `is_changed` tells whether the restore changed other files."""
+    """Some submodules were not restored; `is_changed` tells whether other files were."""
 
     def __init__(self, failures: Sequence[str], advice: str, *, is_changed: bool) -> None:
         then = "then, in this directory," if advice.startswith(_INSIDE) else "then"
@@ -183,17 +183,17 @@ class _Incomplete(WorktreeError):
 
 
 class _Unavailable(CkptError):
-    """A submodule cannot be opened; run the hint's commands in the superproject."""
+    """A submodule cannot be opened; the hint has commands to run in the superproject."""
 
 
 def advice_of(error: CkptError) -> str | None:
-    """Return the advice of an error about submodules only; None for other errors."""
+    """Return the advice of an error if only submodules failed; None for other errors."""
     return error.advice if isinstance(error, _Incomplete) else None
 
 
 @dataclass(frozen=True, slots=True)
 class SubmoduleRestoreResult:
-    """What the restore of one submodule changed, or would change in a dry run."""
+    """The changes that a restore makes in one submodule, or plans in a dry run."""
 
     changes: Sequence[PathChange]
     remarks: Sequence[str]
@@ -227,16 +227,16 @@ class Submodules:
 
     @property
     def state(self) -> dict[str, Any]:
-        """Return the state that `undo` needs in the safety checkpoint; call `plan` first."""
+        """What `undo` needs to remove submodules; only `plan` computes it."""
         return {_KEY: self._states} if self._states else {}
 
     def plan(self) -> bool:
-        """Add the planned changes to `changes`; return whether any submodule needs one."""
+        """Add planned changes to `changes`; return whether any submodule must change."""
         are_due = [self._attempt(path, dry_run=True) for path in self._by_path]
         return any(are_due)
 
     def apply(self) -> None:
-        """Restore all submodules; a failure is added to `failures` and stops no other one."""
+        """Restore all submodules; after a failure, add it to `failures` and continue."""
         self.changes, self.remarks, self.failures = [], [], []
         for path in self._by_path:
             self._attempt(path, dry_run=False)
@@ -254,7 +254,7 @@ class Submodules:
         return False
 
     def require_all(self, *, is_changed: bool = True) -> None:
-        """Raise an error if `failures` has entries; `is_changed` as in `_Incomplete`."""
+        """Raise an error if a submodule failed; `is_changed`: the restore changed files."""
         if self.failures:
             raise _Incomplete(self.failures, self.advice, is_changed=is_changed)
 
@@ -300,7 +300,7 @@ class Submodules:
     def _fetch(
         self, path: bytes, submodule: Submodule, repository: Repository, *, dry_run: bool
     ) -> bool:
-        """Fetch a submodule's missing checkpoint; a dry run returns False instead."""
+        """Fetch a submodule's checkpoint if it is missing; return False in a dry run."""
         ref = ref_names.CHECKPOINTS + submodule.checkpoint
         if modules.has_ref(repository, ref):
             return True
@@ -318,7 +318,7 @@ class Submodules:
         return True
 
     def _check_out(self, path: bytes, submodule: Submodule, *, dry_run: bool) -> Repository | None:
-        """Attach a submodule without files, or move it back; return None in a dry run."""
+        """Check out a missing submodule, or move it here; return None in a dry run."""
         repository, top = self._repository, modules.checkout_path(self._repository, path)
         if top is None or (os.path.lexists(top) and (not os.path.isdir(top) or os.listdir(top))):
             raise _Unavailable("other files are at this path", hint=_move_away(path))
@@ -352,7 +352,7 @@ class Submodules:
         return checked_out
 
     def _require_movable(self, path: bytes, old: bytes) -> None:
-        """Raise an error unless the restore may move a submodule from `old` to `path`."""
+        """Raise an error if the restore must not move a submodule from `old` to `path`."""
         if is_within(old, self._paths) and not (old in self.paths or self._is_submodule(old)):
             return
         advice, reason = _move_away(old), f"its repository is checked out at {decode_path(old)}"
@@ -370,7 +370,7 @@ class Submodules:
     def _move_head(
         self, submodule_store: Checkpoints, path: bytes, checkpoint: Checkpoint, *, dry_run: bool
     ) -> bool:
-        """Move HEAD to the captured commit; return whether it was elsewhere."""
+        """Move HEAD of a submodule to the captured commit; return False if it is there."""
         head, commit = submodule_store.objects.head()[0], checkpoint.git_sha
         if head == commit or not commit:
             return False
@@ -388,7 +388,7 @@ class Submodules:
 
 
 def _is_branch_free(submodule_store: Checkpoints, checkpoint: Checkpoint) -> bool:
-    """Return whether the captured branch is at its commit, and no worktree uses it."""
+    """Return whether the branch is still at the checkpoint's commit, and is unused."""
     branch = checkpoint.branch
     if branch is None or submodule_store.repository.tip_of(branch) != checkpoint.git_sha:
         return False

@@ -1,7 +1,7 @@
 """Store which checkpoints the next `undo` and `redo` of a worktree restore.
 
-A file in the worktree's git directory lists safety checkpoints, and the oids of their documents, as
-a fetch can replace documents. If the file is lost, `undo` uses all safety checkpoints.
+A restore first records a safety checkpoint. A file in the worktree's git directory lists them, with
+the oids of their documents, which a fetch can replace. If it is lost, `undo` uses all of them.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _PATIENCE = 10.0  # seconds; other processes that change the stack take millisec
 
 @dataclass(frozen=True, slots=True)
 class UndoStep:
-    """A possible `undo` or `redo` in a worktree."""
+    """An `undo` or `redo` that is possible in a worktree."""
 
     kind: str  # "undo" or "redo"
     checkpoint: CheckpointInfo  # the checkpoint that the step restores
@@ -48,7 +48,7 @@ class UndoStep:
 
 @dataclass(slots=True)
 class Stack:
-    """The possible undo and redo steps in a worktree; the next one is last in a list."""
+    """The possible steps (undo, redo) in a worktree; each list ends in the next step."""
 
     undo: list[str]  # ids of the checkpoints to restore
     redo: list[str]
@@ -58,13 +58,12 @@ class Stack:
     oids: dict[str, str] = field(default_factory=dict)  # of the documents, by id
 
     def side(self, kind: str) -> list[str]:
-        """Return the list for a kind of step, "undo" or "redo"."""
         return self.redo if kind == REDO else self.undo
 
 
 def read(store: Checkpoints) -> Stack:
-    """Read the steps of the worktree, including those whose checkpoints are gone."""
-    if (stack := _read(store.repository)) is not None:
+    """Read the possible steps of the worktree, even if their checkpoints are removed."""
+    if (stack := _read_stack(store.repository)) is not None:
         return stack
     worktree = local_checkpoints.worktree_name(store.repository)
     created = local_checkpoints.creation_time(store.repository)
@@ -79,7 +78,7 @@ def read(store: Checkpoints) -> Stack:
 
 
 def next_step(store: Checkpoints, stack: Stack, kind: str) -> tuple[str | None, Sequence[str]]:
-    """Return the checkpoint to restore, or None; and skipped ones, as they are gone."""
+    """Return the next existing checkpoint to restore (or None), and skipped ids."""
     missing: list[str] = []
     for name in reversed(stack.side(kind)):
         if _exists(store, stack, name):
@@ -89,7 +88,7 @@ def next_step(store: Checkpoints, stack: Stack, kind: str) -> tuple[str | None, 
 
 
 def no_step_error(stack: Stack, kind: str, missing: Sequence[str]) -> NotFoundError:
-    """Return the error if `next_step` finds no checkpoint; see there for `missing`."""
+    """Return the error that no step is possible; the `missing` checkpoints are gone."""
     message = "nothing was restored in this worktree"
     hint = "see other checkpoints: git ckpt list"
     if missing:
@@ -102,7 +101,7 @@ def no_step_error(stack: Stack, kind: str, missing: Sequence[str]) -> NotFoundEr
 
 
 def written_by_newest(store: Checkpoints, stack: Stack, target: Checkpoint) -> list[bytes]:
-    """Return the files that the newest step created and `target` lacks."""
+    """Return the files that the newest step created, and that `target` does not have."""
     newest, names = stack.position, []
     if newest is None:
         newest, names = target.state.get("before"), target.state.get("paths", [])
@@ -117,7 +116,7 @@ def written_by_newest(store: Checkpoints, stack: Stack, target: Checkpoint) -> l
 
 
 def steps(store: Checkpoints) -> list[UndoStep]:
-    """Return the possible steps: undo, then redo, each with the next one first."""
+    """List all possible steps: the next undo first, then, the next redo first."""
     stack = read(store)
     listed = store.list(Query(ids=[*stack.undo, *stack.redo]))
     entries = {entry.id: entry for entry in listed if stack.oids.get(entry.id) == entry.oid}
@@ -130,7 +129,7 @@ def steps(store: Checkpoints) -> list[UndoStep]:
 
 
 def begin(store: Checkpoints, kind: str, safety: Checkpoint) -> None:
-    """Record in the stack that a restore, undo or redo (`kind`) begins."""
+    """Record that a restore, undo or redo begins; `safety` has the state before it."""
     with _lock(store.repository):
         stack = read(store)
         undo, redo = (_without(store, stack, side, safety) for side in (stack.undo, stack.redo))
@@ -152,7 +151,7 @@ def begin(store: Checkpoints, kind: str, safety: Checkpoint) -> None:
 
 
 def finish(store: Checkpoints, kind: str, target: str) -> None:
-    """Record in the stack that a restore, undo or redo of `target` is complete."""
+    """Record that a restore, undo or redo has restored the checkpoint `target`."""
     with _lock(store.repository):
         stack = read(store)
         if kind == RESTORE:
@@ -172,7 +171,7 @@ def revert_command(kind: str) -> str:
 
 @contextlib.contextmanager
 def with_revert_hint(kind: str) -> Iterator[None]:
-    """Extend the hint of `IndexGone` by the command that reverts the step."""
+    """Add the command that reverts the step to the hint of an `IndexGone` error."""
     try:
         yield
     except IndexGone as error:
@@ -181,13 +180,13 @@ def with_revert_hint(kind: str) -> Iterator[None]:
 
 
 def skipped_remarks(missing: Sequence[str]) -> list[str]:
-    """Return a remark on skipped steps, whose checkpoints are `missing`; [] for none."""
+    """Return a list: the remark on steps whose checkpoints are `missing`, if any."""
     names = ", ".join(name[: ids.SHORT] for name in missing)
     return [f"skipped steps whose checkpoints are gone ({_GONE}): {names}"] if missing else []
 
 
 def _without(store: Checkpoints, stack: Stack, side: list[str], safety: Checkpoint) -> list[str]:
-    """Return a list of steps without `safety`; if long, also without missing ones."""
+    """Return the steps except `safety`; drop removed checkpoints if there are many."""
     names = [name for name in side if name != safety.id]
     return names if len(side) <= _LONG else [name for name in names if _exists(store, stack, name)]
 
@@ -199,7 +198,7 @@ def _exists(store: Checkpoints, stack: Stack, checkpoint: str | None) -> bool:
 
 
 def _is_half_done(store: Checkpoints, safety: Checkpoint, interrupted: str) -> bool:
-    """Return whether each path equals its state before or after the interrupted step."""
+    """Return whether each path is as before the interrupted step or as after it."""
     try:
         start = store.read(interrupted)
         target = store.read_own(str(start.state.get("before")))
@@ -216,7 +215,7 @@ def _is_half_done(store: Checkpoints, safety: Checkpoint, interrupted: str) -> b
 
 
 def _is_same(store: Checkpoints, checkpoint: Checkpoint, safety: Checkpoint) -> bool:
-    """Return whether two checkpoints restore the same files, index and operation."""
+    """Return whether two checkpoints restore equal files, index entries and merges."""
     if (checkpoint.git_sha, checkpoint.tree) == (safety.git_sha, safety.tree):
         return True
     with contextlib.suppress(WorktreeError):
@@ -225,7 +224,7 @@ def _is_same(store: Checkpoints, checkpoint: Checkpoint, safety: Checkpoint) -> 
 
 
 def _describe(store: Checkpoints, checkpoint: Checkpoint) -> tuple[str, str, object]:
-    """Return the tree of files, the tree of index entries, and other restored state."""
+    """Return what a restore restores: tree of files, tree of index entries, settings."""
     contents = _read_contents(store, checkpoint)
     staged = comparison.merged_tree(store.repository, contents, checkpoint.git_sha)
     conflicts = {stage: tree for stage, tree in contents.index.items() if stage}
@@ -242,8 +241,7 @@ def _lock(repository: Repository) -> Lock:
     return Lock(os.path.join(repository.make_private_dir(), "undo.lock"), _PATIENCE)
 
 
-def _read(repository: Repository) -> Stack | None:
-    """Return the stack; None if its file is lost or invalid."""
+def _read_stack(repository: Repository) -> Stack | None:
     try:
         with open(_path(repository), encoding="utf-8", opener=private_dirs.create) as file:
             document = json.load(file)

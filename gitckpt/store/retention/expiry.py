@@ -235,7 +235,7 @@ def expire(
         with contextlib.suppress(BusyError):  # the next expiry does it
             # Before the rest: leftover refs can block a ref that expiry must create.
             sweep.sweep(store.repository, store.refs, store.announce)
-            store.remover().finish()
+            store.remover().finish_removals()
         sweep.sweep_files(store.repository)
     total, _ = store.index.sizes()
     due, failed = expire_alone(store, rules, dry_run=dry_run, progress=progress)
@@ -257,7 +257,7 @@ def expire(
             if is_alone:
                 local_checkpoints.forget_removed(store.repository, store.index.oids)
         with contextlib.suppress(BusyError):  # the next expiry does it
-            store.remover().settle()
+            store.remover().update_keep_refs()
         submodules.sweep(store)
         for sentence in worktree.finish(store.repository):
             store.announce(sentence)

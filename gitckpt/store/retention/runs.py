@@ -19,7 +19,7 @@ from gitckpt.store.checkpoints import Checkpoints
 from gitckpt.store.leases.leases import Hold
 from gitckpt.store.local_checkpoints import local_oids
 from gitckpt.store.records import heads, ref_names
-from gitckpt.store.records.entry import CheckpointInfo, Query, references
+from gitckpt.store.records.entry import CheckpointInfo, Query, list_references
 from gitckpt.store.records.index import Notify
 from gitckpt.store.retention import worktree
 from gitckpt.store.runs import run_files, summary
@@ -107,7 +107,7 @@ def squashable(store: Checkpoints, but: Collection[str]) -> dict[str, tuple[Chec
         sizes = store.index.sizes()[1]
         firsts = {id_: oid for run, (_, id_, oid) in sizes.items() if run not in but}
         for checkpoint in _documents(store, remaining | firsts):
-            for _, id_ in references(checkpoint):
+            for _, id_ in list_references(checkpoint):
                 candidates.pop(id_, None)
     return candidates
 
@@ -123,7 +123,7 @@ def referenced_checkpoints(store: Checkpoints) -> set[str]:
     # For example, the checkpoint that a run was forked from.
     ends = {id_: oid for _, id_, oid in store.index.sizes()[1].values()}
     ends |= {row[2]: row[3] for row in store.index.run_rows()}
-    return {id_ for document in _documents(store, ends) for _, id_ in references(document)}
+    return {id_ for document in _documents(store, ends) for _, id_ in list_references(document)}
 
 
 def remove(
@@ -286,7 +286,7 @@ def _needed_by(store: Checkpoints, unfinished: Collection[str]) -> dict[str, set
     """Return, for each run, the unfinished runs that refer to its checkpoints."""
     chains = chains_of(store, unfinished).values()
     ends = {entry.id: entry.oid for chain in chains for entry in (chain[0], chain[-1])}
-    pairs = [(id_, d.run) for d in _documents(store, ends) for _, id_ in references(d)]
+    pairs = [(id_, d.run) for d in _documents(store, ends) for _, id_ in list_references(d)]
     entries = store.list(Query(ids=sorted({id_ for id_, _ in pairs}))) if pairs else ()
     runs = {entry.id: entry.run for entry in entries}
     needed: dict[str, set[str]] = {}

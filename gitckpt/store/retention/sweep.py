@@ -45,7 +45,9 @@ def sweep(repository: Repository, refs: Refs, tell: Notify = lambda _: None) -> 
             # List these refs last: a checkpoint is written after its object refs.
             oids |= dict(refs.iterate(ref_names.CHECKPOINTS))
         orphans = [ref for ref in oids if _is_orphan(repository, ref, oids)]
-        if leftover := [ref for ref in orphans if not commit_refs.is_young(repository, ref)]:
+        if leftover := [
+            ref for ref in orphans if not commit_refs.is_recently_written(repository, ref)
+        ]:
             refs.update([Update(ref, "", oids[ref]) for ref in leftover])
         return leftover
 

@@ -18,7 +18,7 @@ from gitckpt.store.checkpoints import Checkpoints
 from gitckpt.store.leases.leases import Lease, parse
 from gitckpt.store.local_checkpoints import LocalCheckpoints
 from gitckpt.store.records import heads, ref_names
-from gitckpt.store.records.entry import OF_TRACKS, Query, is_driven, reports_status
+from gitckpt.store.records.entry import OF_TRACKS, Query, is_made_by_driver, reports_status
 from gitckpt.store.runs import run_files, trust
 from gitckpt.store.snapshot import manifest
 from gitckpt.store.worktrees import ownership
@@ -179,7 +179,7 @@ def _reported_label(store: Checkpoints, label: str, oid: str, trigger: str) -> s
 def _local_fields(store: Checkpoints, run: str) -> RowFields:
     entries = heads.chain(store.index, store.repository, run)
     newest, instants = entries[0], [entry.time for entry in entries]
-    driven = next((entry.label for entry in entries if is_driven(entry)), None)
+    driven = next((entry.label for entry in entries if is_made_by_driver(entry)), None)
     step: list[str | None] = [None, None, None]
     if driven is None or phase.split(driven)[0] == "run":
         last = next((entry for entry in entries if reports_status(entry)), None)

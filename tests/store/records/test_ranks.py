@@ -37,7 +37,7 @@ def connection() -> Iterator[sqlite3.Connection]:
 
 def put(connection: sqlite3.Connection, one: Checkpoint) -> None:
     index.delete_rows(connection, [ids.to_bytes(one.id)])
-    index.insert(connection, [entry.row(one, "4" * 40)], [])
+    index.insert(connection, [entry.to_row(one, "4" * 40)], [])
     if one.run is not None and one.sequence is not None:
         index.mark_unranked(connection, {one.run: one.sequence})
 
