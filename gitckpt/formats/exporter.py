@@ -81,7 +81,7 @@ class Exporter:
         run = finder.resolve_run(text, store.repository, store.index)
         if run is None:
             return [_export(store, store.read(store.find(text)), format_)]
-        entries = list(reversed(heads.chain(store.index, store.repository, run)))
+        entries = list(reversed(heads.list_checkpoints(store.index, store.repository, run)))
         if format_ in (content.RLM_ACT, content.WORKFLOW):
             entries = [entry for entry in entries if _ends_phase(entry)] or entries[-1:]
         if not (every and format_ in _DIRECTORIES):

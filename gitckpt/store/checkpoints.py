@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from gitckpt.store.records.draft import Details, Successor
     from gitckpt.store.records.entry import CheckpointInfo, Problem, Query
     from gitckpt.store.records.index import Index
-    from gitckpt.store.records.keys import Claim
+    from gitckpt.store.records.keys import KeyClaim
     from gitckpt.store.records.recorder import Change, Guard, ProgressOf
     from gitckpt.store.records.remover import Remover
     from gitckpt.store.snapshot.limits import Limits
@@ -293,7 +293,7 @@ class Checkpoints:
             hint = "list the checkpoints: git ckpt list"
             raise NotFoundError(f"no checkpoint {checkpoint_id!r}", hint=hint)
         document = next(self.objects.read([oid]))
-        return ref_names.document(document, ref, oid)
+        return ref_names.require_document(document, ref, oid)
 
     def find(self, text: str) -> str:
         from gitckpt.store.records import finder
@@ -341,13 +341,13 @@ class Checkpoints:
             return False
 
     def link(self, entries: Sequence[CheckpointInfo]) -> None:
-        notes.append(self.repository, ref_names.link_lines(entries))
+        notes.append(self.repository, ref_names.make_link_lines(entries))
 
-    def claim(self, key: str) -> Claim:
-        from gitckpt.store.records.keys import Claim
+    def claim(self, key: str) -> KeyClaim:
+        from gitckpt.store.records.keys import KeyClaim
 
         object_format = self.repository.object_format
-        return Claim(key, self.refs, self.objects, object_format, self.heads.exists)
+        return KeyClaim(key, self.refs, self.objects, object_format, self.heads.exists)
 
     def remove(
         self,

@@ -256,7 +256,7 @@ class Store:
 
     def newest(self, run: str) -> Checkpoint:
         """Return a run's newest checkpoint, or raise NotFoundError, InvalidCheckpoint."""
-        return self._checkpoints.heads.catch_up(ids.require_run_id(run))
+        return self._checkpoints.heads.move_up_and_read(ids.require_run_id(run))
 
     def is_ours(self, checkpoint: Checkpoint | str) -> bool:
         """Return whether this clone wrote a checkpoint, or the user adopted it as trusted."""
@@ -368,7 +368,7 @@ class Store:
         """List the next steps of `undo` in this worktree, then those of `redo`."""
         from gitckpt.store.restore import undo
 
-        return undo.steps(self._checkpoints)
+        return undo.list_steps(self._checkpoints)
 
     def is_cut_off(self) -> bool:
         """Return whether the newest restore was interrupted: files may be old or new."""

@@ -213,7 +213,7 @@ def describe_problem(repository: Repository, path: bytes, checkpoint_id: str) ->
             local = local_checkpoints.LocalCheckpoints.read(submodule, [checkpoint_id])
             if stored is not None and local.is_replaced(checkpoint_id, stored[0]):
                 return local_checkpoints.replaced(checkpoint_id).message
-            document = ref_names.document(stored and stored[1:], ref, "of the document")
+            document = ref_names.require_document(stored and stored[1:], ref, "of the document")
             checkpoint = codec.decode_header(document, ref)
             files = checkpoint.worktree or CLEAN
             for oid in (checkpoint.git_sha, checkpoint.tree, files.operation_commit):

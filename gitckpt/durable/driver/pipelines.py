@@ -118,7 +118,7 @@ class Pipelines:
                 self._store, definition, plan.given, subject, autonomy=mode, **kwargs
             )
         except RunExists as error:
-            newest = self._store.heads.catch_up(error.run)
+            newest = self._store.heads.move_up_and_read(error.run)
             self.require_ours([newest])  # the key may have been fetched
             launch.require_same_start(newest, definition, plan.given)
             if newest.label == ref_names.RUN_COMPLETE:
@@ -135,7 +135,7 @@ class Pipelines:
         of `run`.
         """
         mode = _parse_autonomy(options, ResumeOptions)
-        newest = self._store.heads.catch_up(run)
+        newest = self._store.heads.move_up_and_read(run)
         if newest.pipeline is None or newest.pipeline.name is None:
             hint = f"open the worktree of the run: git ckpt resume --no-run {run}"
             raise UsageError(f"run {run} has no pipeline", hint=hint)

@@ -174,7 +174,7 @@ def _require_trusted(store: Checkpoints, run: str, *, trusted: bool) -> Checkpoi
 
 def release_completed(store: Checkpoints, run: str) -> bool:
     """Release the lease of a complete run whose driver was killed, if there is one."""
-    if store.heads.catch_up(run).label != ref_names.RUN_COMPLETE:
+    if store.heads.move_up_and_read(run).label != ref_names.RUN_COMPLETE:
         return False
     lease = store.leases.read(run)
     if lease is None or lease[1].released is not None or store.leases.is_held(*lease):

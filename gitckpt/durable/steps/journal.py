@@ -69,7 +69,7 @@ def find_target(
 
 def read(store: Checkpoints, target: ReportTarget) -> Checkpoint:
     if target.run is not None:
-        return store.heads.catch_up(target.run)
+        return store.heads.move_up_and_read(target.run)
     hint = f"start one: git ckpt step start STEP --track {shell_word(str(target.track))}"
     raise NotFoundError(f"no run has the track {target.track}", hint=hint)
 
@@ -260,7 +260,7 @@ def run_about(store: Checkpoints, track: str) -> str | None:
         name, number = run[16:], run[16:].removeprefix(f"{slug}-")  # behind the timestamp
         if name != slug and not number.isdigit():
             continue
-        if store.heads.is_ours(run) and store.heads.read(run).state.get(TRACK) == track:
+        if store.heads.is_local(run) and store.heads.read(run).state.get(TRACK) == track:
             newest = newest or run
             if not _is_complete(store, run):
                 return run
@@ -285,7 +285,7 @@ class StepEvent:
 
 
 def read_history(store: Checkpoints, run: str) -> list[StepEvent]:
-    chain = reversed(heads.chain(store.index, store.repository, run))
+    chain = reversed(heads.list_checkpoints(store.index, store.repository, run))
     entries = [entry for entry in chain if entry.trigger == STEP]
     contents = store.objects.read([entry.oid for entry in entries])
     shared = ("timestamp", "agent", "message", "errors", "git_sha", "progress")

@@ -189,7 +189,7 @@ def gather(store: Checkpoints) -> Evidence:
 
 
 def _read_documents(store: Checkpoints, evidence: Evidence) -> None:
-    contents = ref_names.documents(store.repository, store.objects, [*evidence.oids.values()])
+    contents = ref_names.read_documents(store.repository, store.objects, [*evidence.oids.values()])
     for (id_, oid), content in zip(evidence.oids.items(), contents, strict=True):
         ref = ref_names.CHECKPOINTS + id_
         try:
@@ -210,7 +210,9 @@ def _read_documents(store: Checkpoints, evidence: Evidence) -> None:
 
 
 def _make_row(ref: str, oid: str, content: tuple[str, bytes] | None) -> Row:
-    checkpoint = decode(ref_names.document(content, ref, oid, lack="missing or damaged"), ref)
+    checkpoint = decode(
+        ref_names.require_document(content, ref, oid, lack="missing or damaged"), ref
+    )
     files, imported = checkpoint.worktree, checkpoint.imported
     needed = {
         ref_names.TREES: checkpoint.tree,

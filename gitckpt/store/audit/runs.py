@@ -170,7 +170,7 @@ def audit_keys(store: Checkpoints, evidence: Evidence) -> Iterator[Flaw]:
     runs = evidence.all_runs()
     for _, ref, oid, content in _read_refs(store, evidence, ref_names.KEYS):
         try:
-            run = keys.run_in(content, ref)
+            run = keys.parse_run(content, ref)
         except InvalidCheckpoint as error:
             yield lasting("key-invalid", ref, problem_of(error), error.hint)
             continue

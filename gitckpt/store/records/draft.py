@@ -102,11 +102,7 @@ def make_checkpoint(
     checkpoint_id: str,
     instant: int,
 ) -> tuple[Checkpoint, dict[str, Any], dict[str, Any] | None]:
-    """Make a checkpoint that is not recorded yet.
-
-    Returns the checkpoint without its state and its sequence number in the run, the keys of its
-    document, and its state. Raises `UsageError` if a value is invalid.
-    """
+    """Return a checkpoint not recorded yet, the keys of its document, and its state."""
     message, errors = details.get("message"), strings("errors", details.get("errors"))
     if message or errors:  # hooks have neither; skip the import
         from gitckpt.store import secrets

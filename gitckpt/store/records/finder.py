@@ -68,7 +68,7 @@ def find_id(text: str, repository: Repository, index: Index, linked: Linked) -> 
     if text == LATEST_ANY:
         return _find_latest_of_all(repository, index)
     checkpoint, run = _resolve(text, repository, index)
-    if run is not None and (newest := heads.newest(index, repository, run)):
+    if run is not None and (newest := heads.find_newest(index, repository, run)):
         return newest.id
     if checkpoint := checkpoint or _find_by_revision(text, repository, linked):
         return checkpoint
@@ -132,7 +132,8 @@ def _pick_local(entries: Infos, repository: Repository) -> Iterator[CheckpointIn
 
 def _pick_from_worktree(entries: Infos, repository: Repository) -> Iterator[CheckpointInfo]:
     local = LocalCheckpoints.read(repository, [entry.id for entry in entries])
-    here, owner = local_checkpoints.worktree_key(repository), ref_names.owner_in(repository.git_dir)
+    here = local_checkpoints.worktree_key(repository)
+    owner = ref_names.read_owner(repository.git_dir)
     for entry in _pick_local(entries, repository):
         is_of_run = owner is not None and owner.run is not None and owner.run == entry.run
         if is_of_run or local.was_captured_in(entry.id, here):
@@ -176,7 +177,7 @@ def _list_checkpoints(text: str, repository: Repository) -> list[str]:
     pattern = f"{ref_names.CHECKPOINTS}{text}*"
     output = repository.git.run("for-each-ref", "--format=%(refname)", pattern).out
     refs = output.decode("utf-8", "backslashreplace").split("\n")
-    return [ref.removeprefix(ref_names.CHECKPOINTS) for ref in refs if ref_names.is_own(ref)]
+    return [ref.removeprefix(ref_names.CHECKPOINTS) for ref in refs if ref_names.is_uuid_ref(ref)]
 
 
 def _find_runs(text: str, index: Index) -> list[str]:

@@ -28,39 +28,39 @@ if TYPE_CHECKING:
 _STARTS = 1000  # attempts to find an unused run id
 
 
-def _select(index: Index, **criteria: Any) -> list[CheckpointInfo]:
+def _select_entries(index: Index, **criteria: Any) -> list[CheckpointInfo]:
     from gitckpt.store.records.entry import Query  # `save` does without
 
     return index.select(Query(**criteria))
 
 
-def chain(index: Index, repository: Repository, run: str) -> list[CheckpointInfo]:
+def list_checkpoints(index: Index, repository: Repository, run: str) -> list[CheckpointInfo]:
     """List a run's checkpoints, newest first; fetched ones only if all are fetched."""
-    entries = _select(index, run=run)  # also fetched ones, which must not decide anything
+    entries = _select_entries(index, run=run)  # also fetched ones, which must not decide anything
     oids = local_checkpoints.local_oids(repository, run)
     return [entry for entry in entries if entry.oid in oids] or entries
 
 
-def newest(index: Index, repository: Repository, run: str) -> CheckpointInfo | None:
-    """Return the first checkpoint that `chain` would list; None if the list is empty."""
-    entries = _select(index, run=run, limit=1)
+def find_newest(index: Index, repository: Repository, run: str) -> CheckpointInfo | None:
+    """Return the run's newest checkpoint: a fetched one only if all are fetched."""
+    entries = _select_entries(index, run=run, limit=1)
     if entries and not local_checkpoints.is_local(repository, run, entries[0].oid):
-        entries = chain(index, repository, run)
+        entries = list_checkpoints(index, repository, run)
     return entries[0] if entries else None
 
 
-def chains_of(index: Index, runs: Collection[str]) -> dict[str, list[CheckpointInfo]]:
+def group_by_run(index: Index, runs: Collection[str]) -> dict[str, list[CheckpointInfo]]:
     chains: dict[str, list[CheckpointInfo]] = {}
-    for entry in _select(index, runs=sorted(runs)) if runs else ():
+    for entry in _select_entries(index, runs=sorted(runs)) if runs else ():
         chains.setdefault(str(entry.run), []).append(entry)
     return chains
 
 
-def newest_of(
+def find_newest_by_run(
     index: Index, repository: Repository, runs: Collection[str]
 ) -> dict[str, CheckpointInfo]:
     newest = {}
-    for run, entries in chains_of(index, runs).items():
+    for run, entries in group_by_run(index, runs).items():
         oids = local_checkpoints.local_oids(repository, run)
         newest[run] = next((entry for entry in entries if entry.oid in oids), entries[0])
     return newest
@@ -74,7 +74,7 @@ def find_head(lines: Iterable[bytes], run: str, objects: Objects, refs: Refs) ->
         oid = line.decode("ascii", "replace")
         content = next(objects.read([oid])) if ids.is_oid(oid) else None
         if content is not None and content[0] == "blob":
-            newest = ref_names.run_head(content, ref_names.RUNS + run)
+            newest = ref_names.parse_run_head(content, ref_names.RUNS + run)
             if newest.run == run and refs.read(ref_names.CHECKPOINTS + newest.id) == oid:
                 return newest
     return None
@@ -96,29 +96,29 @@ class Heads:
         ref = ref_names.RUNS + ids.require_run_id(run)
         if (oid := self._refs.read(ref)) is None:
             raise NotFoundError(f"no run {run}", hint="list the runs: git ckpt runs")
-        return oid, ref_names.run_head(next(self._objects.read([oid])), ref)
+        return oid, ref_names.parse_run_head(next(self._objects.read([oid])), ref)
 
-    def is_ours(self, run: str) -> bool:
+    def is_local(self, run: str) -> bool:
         oid = self._refs.read(ref_names.RUNS + run) if ids.is_run_id(run) else None
         return oid is not None and self._is_local(run, oid)
 
-    def catch_up(self, run: str) -> Checkpoint:
+    def move_up_and_read(self, run: str) -> Checkpoint:
         self.move_up(run)
         return self.read(run)
 
     def move_up(self, run: str) -> None:
         """Move a run's head to the newest checkpoint, if a power cut prevented that."""
         ref = ref_names.RUNS + ids.require_run_id(run)
-        entries = _select(self._index(), run=run, limit=1)
+        entries = _select_entries(self._index(), run=run, limit=1)
         old = self._refs.read(ref)
         if entries and entries[0].oid != old and not self._is_local(run, entries[0].oid):
             # A head that was written here only moves to checkpoints written here.
-            entries_of_run = _select(self._index(), run=run)
+            entries_of_run = _select_entries(self._index(), run=run)
             local_entries = [entry for entry in entries_of_run if self._is_local(run, entry.oid)]
             if local_entries and (old is None or self._is_local(run, old)):
                 entries = local_entries
         if entries and entries[0].oid != old:
-            head = ref_names.run_head(next(self._objects.read([old])), ref) if old else None
+            head = ref_names.parse_run_head(next(self._objects.read([old])), ref) if old else None
             if head is None or (head.sequence or 0) < (entries[0].sequence or 0):
                 with contextlib.suppress(RefMoved):  # another process moved it up
                     self._refs.update([Update(ref, entries[0].oid, old or "")])
@@ -154,7 +154,7 @@ _PATIENCE = 2.0  # seconds to wait for other writers
 
 def clear_stale_locks(repository: Repository, tell: Callable[[str], None], blocking: str) -> bool:
     """Delete stale locks of gitckpt's refs; return whether lock `blocking` is gone."""
-    if is_ours(repository, blocking):
+    if is_own_lock(repository, blocking):
         if lock.is_held_here(os.path.join(repository.make_private_dir(), ref_names.WRITE_LOCK)):
             discard_stale_locks(repository, tell)
         else:
@@ -166,12 +166,12 @@ def clear_stale_locks(repository: Repository, tell: Callable[[str], None], block
 
 def discard_stale_locks(repository: Repository, tell: Callable[[str], object]) -> None:
     """Delete and report stale locks of gitckpt's refs, with `write_lock` held."""
-    stale = leftovers.find_stale_locks(repository, locks(repository))
+    stale = leftovers.find_stale_locks(repository, list_locks(repository))
     if paths := sorted(path for path, mark in stale.items() if leftovers.discard(path, mark)):
         tell(f"removed {first_of(paths, 1)}: left behind by a killed git")
 
 
-def is_ours(repository: Repository, path: str) -> bool:
+def is_own_lock(repository: Repository, path: str) -> bool:
     """Return whether a path is the lock file of one of gitckpt's refs."""
     directory, name = os.path.split(path)
     space = os.path.relpath(os.path.realpath(directory), os.path.realpath(repository.common_dir))
@@ -181,9 +181,9 @@ def is_ours(repository: Repository, path: str) -> bool:
     return name.endswith(_SUFFIX) and is_own
 
 
-def locks(repository: Repository) -> list[str]:
+def list_locks(repository: Repository) -> list[str]:
     paths = [os.path.join(repository.common_dir, ref_names.NOTES + _SUFFIX)]
     for space in ref_names.OWN:
         for parent, _, names in os.walk(os.path.join(repository.common_dir, space)):
             paths += [os.path.join(parent, name) for name in names]
-    return [path for path in paths if is_ours(repository, path) and os.path.lexists(path)]
+    return [path for path in paths if is_own_lock(repository, path) and os.path.lexists(path)]

@@ -134,11 +134,11 @@ def delete_rows(connection: Connection, ids: Collection[bytes]) -> None:
 
 
 def mark_unranked(connection: Connection, runs: Mapping[str, int]) -> None:
-    """Store the sequence number of each run from which `rank` must compute ranks."""
+    """Store the sequence number of each run from which ranks are not computed yet."""
     connection.executemany("INSERT OR IGNORE INTO unranked VALUES (?, ?)", runs.items())
 
 
-def rank(connection: Connection) -> None:
+def update_ranks(connection: Connection) -> None:
     """Set the ranks of marked checkpoints: the latest timestamp in the run up to each."""
     latest = dict(connection.execute(f"SELECT run, ({_RANK_BEFORE}) FROM {_UNRANKED}"))
     ranks = []
@@ -226,7 +226,7 @@ class Index:
         """Call `access` with the cache; return `otherwise` if its file is unusable."""
         with self._mutex:
             try:
-                return access(self._opened())
+                return access(self._open_or_reuse())
             except sqlite3.DatabaseError:
                 return otherwise
 
@@ -253,7 +253,7 @@ class Index:
 
         with self._mutex:
             try:
-                return answer(self._opened())
+                return answer(self._open_or_reuse())
             except sqlite3.DatabaseError as error:
                 return answer(self._open_in_memory(error))
 
@@ -275,7 +275,7 @@ class Index:
             # Permanent problems stay: they are slow to read.
             connection.execute("DELETE FROM problem WHERE may_pass")
             self._read_new(connection, listing)
-            rank(connection)
+            update_ranks(connection)
         self._record_state(connection, state, digest)
 
     def _read_new(self, connection: Connection, listing: bytes) -> None:
@@ -307,11 +307,11 @@ class Index:
         problems: list[ProblemRow] = []
         runs: dict[str, int] = {}
         oids = [oid.hex() for _, oid in refs]
-        documents = ref_names.documents(self._repository, self._objects, oids)
+        documents = ref_names.read_documents(self._repository, self._objects, oids)
         for (id_, oid), document in zip(refs, documents, strict=True):
             ref = ref_names.CHECKPOINTS + ids.from_bytes(id_)
             try:
-                data = ref_names.document(document, ref, oid.hex())
+                data = ref_names.require_document(document, ref, oid.hex())
                 header = fenced(ref, partial(decode_summary, data, ref))
             except InvalidCheckpoint as error:
                 problems.append((id_, oid, error.message, document is None))
@@ -322,7 +322,7 @@ class Index:
         insert(connection, rows, problems)
         mark_unranked(connection, runs)
 
-    def _opened(self) -> Connection:
+    def _open_or_reuse(self) -> Connection:
         if self._connection is None:
             try:
                 self._repository.make_private_dir()

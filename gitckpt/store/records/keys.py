@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 MAX_LENGTH = 1000  # in characters
 
 
-def ref_of(key: str) -> str:
+def name_ref(key: str) -> str:
     """Return the name of a key's ref: a digest, because some file systems ignore case."""
     if not isinstance(key, str) or not key.strip() or len(key) > MAX_LENGTH:
         hint = f"give a text of 1 to {MAX_LENGTH} characters, such as nightly-2026-11-22"
@@ -38,16 +38,16 @@ def ref_of(key: str) -> str:
         raise UsageError(f"the key {key!r:.60} contains a lone surrogate", hint=hint) from None
 
 
-def render(key: str, run: str) -> bytes:
+def render_document(key: str, run: str) -> bytes:
     return toml.dumps({"version": 1, "key": key, "run": run}).encode()
 
 
-def run_in(content: tuple[str, bytes] | None, ref: str) -> str:
+def parse_run(content: tuple[str, bytes] | None, ref: str) -> str:
     """Return the run named in a key's document, which has the object's kind and bytes."""
-    return fenced(ref, lambda: _run_in(content, ref))
+    return fenced(ref, lambda: _parse_run(content, ref))
 
 
-def _run_in(content: tuple[str, bytes] | None, ref: str) -> str:
+def _parse_run(content: tuple[str, bytes] | None, ref: str) -> str:
     data = content[1] if content is not None and content[0] == "blob" else b""
     hint = f"see the document: git cat-file -p {shell_word(ref)}; "
     hint += f"delete the key: git update-ref -d {shell_word(ref)}"
@@ -56,23 +56,23 @@ def _run_in(content: tuple[str, bytes] | None, ref: str) -> str:
     if not is_valid or not isinstance(key, str):
         raise InvalidCheckpoint(ref, "", "does not point to the document of a key", hint=hint)
     with contextlib.suppress(UsageError):  # blank or too long: not a valid key
-        if ref_of(key) == ref:
+        if name_ref(key) == ref:
             return str(run)
     raise InvalidCheckpoint(ref, "key", "is not the key that the ref is named after", hint=hint)
 
 
-class Claim:
+class KeyClaim:
     def __init__(
         self, key: str, refs: Refs, objects: Objects, object_format: str, exists: Exists
     ) -> None:
-        self._key, self._ref = key, ref_of(key)
+        self._key, self._ref = key, name_ref(key)
         self._refs, self._objects, self._format = refs, objects, object_format
         self._exists = exists
 
     def read(self) -> tuple[str, str] | None:
         """Return the key's run, even a removed one, and the oid of the key's document."""
         oid = self._refs.read(self._ref)
-        return None if oid is None else (run_in(next(self._objects.read([oid])), self._ref), oid)
+        return None if oid is None else (parse_run(next(self._objects.read([oid])), self._ref), oid)
 
     def run(self) -> str | None:
         stored = self.read()
@@ -87,7 +87,7 @@ class Claim:
         # In the transaction that starts the run: a kill never leaves a run without its key.
         self.require_free()
         stored = self.read()
-        data = render(self._key, run)
+        data = render_document(self._key, run)
         self._objects.write([("blob", data)])
         new = object_id("blob", data, self._format)
         if stored is None:
@@ -97,12 +97,12 @@ class Claim:
         return [*absent, Update(self._ref, new, stored[1])]
 
 
-def of_runs(refs: Refs, objects: Objects, runs: Collection[str]) -> list[Update]:
+def list_deletions(refs: Refs, objects: Objects, runs: Collection[str]) -> list[Update]:
     keys = _list_keys(refs, objects) if runs else []
     return [Update(ref, "", oid) for ref, oid, run in keys if run in runs]
 
 
-def forget_orphans(refs: Refs, objects: Objects, runs: Callable[[], Collection[str]]) -> None:
+def delete_orphans(refs: Refs, objects: Objects, runs: Callable[[], Collection[str]]) -> None:
     keys = _list_keys(refs, objects)
     existing = set(runs()) if keys else set()
     for ref, oid, run in keys:
@@ -120,7 +120,7 @@ def _list_keys(refs: Refs, objects: Objects) -> list[tuple[str, str, str | None]
     contents = objects.read([oid for _, oid in refs_of_keys])
     for (ref, oid), content in zip(refs_of_keys, contents, strict=True):
         try:
-            keys.append((ref, oid, run_in(content, ref)))
+            keys.append((ref, oid, parse_run(content, ref)))
         except InvalidCheckpoint:
             keys.append((ref, oid, None))
     return keys

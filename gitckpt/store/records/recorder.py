@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from gitckpt.git.refs import Refs
     from gitckpt.git.repository import Repository
     from gitckpt.model.checkpoint import Progress
-    from gitckpt.store.records.keys import Claim
+    from gitckpt.store.records.keys import KeyClaim
 
     Change: TypeAlias = Callable[[dict[str, Any]], dict[str, Any]]  # must not modify its input
     ProgressOf: TypeAlias = Callable[[Mapping[str, Any]], Progress | None]
@@ -59,13 +59,13 @@ class FilesPruned(BusyError):
 
 @dataclass(slots=True)
 class Proposal:
-    """A checkpoint to record; each attempt to record it calls `document` again."""
+    """A checkpoint to record; each attempt to record it calls `render_document` again."""
 
-    fields: dict[str, Any]  # keys of the document; `document` adds the keys that depend on the run
+    fields: dict[str, Any]  # keys of the document; `render` adds the keys that depend on the run
     state: dict[str, Any] | None  # None: copied from the run's newest checkpoint
     starts_run: bool = False
     guard: Guard | None = None
-    claim: Claim | None = None
+    claim: KeyClaim | None = None
     # If `state` is None: turns the previous state into the new one, and may modify `fields`.
     change: Change | None = None
     # Keys of the state whose newer values, written by another process, replace those in `state`.
@@ -78,7 +78,7 @@ class Proposal:
     def __post_init__(self) -> None:
         self._initial = {name: self.fields.get(name) for name in ("pipeline", "attempt")}
 
-    def document(self, previous: dict[str, Any] | None, carried: dict[str, Any]) -> bytes:
+    def render(self, previous: dict[str, Any] | None, carried: dict[str, Any]) -> bytes:
         """Render the document from the keys and state of the run's newest checkpoint."""
         self.fields.update(self._initial)
         if self.fields.get("run") is not None:
@@ -94,7 +94,7 @@ class Proposal:
             self.state.update((key, carried[key]) for key in self.keeps if key in carried)
         return document.render(self.fields, carried if self.state is None else self.state)
 
-    def first_updates(self) -> list[Update]:
+    def list_first_updates(self) -> list[Update]:
         updates = [self.guard.update()] if self.guard is not None else []
         return updates + (self.claim.updates(self.fields["run"]) if self.claim else [])
 
@@ -118,10 +118,10 @@ class Recorder:
             while True:
                 attempt += 1
                 head, previous, carried = self._read_head(proposal)
-                drafts = [(proposal, proposal.document(previous, carried))]
+                drafts = [(proposal, proposal.render(previous, carried))]
                 for following in then:
                     last = drafts[-1][0]
-                    drafts.append((following, following.document(last.fields, last.state or {})))
+                    drafts.append((following, following.render(last.fields, last.state or {})))
                 try:
                     blob = self._write(drafts, head, needs, is_retry=attempt > 1)
                     if proposal.fields.get("run"):
@@ -162,7 +162,7 @@ class Recorder:
         if newest is not None or last_oid != head or proposal.state is None:
             from gitckpt.model.codec import fields as fields_of
 
-            newest = newest or ref_names.run_head(next(self._objects.read([head])), ref)
+            newest = newest or ref_names.parse_run_head(next(self._objects.read([head])), ref)
             previous, state = fields_of(newest), dict(newest.state)
         return head, previous, state
 
@@ -173,8 +173,8 @@ class Recorder:
         documents = [(draft.fields, object_id("blob", data, format_)) for draft, data in drafts]
         line = commit_refs.KeepRef(repository, commit, is_retry=is_retry) if commit else None
         # The store is valid after each of these updates, in order; the checkpoint's ref is last.
-        updates = first.first_updates()
-        updates += ref_names.new_refs(documents, head, line.update if line is not None else None)
+        updates = first.list_first_updates()
+        updates += ref_names.plan_refs(documents, head, line.update if line is not None else None)
         needed: list[Item] = [("blob", data) for _, data in drafts]
         if commit:  # before the refs: a kill leaves an extra line
             lines = [note.link_line(n["id"], n["phase"], n["timestamp"]) for n, _ in documents]

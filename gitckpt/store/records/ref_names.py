@@ -67,7 +67,7 @@ def write_lock(repository: Repository, patience: float | None = None) -> Lock:
     return Lock(path, PATIENCE if patience is None else patience)
 
 
-def link_lines(entries: Iterable[CheckpointInfo]) -> dict[str, list[str]]:
+def make_link_lines(entries: Iterable[CheckpointInfo]) -> dict[str, list[str]]:
     lines: dict[str, list[str]] = {}
     for entry in entries:
         if entry.git_sha:
@@ -76,7 +76,7 @@ def link_lines(entries: Iterable[CheckpointInfo]) -> dict[str, list[str]]:
     return lines
 
 
-def is_own(ref: str) -> bool:
+def is_uuid_ref(ref: str) -> bool:
     return ref.startswith(CHECKPOINTS) and ids.is_id(ref.removeprefix(CHECKPOINTS))
 
 
@@ -85,12 +85,12 @@ def is_foreign(ref: str) -> bool:
     return ref.startswith(CHECKPOINTS) and not ids.is_id(ref.removeprefix(CHECKPOINTS))
 
 
-def new_refs(
+def plan_refs(
     documents: Sequence[tuple[dict[str, Any], str]], head: str, keep: Update | None
 ) -> list[Update]:
     """Return the updates that create the refs of checkpoints, in the order to apply.
 
-    `documents` has the keys and oid of each document; `head` is the old oid of the run's head.
+    `read_documents` has the keys and oid of each document; `head` is the old oid of the run's head.
     """
     updates = []
     for fields, _ in documents:
@@ -107,7 +107,7 @@ def new_refs(
     return updates
 
 
-def documents(repository: Repository, objects: Objects, oids: Sequence[str]) -> Items:
+def read_documents(repository: Repository, objects: Objects, oids: Sequence[str]) -> Items:
     """Yield a (kind, content) pair for each object, or None if the object is missing."""
     from gitckpt.model import budget
 
@@ -122,7 +122,7 @@ def documents(repository: Repository, objects: Objects, oids: Sequence[str]) -> 
             yield content[1:] if content is not None else None
 
 
-def document(content: Item | None, ref: str, oid: str, *, lack: str = "missing") -> bytes:
+def require_document(content: Item | None, ref: str, oid: str, *, lack: str = "missing") -> bytes:
     """Return the bytes of the object that `ref` points to, if it can be a document."""
     from gitckpt.model.errors import InvalidCheckpoint
 
@@ -137,7 +137,7 @@ def document(content: Item | None, ref: str, oid: str, *, lack: str = "missing")
     return data
 
 
-def run_head(content: Item | None, ref: str) -> Checkpoint:
+def parse_run_head(content: Item | None, ref: str) -> Checkpoint:
     from gitckpt.model.codec import decode
     from gitckpt.model.errors import InvalidCheckpoint, NewerCheckpoint
 
@@ -178,7 +178,7 @@ class Owner:
     run: str | None
 
 
-def owner_in(git_dir: str) -> Owner | None:
+def read_owner(git_dir: str) -> Owner | None:
     """Read which checkpoint a worktree was created for; None if gitckpt did not do it."""
     path = os.path.join(git_dir, RUN_FILE)
     if not os.path.exists(path):

@@ -88,7 +88,7 @@ class Remover:
             checkpoints = {name: oid for name, oid in checkpoints.items() if name in last}
             heads = self._plan_heads(checkpoints, runs) if early_heads else heads
         ended = {head.ref.removeprefix(ref_names.RUNS) for head in heads if not head.new}
-        keys_of_ended = keys.of_runs(self._refs, self._objects, ended)
+        keys_of_ended = keys.list_deletions(self._refs, self._objects, ended)
         updates = [*heads, *_list_deletions(checkpoints), *keys_of_ended]
         if updates:
             self._refs.update(updates)

@@ -104,7 +104,7 @@ def _find_changed(
     if not planned.line_ends or not equal_blobs:
         return equal_blobs
     with PrivateIndex(repository) as index:
-        contents = _convert(index, planned, equal_blobs, planned.line_ends)
+        contents = _convert_by_git(index, planned, equal_blobs, planned.line_ends)
     captured = _hash(repository, contents.items())
     planned.unchanged.update(path for path, oid in equal_blobs.items() if captured.get(path) == oid)
     return {path: oid for path, oid in equal_blobs.items() if path not in planned.unchanged}
@@ -115,7 +115,7 @@ def changed_error(names: str) -> BusyError:
     return BusyError(f"a file changed while it was to be replaced: {names}", hint=hint)
 
 
-def prepare(
+def require_unchanged(
     index: PrivateIndex, planned: Exactness, configured: Configured, expected: str
 ) -> Mapping[bytes, str]:
     """Raise `BusyError` if a planned file changed; return all oids in tree `expected`."""
@@ -143,8 +143,8 @@ def write_captured(index: PrivateIndex, planned: Exactness) -> None:
             treatments = attributes.treatments(index, planned.configured, batch).items()
             text = {path for path, kind in treatments if kind.is_text and not kind.is_rewritten}
         binary = [path for path in batch if path not in text and path not in planned.to_write]
-        contents = _convert(index, planned, binary)
-        contents |= _convert(index, planned, sorted(text), planned.line_ends)
+        contents = _convert_by_git(index, planned, binary)
+        contents |= _convert_by_git(index, planned, sorted(text), planned.line_ends)
         existing = exact_files.read_files(index.repository, contents)
         for (path, data), current in zip(contents.items(), existing, strict=True):
             if data is None:
@@ -161,7 +161,7 @@ def write_captured(index: PrivateIndex, planned: Exactness) -> None:
     exact_files.refresh(index, planned.rewritten)
 
 
-def _convert(
+def _convert_by_git(
     index: PrivateIndex, planned: Exactness, paths: Iterable[bytes], options: Sequence[str] = ()
 ) -> dict[bytes, bytes | None]:
     """Return the bytes that git would write to each path that is a regular file."""

@@ -83,7 +83,7 @@ class Plan:
         to_write = paths_in(self.files, "AMT")
         return to_write - self.exactness.raw.keys() | self.exactness.rewritten
 
-    def without_file(self, repository: Repository) -> set[bytes]:
+    def list_skipped_without_file(self, repository: Repository) -> set[bytes]:
         """Return the paths marked skip-worktree for which the worktree has no file."""
         top = os.fsencode(repository.worktree or "")
         return {path for path in self.skipped if not is_file(top, path)}
@@ -122,7 +122,7 @@ def decode_path(path: bytes) -> str:
     return path.decode("utf-8", "replace")
 
 
-def as_text(path: bytes) -> str | bytes:
+def decode_if_utf8(path: bytes) -> str | bytes:
     try:
         return path.decode("utf-8")
     except UnicodeDecodeError:
@@ -187,7 +187,7 @@ class Planner:
             message = f"neither in the worktree nor in checkpoint {checkpoint}: {names}"
             raise NotFoundError(message, hint=hint)
 
-    def make(self, undone: Collection[bytes], *, index: bool) -> Plan:
+    def plan_changes(self, undone: Collection[bytes], *, index: bool) -> Plan:
         """Plan the changes of files, and of index entries if `index` is true.
 
         `undone` lists the files that an earlier restore created, if this restore undoes it.
@@ -196,7 +196,7 @@ class Planner:
         # Selected paths with an index entry, but no file, in the snapshot.
         differing = self._find_differences(self._new_entries, self._target.files)
         fileless = paths_in((entry for entry in differing if not entry.is_submodule), "D")
-        fileless |= self._find_unmerged(self._target)
+        fileless |= self._find_unmerged_paths(self._target)
         self._plan_files(fileless, undone)
         self._find_obstacles()
         if index:
@@ -217,17 +217,17 @@ class Planner:
 
     def _plan_files(self, fileless: Collection[bytes], undone: Collection[bytes]) -> None:
         plan = self.plan
-        plan.skipped = self._find_skipped()
+        plan.skipped = self._find_fileless()
         differing = self._find_differences(self._current.files, self._target.files)
         # Trees may have been fetched; git refuses other bad paths.
         if unsafe := [change.path for change in differing if not stays_within(change.path)]:
             message = f"a file of the checkpoint has an unsafe path: {unsafe[0]!r}"
             raise WorktreeError(message, hint="look at it: git fsck")
-        spared = self._find_unlisted(differing) - set(fileless) - set(undone)
+        spared = self._find_uncapturable(differing) - set(fileless) - set(undone)
         if self._target.sparse in (None, self._current.sparse):
             # Files that the worktree has and the snapshot only lists as skip-worktree entries.
             safe = filter(stays_within, self._target.absent_paths)
-            paths = {path for path in safe if self._is_wanted(path) and self._is_file(path)}
+            paths = {path for path in safe if self._is_selected(path) and self._is_file(path)}
             plan.absent = paths & paths_in_tree(self._repository, self._current.files, paths)
         zeros = "0" * len(self._current.files)
         absent = (b"100644", b"000000", zeros, zeros)
@@ -251,7 +251,7 @@ class Planner:
     def _find_differences(self, old_tree: str, tree: str) -> list[Difference]:
         return diff.differences(self._repository, old_tree, tree, self._paths)
 
-    def _find_unlisted(self, differing: list[Difference]) -> set[bytes]:
+    def _find_uncapturable(self, differing: list[Difference]) -> set[bytes]:
         """Return untracked files to keep because the snapshot could not capture them.
 
         Either it has no untracked files at all, or its ignore rules exclude these files.
@@ -261,7 +261,7 @@ class Planner:
         if not target.is_of_commit and not rules_differ:
             return set()
         additions = diff.differences(self._repository, self._old_entries, current.files)
-        untracked = paths_in(additions, "A") - self._find_unmerged(current)
+        untracked = paths_in(additions, "A") - self._find_unmerged_paths(current)
         to_write = paths_in(differing, "AMT")
         for path in to_write:  # a file to write replaces its parents
             untracked.difference_update(_list_parents(path))
@@ -271,17 +271,17 @@ class Planner:
             self.plan.unknown = unlisted
             return set(unlisted)
         rules = ignore.rules_in(self._repository, current.files)
-        rules = {path: oid for path, oid in rules.items() if not self._is_wanted(path)}
+        rules = {path: oid for path, oid in rules.items() if not self._is_selected(path)}
         new_rules = ignore.rules_in(self._repository, target.files)
-        rules |= {path: oid for path, oid in new_rules.items() if self._is_wanted(path)}
+        rules |= {path: oid for path, oid in new_rules.items() if self._is_selected(path)}
         return ignore.ignored_by(self._repository, rules, unlisted)
 
-    def _find_unmerged(self, contents: Contents) -> set[bytes]:
+    def _find_unmerged_paths(self, contents: Contents) -> set[bytes]:
         # `git write-tree` omits entries in conflict and entries added with intent-to-add.
-        intended = self._choose_wanted(contents.flags.get(INTENT, ()))
+        intended = self._select(contents.flags.get(INTENT, ()))
         return intended.union(self._list_conflicts(contents))
 
-    def _find_skipped(self) -> set[bytes]:
+    def _find_fileless(self) -> set[bytes]:
         # Paths that need no file. With equal sparse patterns, these are the snapshot's.
         # A path whose captured file differs from its entry does need a file.
         current, away = self._current, set(self._target.absent_paths)
@@ -317,11 +317,11 @@ class Planner:
         # may still be marked: git clears skip-worktree only when it writes the index.
         is_sparse = self._current.sparse is not None
         for flag in (INTENT, ASSUMED, SKIPPED):
-            old = self._choose_wanted(self._current.flags.get(flag, ()))
-            new = self._choose_wanted(self._target.flags.get(flag, ()))
+            old = self._select(self._current.flags.get(flag, ()))
+            new = self._select(self._target.flags.get(flag, ()))
             if flag == SKIPPED and (is_sparse or self._target.sparse is not None):
                 to_write = {change.path: change.status != "D" for change in self.plan.files}
-                skipped = self._choose_wanted(self.plan.skipped)
+                skipped = self._select(self.plan.skipped)
                 new = {path for path in skipped if not to_write.get(path, self._is_file(path))}
                 old |= deleted - new if is_sparse else set()
             stays = old if flag == INTENT else old.difference(staged)
@@ -332,18 +332,18 @@ class Planner:
         conflicts: dict[bytes, list[bytes]] = defaultdict(list)
         for line in manifest.conflict_lines(self._repository, contents):
             path = line.partition(b"\t")[2]
-            if self._is_wanted(path):
+            if self._is_selected(path):
                 conflicts[path].append(line)
         return conflicts
 
-    def _is_wanted(self, path: bytes) -> bool:
+    def _is_selected(self, path: bytes) -> bool:
         return is_within(path, self._paths)
 
     def _may_change(self, path: bytes) -> bool:
-        return self._is_wanted(path) and not self._stays(path)
+        return self._is_selected(path) and not self._stays(path)
 
-    def _choose_wanted(self, paths: Iterable[bytes]) -> set[bytes]:
-        return set(filter(self._is_wanted, paths))
+    def _select(self, paths: Iterable[bytes]) -> set[bytes]:
+        return set(filter(self._is_selected, paths))
 
     def _is_file(self, path: bytes) -> bool:
         return is_file(self._top, path)
@@ -390,13 +390,13 @@ class Planner:
         removable = [
             path for path in map(_as_bytes, undone.get(_MADE, ())) if exact_files.is_plain(path)
         ]
-        for path in self._choose_wanted(plan.skipped):
-            if self._is_hollow(path):  # git clears skip-worktree where something exists
+        for path in self._select(plan.skipped):
+            if self._has_no_files(path):  # git clears skip-worktree where something exists
                 below = (parent for parent, _, _ in os.walk(self._resolve(path)))
                 removable += [os.path.relpath(parent, self._top) for parent in below]
         exact_files.require_plain(target.directories, target.modes)
-        plan.directories = list(filter(self._is_wanted, target.directories))
-        plan.modes = {path: mode for path, mode in target.modes.items() if self._is_wanted(path)}
+        plan.directories = list(filter(self._is_selected, target.directories))
+        plan.modes = {path: mode for path, mode in target.modes.items() if self._is_selected(path)}
         touched = paths_in(plan.files)
         wider = exact_files.wider_modes(top, plan.modes)
         narrowed = {path: mode for path, mode in wider.items() if path not in touched}
@@ -420,12 +420,12 @@ class Planner:
                 plan.changes.append(PathChange(DELETE, path + b"/"))
         plan.changes += [PathChange(MODE, path) for path in changed_modes]
         if to_make := exact_files.missing_directories(top, sorted(needed)):
-            plan.state[_MADE] = [as_text(path) for path in to_make]
+            plan.state[_MADE] = [decode_if_utf8(path) for path in to_make]
         if narrowed:
-            texts = ((as_text(path), mode) for path, mode in narrowed.items())
+            texts = ((decode_if_utf8(path), mode) for path, mode in narrowed.items())
             plan.state[_NARROWED] = {text: mode for text, mode in texts if isinstance(text, str)}
 
-    def _is_hollow(self, path: bytes) -> bool:
+    def _has_no_files(self, path: bytes) -> bool:
         # A captured directory that holds only directories, and is not a submodule's.
         absolute = self._resolve(path)
         is_directory = os.path.isdir(absolute) and not os.path.islink(absolute)

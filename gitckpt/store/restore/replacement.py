@@ -40,7 +40,7 @@ def is_out_of_date(error: GitError) -> bool:
     return _NOT_UP_TO_DATE.search(error.stderr) is not None
 
 
-def list_files(index: PrivateIndex, captured: Captured) -> None:
+def add_unlisted(index: PrivateIndex, captured: Captured) -> None:
     """Add the captured files that `index` lacks; raise `BusyError` if a file changed."""
     if not captured.unlisted:
         return
@@ -152,7 +152,7 @@ def find_unfiltered(
     return {path: state for path, state in recorded.items() if files.get(path) == state[0]}
 
 
-def filter_pending(repository: Repository, pending: FilesByPath) -> list[bytes]:
+def run_pending_filters(repository: Repository, pending: FilesByPath) -> list[bytes]:
     """Filter files that an earlier restore left unfiltered; return the failing ones."""
     try:
         return unfiltered.complete_and_stage(repository, pending) if pending else []
@@ -165,7 +165,7 @@ def _list_current(
     index: PrivateIndex, paths: Collection[bytes], old_tree: str, expected: str
 ) -> None:
     repository = index.repository
-    _add(index, _remove_absent(index, paths), expected)
+    _add_entries(index, _remove_absent(index, paths), expected)
     tree = index.write_tree()
     new_paths = paths_in(diff.differences(repository, old_tree, tree), "AMT")
     differing = diff.differences(repository, expected, tree)
@@ -178,7 +178,7 @@ def _list_current(
     os.utime(index.path, (later, later))
 
 
-def _add(index: PrivateIndex, paths: Sequence[bytes], expected: str) -> None:
+def _add_entries(index: PrivateIndex, paths: Sequence[bytes], expected: str) -> None:
     # If a filter fails, only files with the stored bytes are added; other entries stay.
     try:
         index.git(*_ADD, data=nul_ended(paths))

@@ -119,23 +119,23 @@ def undo(
     store: Checkpoints, *, dry_run: bool = False, announce: Announce = lambda _: None
 ) -> RestoreResult:
     """Restore the state before the newest restore; raise `NotFoundError` without one."""
-    return _step(store, undoing.UNDO, dry_run, announce)
+    return _run_step(store, undoing.UNDO, dry_run, announce)
 
 
 def redo(
     store: Checkpoints, *, dry_run: bool = False, announce: Announce = lambda _: None
 ) -> RestoreResult:
     """Restore the state before the newest undo; raise `NotFoundError` without one."""
-    return _step(store, undoing.REDO, dry_run, announce)
+    return _run_step(store, undoing.REDO, dry_run, announce)
 
 
-def _step(store: Checkpoints, kind: str, dry_run: bool, announce: Announce) -> RestoreResult:
+def _run_step(store: Checkpoints, kind: str, dry_run: bool, announce: Announce) -> RestoreResult:
     stack = undoing.read(store)
     target, missing = undoing.next_step(store, stack, kind)
     if target is None:
         raise undoing.no_step_error(stack, kind, missing)
     checkpoint = store.read(target)
-    paths = undoing.written_by_newest(store, stack, checkpoint)
+    paths = undoing.list_created_files(store, stack, checkpoint)
     attempt = functools.partial(_Restore, store, checkpoint, (), paths, step=kind)
     result = _run(attempt, dry_run, announce)[1]
     remarks = undoing.skipped_remarks(missing)
@@ -191,7 +191,7 @@ class _Restore:
         self._store, self._repository, self._objects = store, repository, store.objects
         self._paths, self._undone_files = list(paths), undone_files
         self._undone = {} if step == undoing.RESTORE else checkpoint.state
-        self._restores_index, self._step = index or not paths, step
+        self._restores_index, self._run_step = index or not paths, step
         self._head, self._branch = store.objects.head()
         self._omitted_remarks = _list_omitted(repository, checkpoint, self._paths)
         _require_source(repository, checkpoint)
@@ -239,14 +239,14 @@ class _Restore:
             if dry_run or not self.is_due:
                 still_failing: list[bytes] = []
                 if not dry_run:
-                    if self._step != undoing.RESTORE:
-                        undoing.finish(self._store, self._step, self._checkpoint.id)
-                    still_failing = replacement.filter_pending(self._repository, pending)
+                    if self._run_step != undoing.RESTORE:
+                        undoing.record_end(self._store, self._run_step, self._checkpoint.id)
+                    still_failing = replacement.run_pending_filters(self._repository, pending)
                     self.submodules.require_all(is_changed=False)
                 completed = [path for path in pending if path not in still_failing]
                 plan.changes += [PathChange(planning.CHANGE, path) for path in completed]
                 return self._report(plan, None, still_failing, apart if self.is_due else [])
-            replacement.list_files(index, self._captured)
+            replacement.add_unlisted(index, self._captured)
             expected = self._prepare(index, plan)
             if self._objects.head()[0] != self._head:
                 raise capture.moved_error()
@@ -255,14 +255,14 @@ class _Restore:
             if remarks := [*apart, *self._list_remarks(plan)]:
                 announce(remarks)
             safety = self._record_safety(plan)
-            with undoing.with_revert_hint(self._step):
+            with undoing.with_revert_hint(self._run_step):
                 still_failing = self._apply(index, plan, expected)
-        still_failing += replacement.filter_pending(self._repository, pending)
-        with undoing.with_revert_hint(self._step):
+        still_failing += replacement.run_pending_filters(self._repository, pending)
+        with undoing.with_revert_hint(self._run_step):
             self._compare(plan, expected)
         self.submodules.apply()
         self._removal.apply(safety)
-        undoing.finish(self._store, self._step, self._checkpoint.id)
+        undoing.record_end(self._store, self._run_step, self._checkpoint.id)
         self.submodules.require_all()
         return self._report(plan, safety.id, still_failing, apart)
 
@@ -303,14 +303,14 @@ class _Restore:
     def _plan(self, index: PrivateIndex) -> Plan:
         planner = self._make_planner()
         planner.require_paths(self._checkpoint.id)
-        plan = planner.make(self._undone_files, index=self._restores_index)
+        plan = planner.plan_changes(self._undone_files, index=self._restores_index)
         touched = {change.path for change in plan.changes if change.kind != planning.STAGE}
         uncaptured = [*plan.in_the_way, *sorted(touched.intersection(self._captured.lossy))]
         if uncaptured:  # the settings omit these files, but the safety checkpoint must hold them
             index.copy_from(os.path.join(self._repository.git_dir, "index"))
             self._inspect(index, uncaptured)
             planner = self._make_planner()
-            plan = planner.make(self._undone_files, index=self._restores_index)
+            plan = planner.plan_changes(self._undone_files, index=self._restores_index)
         planner.plan_modes(self._undone)
         omitted, files = self._captured.worktree.omitted, self._target.files
         plan.obstacles += replacement.list_special(self._repository, omitted, files, self._paths)
@@ -370,7 +370,7 @@ class _Restore:
             "worktree": local_checkpoints.worktree_name(self._repository),
             "made": local_checkpoints.creation_time(self._repository),
             "before": self._checkpoint.id,
-            "paths": [*map(planning.as_text, self._paths)],
+            "paths": [*map(planning.decode_if_utf8, self._paths)],
             **plan.state,
             **self.submodules.state,
         }
@@ -387,7 +387,7 @@ class _Restore:
             store.remove([safety.id])
             raise failure
         self.has_begun = True
-        undoing.begin(store, self._step, safety)
+        undoing.record_start(store, self._run_step, safety)
         return safety
 
     def _apply(self, index: PrivateIndex, plan: Plan, expected: str) -> list[bytes]:
@@ -395,7 +395,7 @@ class _Restore:
         paths, raw = paths_in(plan.files), plan.exactness.raw
         hidden = paths.intersection(self._current.flags.get(SKIPPED, ()))
         configured = self._limits.conversions(self._repository)
-        byte_exact.prepare(index, plan.exactness, configured, expected)
+        byte_exact.require_unchanged(index, plan.exactness, configured, expected)
         if not self._paths:
             index.require_latest()
         try:
@@ -433,7 +433,7 @@ class _Restore:
             # In a sparse checkout, every entry without a file must stay marked skip-worktree.
             target = self._target
             if target.sparse is not None or self._current.sparse is not None:
-                skipped = sorted(plan.without_file(self._repository))
+                skipped = sorted(plan.list_skipped_without_file(self._repository))
                 target = replace(target, flags={**target.flags, SKIPPED: skipped})
             manifest.turn_into(index, target, self._checkpoint.git_sha, expected)
             index.install()
@@ -473,7 +473,7 @@ class _Restore:
         with PrivateIndex(self._repository) as index:
             untracked = index.git(*words, expected).split(b"\0")[:-1]  # also ignored files
             files = self._capture(index, self._objects.head()[0], untracked).files
-        away = plan.without_file(self._repository)
+        away = plan.list_skipped_without_file(self._repository)
         top = os.fsencode(self._repository.worktree or "")
         wrong = [
             change
@@ -492,7 +492,7 @@ class _Restore:
 
     @property
     def _revert_hint(self) -> str:
-        return f"restore the previous state: {undoing.revert_command(self._step)}"
+        return f"restore the previous state: {undoing.revert_command(self._run_step)}"
 
     def _report(
         self, plan: Plan, safety: str | None, still_failing: Sequence[bytes], apart: Sequence[str]
@@ -535,7 +535,7 @@ class _Restore:
         remarks = []
         if self._changes_operation:
             if current and current != captured:
-                back = f"to return to that state: {undoing.revert_command(self._step)}"
+                back = f"to return to that state: {undoing.revert_command(self._run_step)}"
                 remarks.append(f"the {current} in progress in the worktree is ended; {back}")
             if captured:
                 remark = f"the {captured} of the checkpoint is in progress again"

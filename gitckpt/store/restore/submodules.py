@@ -168,7 +168,7 @@ def _has_commit(repository: Repository, commit: str) -> bool:
 _INSIDE = "after cd "  # begins advice for commands inside of a submodule
 
 
-class _Incomplete(WorktreeError):
+class _SubmodulesFailed(WorktreeError):
     """Some submodules were not restored; `is_changed` tells whether other files were."""
 
     def __init__(self, failures: Sequence[str], advice: str, *, is_changed: bool) -> None:
@@ -188,7 +188,7 @@ class _Unavailable(CkptError):
 
 def advice_of(error: CkptError) -> str | None:
     """Return the advice of an error if only submodules failed; None for other errors."""
-    return error.advice if isinstance(error, _Incomplete) else None
+    return error.advice if isinstance(error, _SubmodulesFailed) else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,33 +232,33 @@ class Submodules:
 
     def plan(self) -> bool:
         """Add planned changes to `changes`; return whether any submodule must change."""
-        are_due = [self._attempt(path, dry_run=True) for path in self._by_path]
+        are_due = [self._try_to_restore(path, dry_run=True) for path in self._by_path]
         return any(are_due)
 
     def apply(self) -> None:
         """Restore all submodules; after a failure, add it to `failures` and continue."""
         self.changes, self.remarks, self.failures = [], [], []
         for path in self._by_path:
-            self._attempt(path, dry_run=False)
+            self._try_to_restore(path, dry_run=False)
 
-    def _attempt(self, path: bytes, *, dry_run: bool) -> bool:
+    def _try_to_restore(self, path: bytes, *, dry_run: bool) -> bool:
         try:
             return self._restore_submodule(path, self._by_path[path], dry_run=dry_run)
         except _Unavailable as error:
-            self._fail(path, error.message, error.hint)
+            self._add_failure(path, error.message, error.hint)
         except CkptError as error:
             if dry_run:
-                raise error.but(hint=_from_outside(path, error.hint) or None) from None
-            advice = error.advice if isinstance(error, _Incomplete) else error.hint
-            self._fail(path, error.message, _from_outside(path, advice))
+                raise error.but(hint=_prefix_cd(path, error.hint) or None) from None
+            advice = error.advice if isinstance(error, _SubmodulesFailed) else error.hint
+            self._add_failure(path, error.message, _prefix_cd(path, advice))
         return False
 
     def require_all(self, *, is_changed: bool = True) -> None:
         """Raise an error if a submodule failed; `is_changed`: the restore changed files."""
         if self.failures:
-            raise _Incomplete(self.failures, self.advice, is_changed=is_changed)
+            raise _SubmodulesFailed(self.failures, self.advice, is_changed=is_changed)
 
-    def _fail(self, path: bytes, reason: str, advice: str | None) -> None:
+    def _add_failure(self, path: bytes, reason: str, advice: str | None) -> None:
         if not self.failures:
             self.advice = advice or ""
         self.failures.append(f"{decode_path(path)}: {reason}")
@@ -294,7 +294,7 @@ class Submodules:
         self.changes += [PathChange(change.kind, prefix + change.path) for change in result.changes]
         self.remarks += [f"in the submodule {name}: {remark}" for remark in result.remarks]
         if result.failures:
-            self._fail(path, "; ".join(result.failures), _from_outside(path, result.advice))
+            self._add_failure(path, "; ".join(result.failures), _prefix_cd(path, result.advice))
         return result.is_due or is_moved
 
     def _fetch(
@@ -307,10 +307,10 @@ class Submodules:
         source = modules.find_with_ref(self._repository, path, ref)
         source = source or modules.find_nested(self._repository, ref)
         if source is None:
-            raise _lacks_checkpoint(path, submodule.checkpoint)
+            raise _no_checkpoint_error(path, submodule.checkpoint)
         with contextlib.closing(source):
             if not modules.is_copy(self._repository, repository, submodule.git_sha):
-                raise _Unavailable("another repository is at this path", hint=_move_away(path))
+                raise _Unavailable("another repository is at this path", hint=_advise_moving(path))
             if dry_run:
                 self.changes.append(PathChange(CHANGE, path))
                 return False
@@ -321,13 +321,13 @@ class Submodules:
         """Check out a missing submodule, or move it here; return None in a dry run."""
         repository, top = self._repository, modules.checkout_path(self._repository, path)
         if top is None or (os.path.lexists(top) and (not os.path.isdir(top) or os.listdir(top))):
-            raise _Unavailable("other files are at this path", hint=_move_away(path))
+            raise _Unavailable("other files are at this path", hint=_advise_moving(path))
         command, ref = submodules.init_command(path), ref_names.CHECKPOINTS + submodule.checkpoint
         source = modules.find_with_ref(repository, path, ref)
         if source is None:
             neighbor = modules.find_nested(repository, ref)
             if neighbor is None:
-                raise _lacks_checkpoint(path, submodule.checkpoint, f"{command}; ")
+                raise _no_checkpoint_error(path, submodule.checkpoint, f"{command}; ")
             neighbor.close()
             reason = f"its repository {neighbor.git_dir} belongs to another worktree"
             raise _Unavailable(reason, hint=f"make one for this worktree: {command}")
@@ -355,7 +355,7 @@ class Submodules:
         """Raise an error if the restore must not move a submodule from `old` to `path`."""
         if is_within(old, self._paths) and not (old in self.paths or self._is_submodule(old)):
             return
-        advice, reason = _move_away(old), f"its repository is checked out at {decode_path(old)}"
+        advice, reason = _advise_moving(old), f"its repository is checked out at {decode_path(old)}"
         if self._paths:
             words = [shell_word(decode_path(name)) for name in (path, old)]
             short = self._checkpoint.id[: ids.SHORT]
@@ -398,14 +398,14 @@ def _is_branch_free(submodule_store: Checkpoints, checkpoint: Checkpoint) -> boo
     )
 
 
-def _lacks_checkpoint(path: bytes, checkpoint: str, first: str = "") -> _Unavailable:
+def _no_checkpoint_error(path: bytes, checkpoint: str, first: str = "") -> _Unavailable:
     reason = f"no repository of the submodule has the checkpoint {checkpoint}"
     return _Unavailable(reason, hint=first + submodules.fetch_hint(path, checkpoint))
 
 
-def _from_outside(path: bytes, advice: str | None) -> str:
+def _prefix_cd(path: bytes, advice: str | None) -> str:
     return f"{_INSIDE}{shell_word(decode_path(path))}: {advice}" if advice else ""
 
 
-def _move_away(path: bytes) -> str:
+def _advise_moving(path: bytes) -> str:
     return f"move away: {shell_word(decode_path(path))}"

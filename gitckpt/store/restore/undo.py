@@ -57,7 +57,7 @@ class Stack:
     open: str | None = None  # the safety checkpoint of the interrupted step
     oids: dict[str, str] = field(default_factory=dict)  # of the documents, by id
 
-    def side(self, kind: str) -> list[str]:
+    def list_ids(self, kind: str) -> list[str]:
         return self.redo if kind == REDO else self.undo
 
 
@@ -80,7 +80,7 @@ def read(store: Checkpoints) -> Stack:
 def next_step(store: Checkpoints, stack: Stack, kind: str) -> tuple[str | None, Sequence[str]]:
     """Return the next existing checkpoint to restore (or None), and skipped ids."""
     missing: list[str] = []
-    for name in reversed(stack.side(kind)):
+    for name in reversed(stack.list_ids(kind)):
         if _exists(store, stack, name):
             return name, missing
         missing.append(name)
@@ -100,7 +100,7 @@ def no_step_error(stack: Stack, kind: str, missing: Sequence[str]) -> NotFoundEr
     return NotFoundError(message, hint=hint)
 
 
-def written_by_newest(store: Checkpoints, stack: Stack, target: Checkpoint) -> list[bytes]:
+def list_created_files(store: Checkpoints, stack: Stack, target: Checkpoint) -> list[bytes]:
     """Return the files that the newest step created, and that `target` does not have."""
     newest, names = stack.position, []
     if newest is None:
@@ -115,7 +115,7 @@ def written_by_newest(store: Checkpoints, stack: Stack, target: Checkpoint) -> l
     return [entry.path for entry in differing if entry.status == "A"]
 
 
-def steps(store: Checkpoints) -> list[UndoStep]:
+def list_steps(store: Checkpoints) -> list[UndoStep]:
     """List all possible steps: the next undo first, then, the next redo first."""
     stack = read(store)
     listed = store.list(Query(ids=[*stack.undo, *stack.redo]))
@@ -123,16 +123,16 @@ def steps(store: Checkpoints) -> list[UndoStep]:
     return [
         UndoStep(kind, entries[name])
         for kind in (UNDO, REDO)
-        for name in reversed(stack.side(kind))
+        for name in reversed(stack.list_ids(kind))
         if name in entries
     ]
 
 
-def begin(store: Checkpoints, kind: str, safety: Checkpoint) -> None:
+def record_start(store: Checkpoints, kind: str, safety: Checkpoint) -> None:
     """Record that a restore, undo or redo begins; `safety` has the state before it."""
-    with _lock(store.repository):
+    with _stack_lock(store.repository):
         stack = read(store)
-        undo, redo = (_without(store, stack, side, safety) for side in (stack.undo, stack.redo))
+        undo, redo = (_drop_step(store, stack, side, safety) for side in (stack.undo, stack.redo))
         interrupted = stack.open if _exists(store, stack, stack.open) else None
         is_half_done = interrupted is not None and _is_half_done(store, safety, interrupted)
         if kind == RESTORE:
@@ -141,7 +141,7 @@ def begin(store: Checkpoints, kind: str, safety: Checkpoint) -> None:
         if not is_half_done:
             ahead = redo if kind == UNDO else undo
             newest = stack.position if _exists(store, stack, stack.position) else None
-            if newest is not None and not _is_same(store, store.read(newest), safety):
+            if newest is not None and not _restore_same_state(store, store.read(newest), safety):
                 ahead.append(newest)  # files were edited since: the user may want either state
             ahead.append(safety.id)
         recorded = LocalCheckpoints.read(store.repository, [safety.id]).oid(safety.id)
@@ -150,15 +150,15 @@ def begin(store: Checkpoints, kind: str, safety: Checkpoint) -> None:
         _write(store.repository, Stack(undo, redo, open=current, oids=oids))
 
 
-def finish(store: Checkpoints, kind: str, target: str) -> None:
+def record_end(store: Checkpoints, kind: str, target: str) -> None:
     """Record that a restore, undo or redo has restored the checkpoint `target`."""
-    with _lock(store.repository):
+    with _stack_lock(store.repository):
         stack = read(store)
         if kind == RESTORE:
             if stack.open is not None:
                 _write(store.repository, Stack(stack.undo, stack.redo, oids=stack.oids))
             return
-        side, ahead = stack.side(kind), stack.redo if kind == UNDO else stack.undo
+        side, ahead = stack.list_ids(kind), stack.redo if kind == UNDO else stack.undo
         if stack.position is not None and stack.position != target:
             ahead.append(stack.position)
         del side[side.index(target) if target in side else len(side) :]
@@ -185,7 +185,7 @@ def skipped_remarks(missing: Sequence[str]) -> list[str]:
     return [f"skipped steps whose checkpoints are gone ({_GONE}): {names}"] if missing else []
 
 
-def _without(store: Checkpoints, stack: Stack, side: list[str], safety: Checkpoint) -> list[str]:
+def _drop_step(store: Checkpoints, stack: Stack, side: list[str], safety: Checkpoint) -> list[str]:
     """Return the steps except `safety`; drop removed checkpoints if there are many."""
     names = [name for name in side if name != safety.id]
     return names if len(side) <= _LONG else [name for name in names if _exists(store, stack, name)]
@@ -202,10 +202,10 @@ def _is_half_done(store: Checkpoints, safety: Checkpoint, interrupted: str) -> b
     try:
         start = store.read(interrupted)
         target = store.read_own(str(start.state.get("before")))
-        sides = [_describe(store, checkpoint)[:2] for checkpoint in (start, target)]
+        sides = [_describe_state(store, checkpoint)[:2] for checkpoint in (start, target)]
     except (NotFoundError, InvalidCheckpoint, WorktreeError):
         return False  # unknown: counts as a state to return to
-    current = _describe(store, safety)[:2]
+    current = _describe_state(store, safety)[:2]
     for *trees, tree in zip(*sides, current, strict=True):  # files, then index entries
         differing = (diff.differences(store.repository, side, tree) for side in trees)
         start_paths, target_paths = ({entry.path for entry in entries} for entries in differing)
@@ -214,16 +214,16 @@ def _is_half_done(store: Checkpoints, safety: Checkpoint, interrupted: str) -> b
     return True
 
 
-def _is_same(store: Checkpoints, checkpoint: Checkpoint, safety: Checkpoint) -> bool:
+def _restore_same_state(store: Checkpoints, checkpoint: Checkpoint, safety: Checkpoint) -> bool:
     """Return whether two checkpoints restore equal files, index entries and merges."""
     if (checkpoint.git_sha, checkpoint.tree) == (safety.git_sha, safety.tree):
         return True
     with contextlib.suppress(WorktreeError):
-        return _describe(store, checkpoint) == _describe(store, safety)
+        return _describe_state(store, checkpoint) == _describe_state(store, safety)
     return False
 
 
-def _describe(store: Checkpoints, checkpoint: Checkpoint) -> tuple[str, str, object]:
+def _describe_state(store: Checkpoints, checkpoint: Checkpoint) -> tuple[str, str, object]:
     """Return what a restore restores: tree of files, tree of index entries, settings."""
     contents = _read_contents(store, checkpoint)
     staged = comparison.merged_tree(store.repository, contents, checkpoint.git_sha)
@@ -236,14 +236,14 @@ def _read_contents(store: Checkpoints, checkpoint: Checkpoint) -> Contents:
     return manifest.contents_of(checkpoint, store.repository, store.objects)
 
 
-def _lock(repository: Repository) -> Lock:
+def _stack_lock(repository: Repository) -> Lock:
     # After `_PATIENCE` seconds, the step continues without the lock.
     return Lock(os.path.join(repository.make_private_dir(), "undo.lock"), _PATIENCE)
 
 
 def _read_stack(repository: Repository) -> Stack | None:
     try:
-        with open(_path(repository), encoding="utf-8", opener=private_dirs.create) as file:
+        with open(_stack_path(repository), encoding="utf-8", opener=private_dirs.create) as file:
             document = json.load(file)
         stack = Stack(*(document[key] for key in _KEYS))
         sides = stack.undo, stack.redo
@@ -265,7 +265,7 @@ def _read_stack(repository: Repository) -> Stack | None:
 
 
 def _write(repository: Repository, stack: Stack) -> None:
-    path = _path(repository)
+    path = _stack_path(repository)
     names = {*stack.undo, *stack.redo, stack.position, stack.open}
     stack.oids = {name: oid for name, oid in stack.oids.items() if name in names}
     values = stack.undo, stack.redo, stack.position, stack.open, stack.oids
@@ -279,5 +279,5 @@ def _write(repository: Repository, stack: Stack) -> None:
     fsync.flush([repository.git_dir])
 
 
-def _path(repository: Repository) -> str:
+def _stack_path(repository: Repository) -> str:
     return os.path.join(repository.git_dir, ref_names.UNDO_FILE)

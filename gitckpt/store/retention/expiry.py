@@ -208,7 +208,7 @@ def remove(store: Checkpoints, run: str) -> int:
 
 def _forget_removed_runs(store: Checkpoints) -> None:
     with contextlib.suppress(BusyError):  # the next removal does it
-        keys.forget_orphans(store.refs, store.objects, store.index.runs)
+        keys.delete_orphans(store.refs, store.objects, store.index.runs)
     local_checkpoints.forget_removed_runs(store.repository, store.index.runs)
 
 

@@ -142,7 +142,7 @@ def remove(
         holds, refused = store.leases.acquire_all([fate.run for fate in batch], worktree.HOLDER)
         try:
             # Worktrees before checkpoints: their contents are compared to the newest checkpoints.
-            newest = heads.newest_of(store.index, store.repository, holds)
+            newest = heads.find_newest_by_run(store.index, store.repository, holds)
             for fate in batch:
                 progress(f"removing run {fate.run}, {len(results) + 1} of {len(due)}")
                 last = chains[fate.run][-1]
@@ -207,7 +207,7 @@ def delete_orphan_leases(store: Checkpoints) -> None:
 
 
 def _import_times(store: Checkpoints, due: Collection[str]) -> dict[str, int]:
-    newest = heads.newest_of(store.index, store.repository, due) if due else {}
+    newest = heads.find_newest_by_run(store.index, store.repository, due) if due else {}
     oids = {entry.id: entry.oid for entry in newest.values() if entry.trigger.startswith(IMPORT)}
     origins = {str(document.run): document.imported for document in _documents(store, oids)}
     return {run: times.from_text(origin.at) for run, origin in origins.items() if origin}
@@ -275,7 +275,7 @@ def _delete_leases(store: Checkpoints, holds: Mapping[str, Hold]) -> None:
 
 def chains_of(store: Checkpoints, runs: Collection[str]) -> dict[str, list[CheckpointInfo]]:
     """Map runs to their checkpoints, by sequence; fetched ones come first."""
-    chains = heads.chains_of(store.index, runs)
+    chains = heads.group_by_run(store.index, runs)
     for run, chain in chains.items():
         oids = local_oids(store.repository, run)
         chain.sort(key=lambda entry: (entry.oid in oids, entry.sequence or 0, entry.id))

@@ -177,7 +177,7 @@ def _reported_label(store: Checkpoints, label: str, oid: str, trigger: str) -> s
 
 
 def _local_fields(store: Checkpoints, run: str) -> RowFields:
-    entries = heads.chain(store.index, store.repository, run)
+    entries = heads.list_checkpoints(store.index, store.repository, run)
     newest, instants = entries[0], [entry.time for entry in entries]
     driven = next((entry.label for entry in entries if is_made_by_driver(entry)), None)
     step: list[str | None] = [None, None, None]
@@ -320,7 +320,7 @@ class History:
 
 def read(store: Checkpoints, run: str) -> History:
     summary = summary_of(store, run)
-    entries = list(reversed(heads.chain(store.index, store.repository, run)))
+    entries = list(reversed(heads.list_checkpoints(store.index, store.repository, run)))
     contents = store.objects.read([entry.oid for entry in entries])
     refs = (ref_names.CHECKPOINTS + entry.id for entry in entries)
     documents = [(content[1], ref) for content, ref in zip(contents, refs, strict=True) if content]

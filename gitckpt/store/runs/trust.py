@@ -54,7 +54,9 @@ def read(store: Checkpoints, run: str, checkpoint_id: str) -> Checkpoint:
     oid = store.refs.read(ref) if ids.is_id(checkpoint_id) else None
     if oid is None:
         return store.read(checkpoint_id)  # raises the error
-    checkpoint = codec.decode(ref_names.document(next(store.objects.read([oid])), ref, oid), ref)
+    checkpoint = codec.decode(
+        ref_names.require_document(next(store.objects.read([oid])), ref, oid), ref
+    )
     runs = filter(None, (run, checkpoint.run))
     if not any(local_checkpoints.is_local(store.repository, id_, oid) for id_ in runs):
         raise refusal(store, checkpoint, [])

@@ -141,7 +141,7 @@ def resume(
     checkpoint, stand_in = manifest.with_commit(repository, checkpoint, head)
     limits = store.rules.read().limits
     run = checkpoint.run
-    newest = heads.newest(store.index, repository, run) if run is not None else None
+    newest = heads.find_newest(store.index, repository, run) if run is not None else None
     is_newest = newest is not None and checkpoint.id == newest.id and _is_of_run(store, newest)
     owner = Owner(checkpoint.id, run if is_newest else None)
     opened = None
@@ -302,7 +302,7 @@ def _find_branch(store: Checkpoints, checkpoint: Checkpoint) -> Branch | None:
     """Return the branch of a run's newest checkpoint; None if the user made it."""
     if checkpoint.branch is None or not checkpoint.git_sha:
         return None
-    first = heads.chain(store.index, store.repository, str(checkpoint.run))[-1]
+    first = heads.list_checkpoints(store.index, store.repository, str(checkpoint.run))[-1]
     # An imported run made its branch itself.
     if first.branch == checkpoint.branch and not first.trigger.startswith(IMPORT):
         return None

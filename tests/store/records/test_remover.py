@@ -94,7 +94,7 @@ class TestInOrder:
         assert remove(plain, TWO, THREE, ONE) == 3
         names = [f"refs/checkpoints/{name}" for name in (ONE, TWO, THREE)]
         trees = [f"refs/ckpt/trees/{name}" for name in (TWO, THREE)]
-        key = keys.ref_of("nightly")
+        key = keys.name_ref("nightly")
         first, second = done
         assert first[0] == (HEAD, "", before[HEAD])
         assert sorted(first[1:-1]) == [(ref, "", before[ref]) for ref in names]
@@ -110,7 +110,7 @@ class TestInOrder:
     ) -> None:
         assert remove(plain, ONE, TWO, THREE, last=[ONE]) == 3
         names = {name: f"refs/checkpoints/{name}" for name in (ONE, TWO, THREE)}
-        key = keys.ref_of("nightly")
+        key = keys.name_ref("nightly")
         assert done[0][0] == (HEAD, before[names[ONE]], before[HEAD])
         assert sorted(done[0][1:]) == [
             (names[name], "", before[names[name]]) for name in (TWO, THREE)
@@ -496,6 +496,6 @@ class TestWithoutAnIndex:
             HEAD,
             f"refs/checkpoints/{THREE}",
             f"refs/ckpt/trees/{THREE}",
-            keys.ref_of("nightly"),
+            keys.name_ref("nightly"),
         }
         assert set(main_checkout.refs()) == expected
