@@ -43,14 +43,14 @@ class KeepRef:
     def __init__(self, repository: Repository, commit: str, *, is_retry: bool = False) -> None:
         self._repository, self.commit = repository, commit
         self._parent_deletions: list[Update] = []
-        value = read_oid(repository, KEEP + commit, is_retry=is_retry)
-        is_symbolic = value == commit and _is_symbolic(repository, KEEP + commit)
-        self.update = Update(KEEP + commit, commit, value, is_symbolic=is_symbolic)
-        if value == commit or commit.encode("ascii") in repository.read_shallow_and_grafts():
+        old_oid = read_oid(repository, KEEP + commit, is_retry=is_retry)
+        is_symbolic = old_oid == commit and _is_symbolic(repository, KEEP + commit)
+        self.update = Update(KEEP + commit, commit, old_oid, is_symbolic=is_symbolic)
+        if old_oid == commit or commit.encode("ascii") in repository.read_shallow_and_grafts():
             return
-        content = next(repository.cat_file.contents([commit]))
-        text = content[2] if content else repository.git.run("cat-file", "commit", commit).out
-        for parent in parents(text):
+        object_ = next(repository.cat_file.contents([commit]))
+        body = object_[2] if object_ else repository.git.run("cat-file", "commit", commit).out
+        for parent in parents(body):
             if read_oid(repository, KEEP + parent, is_retry=is_retry) == parent:
                 self._parent_deletions.append(Update(KEEP + parent, "", parent))
 
@@ -89,16 +89,16 @@ def is_locked(repository: Repository, ref: str) -> bool:
 
 def list_refs(repository: Repository) -> tuple[dict[str, str], set[str]]:
     """Return which oid each ref has, by the oid in its name; and symbolic refs' oids."""
-    fields = "--format=%(objectname) %(refname) %(symref)"
-    output = repository.git.run("for-each-ref", fields, KEEP.rstrip("/")).out
-    values, symbolic = dict[str, str](), set[str]()
-    for line in output.decode("utf-8", "surrogateescape").split("\n")[:-1]:
-        oid, ref, target = line.split(" ")
-        name = ref.removeprefix(KEEP)
-        if is_full_oid(repository, name):
-            values[name] = oid
-            symbolic |= {name} if target else set()
-    return values, symbolic
+    format_ = "--format=%(objectname) %(refname) %(symref)"
+    listing = repository.git.run("for-each-ref", format_, KEEP.rstrip("/")).out
+    targets, symrefs = dict[str, str](), set[str]()
+    for line in listing.decode("utf-8", "surrogateescape").split("\n")[:-1]:
+        oid, ref, symref = line.split(" ")
+        named_oid = ref.removeprefix(KEEP)
+        if is_full_oid(repository, named_oid):
+            targets[named_oid] = oid
+            symrefs |= {named_oid} if symref else set()
+    return targets, symrefs
 
 
 def create_refs(apply: Apply, values: Mapping[str, str], symbolic: Collection[str]) -> bool:
@@ -106,20 +106,20 @@ def create_refs(apply: Apply, values: Mapping[str, str], symbolic: Collection[st
 
     `values` maps the oid in the name of each ref to the oid that the ref has now ("" if missing).
     """
-    wrong = [oid for oid, value in values.items() if value != oid or oid in symbolic]
+    wrong_oids = [oid for oid, target in values.items() if target != oid or oid in symbolic]
     updates = {
-        oid: Update(KEEP + oid, oid, values[oid], is_symbolic=oid in symbolic) for oid in wrong
+        oid: Update(KEEP + oid, oid, values[oid], is_symbolic=oid in symbolic) for oid in wrong_oids
     }
     while updates:
         try:
             apply(list(updates.values()))
             break
         except GitError as error:
-            blocked = [oid for oid, update in updates.items() if is_blocked(update.ref, error)]
-            if not blocked:
+            blocked_oids = [oid for oid, update in updates.items() if is_blocked(update.ref, error)]
+            if not blocked_oids:
                 raise
-            del updates[blocked[0]]
-    return len(updates) == len(wrong)
+            del updates[blocked_oids[0]]
+    return len(updates) == len(wrong_oids)
 
 
 def read_oid(repository: Repository, ref: str, *, is_retry: bool = False) -> str:
@@ -128,13 +128,13 @@ def read_oid(repository: Repository, ref: str, *, is_retry: bool = False) -> str
     If `is_retry` is false, a packed ref to a missing object also gives "": asking git is slow.
     """
     require_no_pipe(repository, ref)
-    if (info := repository.cat_file.info(ref)) is not None:
-        return info[0]
+    if (object_info := repository.cat_file.info(ref)) is not None:
+        return object_info[0]
     if not is_retry and not os.path.isfile(os.path.join(repository.common_dir, ref)):
         return ""
     # The object is missing.
-    words = ("rev-parse", "--quiet", "--verify", ref)
-    return repository.git.run(*words, ok=(0, 1, 128)).out.decode("ascii").strip()
+    command = ("rev-parse", "--quiet", "--verify", ref)
+    return repository.git.run(*command, ok=(0, 1, 128)).out.decode("ascii").strip()
 
 
 def update_refs(repository: Repository, apply: Apply, needed: Needed) -> None:
@@ -144,31 +144,31 @@ def update_refs(repository: Repository, apply: Apply, needed: Needed) -> None:
     """
     from gitckpt.git import graph
 
-    values, symbolic = list_refs(repository)
-    intact = [oid for oid, value in values.items() if value == oid and oid not in symbolic]
+    targets, symrefs = list_refs(repository)
+    valid_oids = [oid for oid, target in targets.items() if target == oid and oid not in symrefs]
     # A ref whose commit is gone is not being written, and makes every gc fail.
-    young = [oid for oid in intact if is_recently_written(repository, KEEP + oid)]
-    needed_oids = set(repository.cat_file.existing(young))
-    linked = needed()
-    needed_oids |= set(intact if linked is None else linked)
+    young_oids = [oid for oid in valid_oids if is_recently_written(repository, KEEP + oid)]
+    needed_oids = set(repository.cat_file.existing(young_oids))
+    linked_oids = needed()
+    needed_oids |= set(valid_oids if linked_oids is None else linked_oids)
     try:
-        newest = graph.newest(repository.git, needed_oids)
+        newest_oids = graph.newest(repository.git, needed_oids)
     except GitError:
         return
-    if not create_refs(apply, {oid: values.get(oid, "") for oid in newest}, symbolic):
+    if not create_refs(apply, {oid: targets.get(oid, "") for oid in newest_oids}, symrefs):
         return  # delete nothing: the old refs keep these commits alive
-    superfluous = [
+    unneeded_oids = [
         oid
-        for oid in intact
-        if oid not in newest
+        for oid in valid_oids
+        if oid not in newest_oids
         and (oid not in needed_oids or repository.cat_file.info(oid) is not None)
         # One locked ref would make the whole transaction fail.
         and not is_locked(repository, KEEP + oid)
     ]
-    if superfluous:
-        checks = [Update(KEEP + oid, oid, oid) for oid in newest]
-        apply([*checks, *(Update(KEEP + oid, "", oid) for oid in superfluous)])
+    if unneeded_oids:
+        unchanged_refs = [Update(KEEP + oid, oid, oid) for oid in newest_oids]
+        apply([*unchanged_refs, *(Update(KEEP + oid, "", oid) for oid in unneeded_oids)])
         # A checkpoint recorded meanwhile may have relied on a ref that was just deleted.
-        added = {oid for oid in needed() or () if is_full_oid(repository, oid)} - needed_oids
-        unreached = graph.outside(repository.git, added, newest)
-        create_refs(apply, {oid: read_oid(repository, KEEP + oid) for oid in unreached}, symbolic)
+        new_oids = {oid for oid in needed() or () if is_full_oid(repository, oid)} - needed_oids
+        lost_oids = graph.outside(repository.git, new_oids, newest_oids)
+        create_refs(apply, {oid: read_oid(repository, KEEP + oid) for oid in lost_oids}, symrefs)

@@ -46,9 +46,9 @@ _PARTS = {"Progress": Progress, "Pipeline": Pipeline, "Attempt": Attempt}
 
 
 def require_known_names(details: Details) -> None:
-    if unknown := sorted(set(details) - _KNOWN):
+    if bad_names := sorted(set(details) - _KNOWN):
         names = ", ".join(sorted(_KNOWN))
-        raise UsageError(f"there is no argument {unknown[0]!r}", hint=f"valid arguments: {names}")
+        raise UsageError(f"there is no argument {bad_names[0]!r}", hint=f"valid arguments: {names}")
 
 
 def require_valid_arguments(label: str, details: Details, /, **options: object) -> None:
@@ -57,8 +57,8 @@ def require_valid_arguments(label: str, details: Details, /, **options: object) 
         if key.kind in _OPTIONAL_TEXTS:
             require_text(key.name, details.get(key.name), may_be_none=True)
         elif key.kind in _PARTS:
-            kind, article = _PARTS[key.kind], "an" if key.kind == "Attempt" else "a"
-            require(key.name, details.get(key.name), (kind, NoneType), f"{article} {key.kind}")
+            class_, article = _PARTS[key.kind], "an" if key.kind == "Attempt" else "a"
+            require(key.name, details.get(key.name), (class_, NoneType), f"{article} {key.kind}")
     require_text("id", details.get("id", ""))
     require_text("trigger", details.get("trigger", MANUAL))
     require_known_names(details)
@@ -72,9 +72,9 @@ def require_valid_arguments(label: str, details: Details, /, **options: object) 
         hint = "name the new run: start=…, or find the existing run: Store.run_of(key)"
         raise UsageError("only a new run takes a key", hint=hint)
     states = options.get("change"), options.get("state")
-    for pair, values in (("start and run", (start, run)), ("change and state", states)):
+    for names, values in (("start and run", (start, run)), ("change and state", states)):
         if None not in values:
-            raise UsageError(f"{pair} exclude each other", hint="give one of the two")
+            raise UsageError(f"{names} exclude each other", hint="give one of the two")
     if options.get("progress_of") is not None and options.get("change") is None:
         hint = "also give change, or give progress instead of progress_of"
         raise UsageError("progress_of needs the state that change returns", hint=hint)
@@ -112,37 +112,37 @@ def make_checkpoint(
     if message and (message.splitlines() != [message] or len(message) > document.MAX_MESSAGE):
         problem = f"a message is one line of at most {document.MAX_MESSAGE:,} characters"
         raise UsageError(problem, hint="shorten the message, and put the rest into the state")
-    values: dict[str, Any] = {"trigger": MANUAL, **details, "id": checkpoint_id}
-    values |= {"message": message or None, "errors": errors, "worktree": worktree}
-    values |= {"label": phase.label(label), "timestamp": times.to_text(instant)}
-    drafted = Checkpoint(git_sha=head[0], branch=head[1], **values)
-    fields = codec.fields(drafted)
-    return drafted, fields, _require_valid(fields, state)
+    arguments: dict[str, Any] = {"trigger": MANUAL, **details, "id": checkpoint_id}
+    arguments |= {"message": message or None, "errors": errors, "worktree": worktree}
+    arguments |= {"label": phase.label(label), "timestamp": times.to_text(instant)}
+    checkpoint = Checkpoint(git_sha=head[0], branch=head[1], **arguments)
+    fields = codec.fields(checkpoint)
+    return checkpoint, fields, _require_valid(fields, state)
 
 
 def _require_valid(fields: Fields, state: Fields | None) -> dict[str, Any] | None:
     if state is not None:
         codec.require_map(state)
-    checked = {**fields, "run": None}
+    checked_fields = {**fields, "run": None}
     if fields.get("pipeline") is not None:
-        checked["pipeline"] = {**fields["pipeline"]}
-        checked["pipeline"].pop("completed", None)
+        checked_fields["pipeline"] = {**fields["pipeline"]}
+        checked_fields["pipeline"].pop("completed", None)
     try:
-        codec.check(checked, ref_names.CHECKPOINTS + fields["id"])
+        codec.check(checked_fields, ref_names.CHECKPOINTS + fields["id"])
     except InvalidCheckpoint as error:
         raise UsageError(f"{error.field}: {error.problem}") from None
     return None if state is None else dict(state)
 
 
 def complete_checkpoint(checkpoint: Checkpoint, fields: Fields, state: Fields | None) -> Checkpoint:
-    position: dict[str, Any] = {key: fields.get(key) for key in ("run", "parent", "sequence")}
-    names = ("pipeline", "attempt")
-    carried = [key for key in names if fields.get(key) and getattr(checkpoint, key) is None]
-    tables = codec.tables({key: fields[key] for key in carried})
+    run_fields: dict[str, Any] = {key: fields.get(key) for key in ("run", "parent", "sequence")}
+    keys = ("pipeline", "attempt")
+    carried_keys = [key for key in keys if fields.get(key) and getattr(checkpoint, key) is None]
+    tables = codec.tables({key: fields[key] for key in carried_keys})
     if checkpoint.pipeline is not None:
-        completed = fields["pipeline"].get("completed", {})
-        tables["pipeline"] = replace(checkpoint.pipeline, completed=completed)
-    return replace(checkpoint, state=dict(state or {}), **position, **tables)
+        completed_phases = fields["pipeline"].get("completed", {})
+        tables["pipeline"] = replace(checkpoint.pipeline, completed=completed_phases)
+    return replace(checkpoint, state=dict(state or {}), **run_fields, **tables)
 
 
 @dataclass(slots=True)

@@ -66,13 +66,13 @@ class CheckpointInfo:
 
     @classmethod
     def of(cls, checkpoint: Checkpoint, oid: str) -> Self:
-        files = checkpoint.worktree
+        worktree = checkpoint.worktree
         return cls(
             **{name: getattr(checkpoint, name) for name in _COPIED_FIELDS},
             oid=oid,
-            examined=files is not None,
-            operation=files.operation if files else None,
-            changed=0 if files is not None and not files.dirty else None,
+            examined=worktree is not None,
+            operation=worktree.operation if worktree else None,
+            changed=0 if worktree is not None and not worktree.dirty else None,
             submodules=join_submodules(checkpoint),
         )
 
@@ -88,12 +88,12 @@ def join_submodules(checkpoint: Checkpoint) -> str:
 
 def list_references(checkpoint: Checkpoint) -> list[tuple[str, str]]:
     """List the ids of other checkpoints in a document, with their keys; no `parent`."""
-    ids = {"forked_from": checkpoint.forked_from, "rewound_to": checkpoint.rewound_to}
+    ids_by_key = {"forked_from": checkpoint.forked_from, "rewound_to": checkpoint.rewound_to}
     if checkpoint.attempt is not None:
-        ids["attempt.began"] = checkpoint.attempt.began
-    completed = checkpoint.pipeline.completed if checkpoint.pipeline is not None else {}
-    ids |= {f"pipeline.completed.{name}": id_ for name, id_ in completed.items()}
-    return [(key, id_) for key, id_ in ids.items() if id_ is not None]
+        ids_by_key["attempt.began"] = checkpoint.attempt.began
+    completed_phases = checkpoint.pipeline.completed if checkpoint.pipeline is not None else {}
+    ids_by_key |= {f"pipeline.completed.{name}": id_ for name, id_ in completed_phases.items()}
+    return [(key, id_) for key, id_ in ids_by_key.items() if id_ is not None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,10 +130,10 @@ class Query:
         if self.git_sha:
             ids.require_oid_or_unborn(self.git_sha)
         for name in ("since", "until", "limit", "skip"):
-            value = getattr(self, name)
-            require_number(name, value, may_be_none=True)
-            if value is not None:
-                object.__setattr__(self, name, min(value, _MOST))
+            number = getattr(self, name)
+            require_number(name, number, may_be_none=True)
+            if number is not None:
+                object.__setattr__(self, name, min(number, _MOST))
         for name in ("in_run", "by_agent"):
             require(name, getattr(self, name), (bool, NoneType), "True or False")
         for name in ("runs", "ids", "triggers"):
@@ -202,26 +202,26 @@ _HEX = tuple(map(FIELDS.index, ("oid", "git_sha", "tree")))
 
 def to_row(checkpoint: Checkpoint, oid: str) -> tuple[Value | None, ...]:
     entry = CheckpointInfo.of(checkpoint, oid)
-    values = [getattr(entry, name) for name in FIELDS]
-    values[_ID] = ids.to_bytes(entry.id)
+    column_values = [getattr(entry, name) for name in FIELDS]
+    column_values[_ID] = ids.to_bytes(entry.id)
     for column in _HEX:
-        if values[column] is not None:
-            values[column] = bytes.fromhex(values[column])
+        if column_values[column] is not None:
+            column_values[column] = bytes.fromhex(column_values[column])
     if times.is_canonical(entry.timestamp):
-        values[_TIMESTAMP] = None
-    return (*values, checkpoint.phase_name, checkpoint.status, entry.time)
+        column_values[_TIMESTAMP] = None
+    return (*column_values, checkpoint.phase_name, checkpoint.status, entry.time)
 
 
 def from_row(row: Sequence[Any]) -> CheckpointInfo:
-    values = list(row)
-    values[_ID] = ids.from_bytes(values[_ID])
+    field_values = list(row)
+    field_values[_ID] = ids.from_bytes(field_values[_ID])
     for column in _HEX:
-        if values[column] is not None:
-            values[column] = values[column].hex()
-    if values[_TIMESTAMP] is None:
-        values[_TIMESTAMP] = times.to_text(values[_TIME])
-    values[_EXAMINED] = bool(values[_EXAMINED])
-    return CheckpointInfo(*values)
+        if field_values[column] is not None:
+            field_values[column] = field_values[column].hex()
+    if field_values[_TIMESTAMP] is None:
+        field_values[_TIMESTAMP] = times.to_text(field_values[_TIME])
+    field_values[_EXAMINED] = bool(field_values[_EXAMINED])
+    return CheckpointInfo(*field_values)
 
 
 def id_bytes(text: str) -> bytes | None:
@@ -233,9 +233,9 @@ _LITERAL = ("status = ?", "trigger = ?")
 
 
 def build_condition(query: Query) -> tuple[str, list[Value]]:
-    parts, values, triggers = [], list[Value](), query.triggers
+    conditions, values, triggers = [], list[Value](), query.triggers
     trigger = triggers[0] if triggers is not None and len(triggers) == 1 else None
-    for words, value in (
+    for sql, value in (
         ("run = ?", query.run),
         ("git_sha = ?", None if query.git_sha is None else bytes.fromhex(query.git_sha)),
         ("time >= ?", query.since),
@@ -246,21 +246,21 @@ def build_condition(query: Query) -> tuple[str, list[Value]]:
         ("status = ?", query.status),
         ("trigger = ?", trigger),
     ):
-        if words in _LITERAL and isinstance(value, str) and value.isascii() and value.isalpha():
+        if sql in _LITERAL and isinstance(value, str) and value.isascii() and value.isalpha():
             # A literal: SQLite uses partial indexes for nothing else.
-            parts.append(words.replace("?", f"'{value}'"))
+            conditions.append(sql.replace("?", f"'{value}'"))
         elif value is not None:
-            parts.append(words)
+            conditions.append(sql)
             values.append(value)
-    for column, is_set in (("run", query.in_run), ("agent", query.by_agent)):
-        if is_set is not None:
-            parts.append(f"{column} IS {'NOT ' if is_set else ''}NULL")
-    for words, several in (
+    for column, must_be_set in (("run", query.in_run), ("agent", query.by_agent)):
+        if must_be_set is not None:
+            conditions.append(f"{column} IS {'NOT ' if must_be_set else ''}NULL")
+    for sql, any_of in (
         (f"id IN (SELECT {ID_BYTES}(value)", query.ids),
         ("run IN (SELECT value", query.runs),
         ("trigger IN (SELECT value", triggers if trigger is None else None),
     ):
-        if several is not None:
-            parts.append(f"{words} FROM json_each(?))")
-            values.append(json.dumps(list(several)))
-    return (f" WHERE {' AND '.join(parts)}" if parts else ""), values
+        if any_of is not None:
+            conditions.append(f"{sql} FROM json_each(?))")
+            values.append(json.dumps(list(any_of)))
+    return (f" WHERE {' AND '.join(conditions)}" if conditions else ""), values

@@ -37,8 +37,8 @@ def _select_entries(index: Index, **criteria: Any) -> list[CheckpointInfo]:
 def list_checkpoints(index: Index, repository: Repository, run: str) -> list[CheckpointInfo]:
     """List a run's checkpoints, newest first; fetched ones only if all are fetched."""
     entries = _select_entries(index, run=run)  # also fetched ones, which must not decide anything
-    oids = local_checkpoints.local_oids(repository, run)
-    return [entry for entry in entries if entry.oid in oids] or entries
+    local_oids = local_checkpoints.local_oids(repository, run)
+    return [entry for entry in entries if entry.oid in local_oids] or entries
 
 
 def find_newest(index: Index, repository: Repository, run: str) -> CheckpointInfo | None:
@@ -59,24 +59,24 @@ def group_by_run(index: Index, runs: Collection[str]) -> dict[str, list[Checkpoi
 def find_newest_by_run(
     index: Index, repository: Repository, runs: Collection[str]
 ) -> dict[str, CheckpointInfo]:
-    newest = {}
+    newest_by_run = {}
     for run, entries in group_by_run(index, runs).items():
         oids = local_checkpoints.local_oids(repository, run)
-        newest[run] = next((entry for entry in entries if entry.oid in oids), entries[0])
-    return newest
+        newest_by_run[run] = next((entry for entry in entries if entry.oid in oids), entries[0])
+    return newest_by_run
 
 
 def find_head(lines: Iterable[bytes], run: str, objects: Objects, refs: Refs) -> Checkpoint | None:
     """Return the first existing checkpoint of the run; each line is a document's oid."""
     # If a hook is killed before it moves the head, the head is stale: the driver's next checkpoint
     # would get the same sequence number.
-    for line in lines:
-        oid = line.decode("ascii", "replace")
+    for oid_line in lines:
+        oid = oid_line.decode("ascii", "replace")
         content = next(objects.read([oid])) if ids.is_oid(oid) else None
         if content is not None and content[0] == "blob":
-            newest = ref_names.parse_run_head(content, ref_names.RUNS + run)
-            if newest.run == run and refs.read(ref_names.CHECKPOINTS + newest.id) == oid:
-                return newest
+            checkpoint = ref_names.parse_run_head(content, ref_names.RUNS + run)
+            if checkpoint.run == run and refs.read(ref_names.CHECKPOINTS + checkpoint.id) == oid:
+                return checkpoint
     return None
 
 
@@ -158,32 +158,32 @@ def clear_stale_locks(repository: Repository, tell: Callable[[str], None], block
         if lock.is_held_here(os.path.join(repository.make_private_dir(), ref_names.WRITE_LOCK)):
             discard_stale_locks(repository, tell)
         else:
-            with ref_names.write_lock(repository, _PATIENCE) as is_alone:
-                if is_alone:
+            with ref_names.write_lock(repository, _PATIENCE) as is_locked:
+                if is_locked:
                     discard_stale_locks(repository, tell)
     return not os.path.lexists(blocking)
 
 
 def discard_stale_locks(repository: Repository, tell: Callable[[str], object]) -> None:
     """Delete and report stale locks of gitckpt's refs, with `write_lock` held."""
-    stale = leftovers.find_stale_locks(repository, list_locks(repository))
-    if paths := sorted(path for path, mark in stale.items() if leftovers.discard(path, mark)):
+    locks = leftovers.find_stale_locks(repository, list_locks(repository))
+    if paths := sorted(path for path, stat in locks.items() if leftovers.discard(path, stat)):
         tell(f"removed {first_of(paths, 1)}: left behind by a killed git")
 
 
 def is_own_lock(repository: Repository, path: str) -> bool:
     """Return whether a path is the lock file of one of gitckpt's refs."""
-    directory, name = os.path.split(path)
-    space = os.path.relpath(os.path.realpath(directory), os.path.realpath(repository.common_dir))
-    ref = os.path.join(space, name.removesuffix(_SUFFIX))
-    is_below = ref.startswith(tuple(f"{own}/" for own in ref_names.OWN))
-    is_own = ref == ref_names.NOTES or (is_below and not ref_names.is_foreign(ref))
-    return name.endswith(_SUFFIX) and is_own
+    directory, file_name = os.path.split(path)
+    parent = os.path.relpath(os.path.realpath(directory), os.path.realpath(repository.common_dir))
+    ref = os.path.join(parent, file_name.removesuffix(_SUFFIX))
+    is_in_namespace = ref.startswith(tuple(f"{namespace}/" for namespace in ref_names.OWN))
+    is_own_ref = ref == ref_names.NOTES or (is_in_namespace and not ref_names.is_foreign(ref))
+    return file_name.endswith(_SUFFIX) and is_own_ref
 
 
 def list_locks(repository: Repository) -> list[str]:
     paths = [os.path.join(repository.common_dir, ref_names.NOTES + _SUFFIX)]
-    for space in ref_names.OWN:
-        for parent, _, names in os.walk(os.path.join(repository.common_dir, space)):
-            paths += [os.path.join(parent, name) for name in names]
+    for namespace in ref_names.OWN:
+        for parent, _, file_names in os.walk(os.path.join(repository.common_dir, namespace)):
+            paths += [os.path.join(parent, file_name) for file_name in file_names]
     return [path for path in paths if is_own_lock(repository, path) and os.path.lexists(path)]

@@ -107,21 +107,21 @@ def _read_meta(connection: Connection) -> dict[str, str]:
 
 
 def compare(connection: Connection, listing: bytes | bytearray) -> tuple[set[bytes], list[Ref]]:
-    stored = dict(connection.execute(_STORED))
-    new = []
+    stored_oids = dict(connection.execute(_STORED))
+    new_refs = []
     for match in _LISTED.finditer(listing):
-        oid, name = match.groups()
-        ref = unhexlify(name.replace(b"-", b"")), unhexlify(oid)
-        if not stored or stored.get(ref[0]) != ref[1]:
-            new.append(ref)
+        oid, uuid = match.groups()
+        ref = unhexlify(uuid.replace(b"-", b"")), unhexlify(oid)
+        if not stored_oids or stored_oids.get(ref[0]) != ref[1]:
+            new_refs.append(ref)
         else:
-            del stored[ref[0]]
-    return set(stored), new
+            del stored_oids[ref[0]]
+    return set(stored_oids), new_refs
 
 
 def insert(connection: Connection, rows: Iterable[Values], problems: Iterable[ProblemRow]) -> None:
-    marks = ", ".join("?" * len(entry.COLUMNS))
-    connection.executemany(f"INSERT INTO entry VALUES ({marks})", sorted(rows, key=itemgetter(0)))
+    slots = ", ".join("?" * len(entry.COLUMNS))
+    connection.executemany(f"INSERT INTO entry VALUES ({slots})", sorted(rows, key=itemgetter(0)))
     connection.executemany("INSERT INTO problem VALUES (?, ?, ?, ?)", problems)
 
 
@@ -140,14 +140,14 @@ def mark_unranked(connection: Connection, runs: Mapping[str, int]) -> None:
 
 def update_ranks(connection: Connection) -> None:
     """Set the ranks of marked checkpoints: the latest timestamp in the run up to each."""
-    latest = dict(connection.execute(f"SELECT run, ({_RANK_BEFORE}) FROM {_UNRANKED}"))
+    latest_times = dict(connection.execute(f"SELECT run, ({_RANK_BEFORE}) FROM {_UNRANKED}"))
     ranks = []
-    affected = f"{_UNRANKED} JOIN entry ON entry.run = each.run AND sequence >= first"
-    query = f"SELECT entry.run, entry.rowid, time, rank FROM {affected}"
-    for run, row, instant, old_rank in connection.execute(f"{query} ORDER BY 1, sequence, id"):
-        latest[run] = max(instant, latest[run] or 0)  # a clock may jump back
-        if old_rank != latest[run]:
-            ranks.append((latest[run], row))
+    joined_tables = f"{_UNRANKED} JOIN entry ON entry.run = each.run AND sequence >= first"
+    query = f"SELECT entry.run, entry.rowid, time, rank FROM {joined_tables}"
+    for run, rowid, instant, old_rank in connection.execute(f"{query} ORDER BY 1, sequence, id"):
+        latest_times[run] = max(instant, latest_times[run] or 0)  # a clock may jump back
+        if old_rank != latest_times[run]:
+            ranks.append((latest_times[run], rowid))
     connection.executemany("UPDATE entry SET rank = ? WHERE rowid = ?", ranks)
     connection.execute("DELETE FROM unranked")
 
@@ -202,11 +202,11 @@ class Index:
 
     def commits(self) -> set[str] | None:
         """Return the commits of all checkpoints; None if a checkpoint is unreadable."""
-        linked = "SELECT git_sha FROM entry WHERE length(git_sha) = ?"
-        sql = f"SELECT NULL FROM problem UNION ALL {linked}"
-        size = oid_size(self._repository.object_format)
+        select_linked = "SELECT git_sha FROM entry WHERE length(git_sha) = ?"
+        sql = f"SELECT NULL FROM problem UNION ALL {select_linked}"
+        oid_length = oid_size(self._repository.object_format)
         # Build the set as rows arrive: many checkpoints have the same commit.
-        oids = self._query(sql, [size], lambda rows: {oid and oid.hex() for (oid,) in rows})
+        oids = self._query(sql, [oid_length], lambda rows: {oid and oid.hex() for (oid,) in rows})
         return None if None in oids else oids
 
     def run_rows(self) -> list[tuple[Any, ...]]:
@@ -258,13 +258,13 @@ class Index:
                 return answer(self._open_in_memory(error))
 
     def _update_to_refs(self, connection: Connection) -> None:
-        state = refs_stat.read_state(self._repository, _DIRECTORY)
+        refs_state = refs_stat.read_state(self._repository, _DIRECTORY)
         connection.execute("BEGIN")
         meta = _read_meta(connection)
-        marks = (state.packed, state.loose)
-        if None in marks or (meta.get("packed"), meta.get("loose")) != marks:
+        refs_marks = (refs_state.packed, refs_state.loose)
+        if None in refs_marks or (meta.get("packed"), meta.get("loose")) != refs_marks:
             connection.rollback()
-            self._update_from_listing(connection, state)
+            self._update_from_listing(connection, refs_state)
 
     def _update_from_listing(self, connection: Connection, state: refs_stat.State) -> None:
         # `state` was read before the listing: the next query detects a change during the listing.
@@ -281,8 +281,8 @@ class Index:
     def _read_new(self, connection: Connection, listing: bytes) -> None:
         count = 0
         while True:
-            stale, new = compare(connection, listing)
-            delete_rows(connection, stale)
+            stale_ids, new = compare(connection, listing)
+            delete_rows(connection, stale_ids)
             self._read_documents(connection, new[:_AT_ONCE])
             if len(new) <= _AT_ONCE:
                 break
@@ -305,22 +305,22 @@ class Index:
     def _read_documents(self, connection: Connection, refs: Sequence[Ref]) -> None:
         rows: list[Values] = []
         problems: list[ProblemRow] = []
-        runs: dict[str, int] = {}
+        starts: dict[str, int] = {}
         oids = [oid.hex() for _, oid in refs]
         documents = ref_names.read_documents(self._repository, self._objects, oids)
         for (id_, oid), document in zip(refs, documents, strict=True):
             ref = ref_names.CHECKPOINTS + ids.from_bytes(id_)
             try:
-                data = ref_names.require_document(document, ref, oid.hex())
-                header = fenced(ref, partial(decode_summary, data, ref))
+                document_bytes = ref_names.require_document(document, ref, oid.hex())
+                header = fenced(ref, partial(decode_summary, document_bytes, ref))
             except InvalidCheckpoint as error:
                 problems.append((id_, oid, error.message, document is None))
                 continue
             rows.append(entry.to_row(header, oid.hex()))
             if header.run is not None and header.sequence is not None:
-                runs[header.run] = min(header.sequence, runs.get(header.run, header.sequence))
+                starts[header.run] = min(header.sequence, starts.get(header.run, header.sequence))
         insert(connection, rows, problems)
-        mark_unranked(connection, runs)
+        mark_unranked(connection, starts)
 
     def _open_or_reuse(self) -> Connection:
         if self._connection is None:

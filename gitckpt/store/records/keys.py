@@ -48,12 +48,12 @@ def parse_run(content: tuple[str, bytes] | None, ref: str) -> str:
 
 
 def _parse_run(content: tuple[str, bytes] | None, ref: str) -> str:
-    data = content[1] if content is not None and content[0] == "blob" else b""
+    blob = content[1] if content is not None and content[0] == "blob" else b""
     hint = f"see the document: git cat-file -p {shell_word(ref)}; "
     hint += f"delete the key: git update-ref -d {shell_word(ref)}"
-    version, key, run = map(parse_record(data, ref, "key", hint).get, ("version", "key", "run"))
-    is_valid = type(version) is int and isinstance(run, str) and ids.is_run_id(run)
-    if not is_valid or not isinstance(key, str):
+    version, key, run = map(parse_record(blob, ref, "key", hint).get, ("version", "key", "run"))
+    is_valid_run = type(version) is int and isinstance(run, str) and ids.is_run_id(run)
+    if not is_valid_run or not isinstance(key, str):
         raise InvalidCheckpoint(ref, "", "does not point to the document of a key", hint=hint)
     with contextlib.suppress(UsageError):  # blank or too long: not a valid key
         if name_ref(key) == ref:
@@ -75,8 +75,8 @@ class KeyClaim:
         return None if oid is None else (parse_run(next(self._objects.read([oid])), self._ref), oid)
 
     def run(self) -> str | None:
-        stored = self.read()
-        return stored[0] if stored is not None and self._exists(stored[0]) else None
+        run_and_oid = self.read()
+        return run_and_oid[0] if run_and_oid is not None and self._exists(run_and_oid[0]) else None
 
     def require_free(self) -> None:
         if (run := self.run()) is not None:
@@ -87,14 +87,14 @@ class KeyClaim:
         # In the transaction that starts the run: a kill never leaves a run without its key.
         self.require_free()
         stored = self.read()
-        data = render_document(self._key, run)
-        self._objects.write([("blob", data)])
-        new = object_id("blob", data, self._format)
+        key_document = render_document(self._key, run)
+        self._objects.write([("blob", key_document)])
+        new_oid = object_id("blob", key_document, self._format)
         if stored is None:
-            return [Update(self._ref, new, "")]
+            return [Update(self._ref, new_oid, "")]
         # If another process is starting that run, this update waits for the head, then fails.
-        absent = [Update(ref_names.RUNS + stored[0], "", "")] if stored[0] != run else []
-        return [*absent, Update(self._ref, new, stored[1])]
+        checks = [Update(ref_names.RUNS + stored[0], "", "")] if stored[0] != run else []
+        return [*checks, Update(self._ref, new_oid, stored[1])]
 
 
 def list_deletions(refs: Refs, objects: Objects, runs: Collection[str]) -> list[Update]:
@@ -104,9 +104,9 @@ def list_deletions(refs: Refs, objects: Objects, runs: Collection[str]) -> list[
 
 def delete_orphans(refs: Refs, objects: Objects, runs: Callable[[], Collection[str]]) -> None:
     keys = _list_keys(refs, objects)
-    existing = set(runs()) if keys else set()
+    existing_runs = set(runs()) if keys else set()
     for ref, oid, run in keys:
-        if run is not None and run not in existing:
+        if run is not None and run not in existing_runs:
             try:
                 refs.update([Update(ref_names.RUNS + run, "", ""), Update(ref, "", oid)])
             except RefMoved:
@@ -117,10 +117,10 @@ def _list_keys(refs: Refs, objects: Objects) -> list[tuple[str, str, str | None]
     """List the ref, the oid and the run of each key; the run is None if unreadable."""
     refs_of_keys = list(refs.iterate(ref_names.KEYS))
     keys: list[tuple[str, str, str | None]] = []
-    contents = objects.read([oid for _, oid in refs_of_keys])
-    for (ref, oid), content in zip(refs_of_keys, contents, strict=True):
+    documents = objects.read([oid for _, oid in refs_of_keys])
+    for (ref, oid), document in zip(refs_of_keys, documents, strict=True):
         try:
-            keys.append((ref, oid, parse_run(content, ref)))
+            keys.append((ref, oid, parse_run(document, ref)))
         except InvalidCheckpoint:
             keys.append((ref, oid, None))
     return keys

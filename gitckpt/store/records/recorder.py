@@ -117,11 +117,11 @@ class Recorder:
         with self._mutex, ref_names.write_lock(self._repository):
             while True:
                 attempt += 1
-                head, previous, carried = self._read_head(proposal)
-                drafts = [(proposal, proposal.render(previous, carried))]
-                for following in then:
-                    last = drafts[-1][0]
-                    drafts.append((following, following.render(last.fields, last.state or {})))
+                head, newest_fields, newest_state = self._read_head(proposal)
+                drafts = [(proposal, proposal.render(newest_fields, newest_state))]
+                for successor in then:
+                    latest = drafts[-1][0]
+                    drafts.append((successor, successor.render(latest.fields, latest.state or {})))
                 try:
                     blob = self._write(drafts, head, needs, is_retry=attempt > 1)
                     if proposal.fields.get("run"):
@@ -151,8 +151,8 @@ class Recorder:
         ref = ref_names.RUNS + run
         if (head := self._refs.read(ref)) is None:
             raise NotFoundError(f"no run {run}", hint="list the runs: git ckpt runs")
-        last_oid, previous = self._newest.get(run, ("", {}))
-        state: dict[str, Any] = {}
+        last_oid, newest_fields = self._newest.get(run, ("", {}))
+        newest_state: dict[str, Any] = {}
         newest = None
         if lines := local_checkpoints.oids_after(self._repository, run, head):
             # Perhaps a writer was killed before the head moved.
@@ -163,62 +163,62 @@ class Recorder:
             from gitckpt.model.codec import fields as fields_of
 
             newest = newest or ref_names.parse_run_head(next(self._objects.read([head])), ref)
-            previous, state = fields_of(newest), dict(newest.state)
-        return head, previous, state
+            newest_fields, newest_state = fields_of(newest), dict(newest.state)
+        return head, newest_fields, newest_state
 
     def _write(self, drafts: Drafts, head: str, needs: Sequence[str], *, is_retry: bool) -> str:
         first, repository = drafts[0][0], self._repository
         run, commit = first.fields.get("run"), first.fields["git_sha"]
         format_ = repository.object_format
         documents = [(draft.fields, object_id("blob", data, format_)) for draft, data in drafts]
-        line = commit_refs.KeepRef(repository, commit, is_retry=is_retry) if commit else None
+        keep = commit_refs.KeepRef(repository, commit, is_retry=is_retry) if commit else None
         # The store is valid after each of these updates, in order; the checkpoint's ref is last.
         updates = first.list_first_updates()
-        updates += ref_names.plan_refs(documents, head, line.update if line is not None else None)
-        needed: list[Item] = [("blob", data) for _, data in drafts]
+        updates += ref_names.plan_refs(documents, head, keep.update if keep is not None else None)
+        objects: list[Item] = [("blob", data) for _, data in drafts]
         if commit:  # before the refs: a kill leaves an extra line
             lines = [note.link_line(n["id"], n["phase"], n["timestamp"]) for n, _ in documents]
             notes.append(repository, {commit: lines})
         flushed = any((new.get("worktree") or {}).get("operation") for new, _ in documents)
-        ids = [(new["id"], oid) for new, oid in documents]
-        local_checkpoints.append(repository, ids, is_apart=first.is_apart, flushed=flushed)
-        self._objects.write(needed, flushed=False)
-        noted: list[str] = []
+        id_pairs = [(new["id"], oid) for new, oid in documents]
+        local_checkpoints.append(repository, id_pairs, is_apart=first.is_apart, flushed=flushed)
+        self._objects.write(objects, flushed=False)
+        paths: list[str] = []
         if run and first.is_ours:
             drives = first.guard is not None and first.guard.drives
             oids = [oid for _, oid in documents]
-            noted = local_checkpoints.extend(repository, run, head, oids, drives=drives)
-        flush: Flush = partial(self._objects.flush, needs, noted)
+            paths = local_checkpoints.extend(repository, run, head, oids, drives=drives)
+        flush: Flush = partial(self._objects.flush, needs, paths)
         if len(needs) >= _MANY:
-            self._objects.flush(needs, noted)
+            self._objects.flush(needs, paths)
             flush = None
         try:
-            self._apply(updates, line, flush)
+            self._apply(updates, keep, flush)
         except GitError:
-            if not (missing := self._find_missing(updates)):
+            if not (missing_oids := self._find_missing(updates)):
                 raise
-            if (first.fields.get("worktree") or {}).get("tree") in missing:
+            if (first.fields.get("worktree") or {}).get("tree") in missing_oids:
                 raise FilesPruned from None
-            self._objects.write(needed)
-            self._apply(updates, line, flush)
+            self._objects.write(objects)
+            self._apply(updates, keep, flush)
         if self._find_missing(updates):
-            self._objects.write(needed)
-        if line is not None:
-            line.delete_parent_refs(self._refs.update)
+            self._objects.write(objects)
+        if keep is not None:
+            keep.delete_parent_refs(self._refs.update)
         return documents[-1][1]
 
     def _find_missing(self, updates: Sequence[Update]) -> list[str]:
         # `git gc --prune=now` may delete objects before refs point to them.
-        needed = [update.new for update in updates if update.new]
-        return [oid for oid in needed if self._repository.cat_file.info(oid) is None]
+        new_oids = [update.new for update in updates if update.new]
+        return [oid for oid in new_oids if self._repository.cat_file.info(oid) is None]
 
-    def _apply(self, updates: list[Update], line: commit_refs.KeepRef | None, flush: Flush) -> None:
+    def _apply(self, updates: list[Update], keep: commit_refs.KeepRef | None, flush: Flush) -> None:
         try:
             self._refs.update(updates, flush)
         except (LockHeld, GitError) as error:
-            if line is None or line.update not in updates:
+            if keep is None or keep.update not in updates:
                 raise
-            if not commit_refs.is_blocked(line.update.ref, error):
+            if not commit_refs.is_blocked(keep.update.ref, error):
                 raise
-            updates.remove(line.update)  # maintenance creates the ref later
+            updates.remove(keep.update)  # maintenance creates the ref later
             self._refs.update(updates, flush)

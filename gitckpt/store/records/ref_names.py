@@ -94,10 +94,10 @@ def plan_refs(
     """
     updates = []
     for fields, _ in documents:
-        files, imported = fields.get("worktree") or {}, fields.get("imported") or {}
-        oids = (files.get("tree"), files.get("operation_commit"), imported.get("original"))
+        worktree, imported = fields.get("worktree") or {}, fields.get("imported") or {}
+        oids = (worktree.get("tree"), worktree.get("operation_commit"), imported.get("original"))
         pairs = zip(OBJECTS, oids, strict=True)
-        updates += [Update(space + fields["id"], oid, "") for space, oid in pairs if oid]
+        updates += [Update(namespace + fields["id"], oid, "") for namespace, oid in pairs if oid]
     if keep is not None:
         updates.append(keep)
     updates += [Update(CHECKPOINTS + fields["id"], blob, "") for fields, blob in documents]
@@ -145,29 +145,29 @@ def parse_run_head(content: Item | None, ref: str) -> Checkpoint:
     if content is None or content[0] != "blob":
         raise InvalidCheckpoint(ref, "", "does not point to a checkpoint document", hint=hint)
     try:
-        newest = decode(content[1], ref)
+        checkpoint = decode(content[1], ref)
     except NewerCheckpoint:
         raise
     except InvalidCheckpoint as error:
         raise error.but(hint=hint) from None
-    if newest.sequence is None:
+    if checkpoint.sequence is None:
         raise InvalidCheckpoint(ref, "sequence", "missing", hint=hint)
-    return newest
+    return checkpoint
 
 
 def require_free(repository: Repository, checkpoint_id: str) -> None:
     patterns = [space + checkpoint_id for space in (CHECKPOINTS, *OBJECTS)]
-    output = repository.git.run("for-each-ref", "--format=%(refname)", *patterns).out
-    if not (refs := output.decode("utf-8", "replace").split()):
+    listing = repository.git.run("for-each-ref", "--format=%(refname)", *patterns).out
+    if not (refs := listing.decode("utf-8", "replace").split()):
         return
     from gitckpt.model.errors import UsageError
 
-    omit = "omit the id to get a new one"
+    omit_hint = "omit the id to get a new one"
     if CHECKPOINTS + checkpoint_id in refs:
         problem = f"a checkpoint {checkpoint_id} exists already"
-        raise UsageError(problem, hint=f"to see it: git ckpt show {checkpoint_id}; or {omit}")
+        raise UsageError(problem, hint=f"to see it: git ckpt show {checkpoint_id}; or {omit_hint}")
     problem = f"no checkpoint has the id {checkpoint_id}, but a leftover ref exists: {refs[0]}"
-    raise UsageError(problem, hint=f"{omit}, or delete leftovers: git ckpt verify --repair")
+    raise UsageError(problem, hint=f"{omit_hint}, or delete leftovers: git ckpt verify --repair")
 
 
 @dataclass(frozen=True, slots=True)

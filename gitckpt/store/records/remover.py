@@ -53,16 +53,16 @@ class Remover:
         self, ids: Names, *, runs: Names | None, listed: ById | None, last: Names, settled: bool
     ) -> int:
         """Remove checkpoints, the ones in `last` after all others; return their number."""
-        names = {name for name in ids if not ref_names.is_foreign(ref_names.CHECKPOINTS + name)}
+        own_ids = {name for name in ids if not ref_names.is_foreign(ref_names.CHECKPOINTS + name)}
         deadline = time.monotonic() + PATIENCE
         count = 0
         while True:
-            refs = self._find_refs(names, listed)
+            refs = self._find_refs(own_ids, listed)
             checkpoints = refs[ref_names.CHECKPOINTS]
             try:
                 with ref_names.write_lock(self._repository):
                     if any(refs[space] for space in ref_names.OBJECTS):
-                        self._record_removal(names)
+                        self._record_removal(own_ids)
                     # Append before deleting: a kill leaves a superfluous line.
                     notes.append(self._repository, {}, checkpoints.keys())
                     self._delete(checkpoints, runs, last)
@@ -70,7 +70,7 @@ class Remover:
                 # In a second transaction: git deletes packed refs before loose ones, and a kill
                 # could leave a checkpoint without its commit.
                 self.finish_removals({name for space in ref_names.OBJECTS for name in refs[space]})
-                if names and settled:  # else the caller does it once, after many removals
+                if own_ids and settled:  # else the caller does it once, after many removals
                     with contextlib.suppress(LockHeld):  # a ref is locked: maintenance tries again
                         self.update_keep_refs()
                 return count
@@ -87,37 +87,37 @@ class Remover:
             self._refs.update([*early_heads, *_list_deletions(first)])
             checkpoints = {name: oid for name, oid in checkpoints.items() if name in last}
             heads = self._plan_heads(checkpoints, runs) if early_heads else heads
-        ended = {head.ref.removeprefix(ref_names.RUNS) for head in heads if not head.new}
-        keys_of_ended = keys.list_deletions(self._refs, self._objects, ended)
+        ended_runs = {head.ref.removeprefix(ref_names.RUNS) for head in heads if not head.new}
+        keys_of_ended = keys.list_deletions(self._refs, self._objects, ended_runs)
         updates = [*heads, *_list_deletions(checkpoints), *keys_of_ended]
         if updates:
             self._refs.update(updates)
-        for run in ended:
+        for run in ended_runs:
             local_checkpoints.forget(self._repository, run)
 
     def finish_removals(self, ids: Names | None = None) -> None:
         """Delete the refs that protected the objects of now removed checkpoints."""
         with ref_names.write_lock(self._repository):
-            interrupted = read_interrupted_removals(self._repository)
-            names = interrupted if ids is None else set(ids)
-            if not names | interrupted:
+            interrupted_ids = read_interrupted_removals(self._repository)
+            names = interrupted_ids if ids is None else set(ids)
+            if not names | interrupted_ids:
                 return
-            refs = self._find_refs(names | interrupted)
+            refs = self._find_refs(names | interrupted_ids)
             self._delete_object_refs(refs, names)
             try:
-                self._delete_object_refs(refs, interrupted - names)
+                self._delete_object_refs(refs, interrupted_ids - names)
             except LockHeld:  # a ref of an interrupted removal is locked; all of `ids` are done
                 return
             with contextlib.suppress(OSError):  # a repeated id does no harm
                 os.unlink(self._journal)
 
     def _delete_object_refs(self, refs: Mapping[str, Oids], ids: Names) -> None:
-        removed = set(ids) - refs[ref_names.CHECKPOINTS].keys()  # existing ones need refs
+        removed_ids = set(ids) - refs[ref_names.CHECKPOINTS].keys()  # existing ones need refs
         updates = [
-            Update(space + name, "", oid)
-            for space in reversed(ref_names.OBJECTS)
-            for name, oid in refs[space].items()
-            if name in removed
+            Update(namespace + name, "", oid)
+            for namespace in reversed(ref_names.OBJECTS)
+            for name, oid in refs[namespace].items()
+            if name in removed_ids
         ]
         if updates:
             self._refs.update(updates)
@@ -137,16 +137,16 @@ class Remover:
             file.write(lines)
 
     def _find_refs(self, names: set[str], listed: ById | None = None) -> Mapping[str, Oids]:
-        spaces = [*ref_names.OBJECTS] if listed else [ref_names.CHECKPOINTS, *ref_names.OBJECTS]
-        patterns = spaces
+        namespaces = [*ref_names.OBJECTS] if listed else [ref_names.CHECKPOINTS, *ref_names.OBJECTS]
+        patterns = namespaces
         if len(names) < _LIST_ALL_FROM:
-            patterns = [space + name for space in spaces for name in names]
-        refs: dict[str, dict[str, str]] = {space: {} for space in spaces}
+            patterns = [namespace + name for namespace in namespaces for name in names]
+        refs: dict[str, dict[str, str]] = {namespace: {} for namespace in namespaces}
         for ref, oid in self._refs.iterate(*patterns) if names else ():
-            space, _, name = ref.rpartition("/")
+            namespace, _, name = ref.rpartition("/")
             # Foreign refs in deeper namespaces may end in the same name.
-            if name in names and f"{space}/" in refs:
-                refs[f"{space}/"][name] = oid
+            if name in names and f"{namespace}/" in refs:
+                refs[f"{namespace}/"][name] = oid
         if listed:
             refs[ref_names.CHECKPOINTS] = {name: listed[name].oid for name in sorted(names)}
         return refs
@@ -174,14 +174,14 @@ class Remover:
                 oids = set(removed.values())
                 heads = self._refs.iterate(ref_names.RUNS)
                 runs |= {ref.removeprefix(ref_names.RUNS) for ref, oid in heads if oid in oids}
-        newest: dict[str, str] = {}
+        newest_oids: dict[str, str] = {}
         for entry in self._select(Query(runs=sorted(runs))) if runs else ():
             if entry.run and entry.id not in removed:
-                newest.setdefault(entry.run, entry.oid)
+                newest_oids.setdefault(entry.run, entry.oid)
         for run in sorted(runs):
             ref = ref_names.RUNS + run
-            if (old := self._refs.read(ref)) is not None and old in removed.values():
-                updates.append(Update(ref, newest.get(run, ""), old))
+            if (old_oid := self._refs.read(ref)) is not None and old_oid in removed.values():
+                updates.append(Update(ref, newest_oids.get(run, ""), old_oid))
         return updates
 
 
