@@ -80,8 +80,8 @@ class Plan:
     @property
     def outdated(self) -> set[bytes]:
         """The written paths, for which the index needs new stat data."""
-        to_write = paths_in(self.files, "AMT")
-        return to_write - self.exactness.raw.keys() | self.exactness.rewritten
+        written_paths = paths_in(self.files, "AMT")
+        return written_paths - self.exactness.raw.keys() | self.exactness.rewritten
 
     def list_skipped_without_file(self, repository: Repository) -> set[bytes]:
         """Return the paths marked skip-worktree for which the worktree has no file."""
@@ -90,8 +90,8 @@ class Plan:
 
     def require_no_obstacle(self) -> None:
         """Raise `WorktreeError` if a path blocks the restore and is in no checkpoint."""
-        if paths := [*self.obstacles, *self.in_the_way]:
-            names = first_of([decode_path(path) for path in paths])
+        if blocking_paths := [*self.obstacles, *self.in_the_way]:
+            names = first_of([decode_path(path) for path in blocking_paths])
             hint = "move these paths away, then run the command again; nothing was changed"
             message = f"the restore would overwrite paths that are in no checkpoint: {names}"
             raise WorktreeError(message, hint=hint)
@@ -145,11 +145,11 @@ def find_missing(
     if current.sparse == snapshot.sparse:
         skipped -= set(snapshot.flags.get(SKIPPED, ()))
     elif skipped:
-        entries = comparison.merged_tree(repository, snapshot, commit)
-        skipped &= paths_in(diff.differences(repository, entries, snapshot.files))
+        index_tree = comparison.merged_tree(repository, snapshot, commit)
+        skipped &= paths_in(diff.differences(repository, index_tree, snapshot.files))
     top = os.fsencode(repository.worktree or "")
-    away = {path for path in skipped if is_within(path, paths) and not is_file(top, path)}
-    return away.union(current.flags.get(ABSENT, ()))
+    missing = {path for path in skipped if is_within(path, paths) and not is_file(top, path)}
+    return missing.union(current.flags.get(ABSENT, ()))
 
 
 class Planner:
@@ -175,11 +175,11 @@ class Planner:
         paths = [path for path in self._paths if path]
         existing: set[bytes] = set()
         sides = ((self._current, self._old_entries), (self._target, self._new_entries))
-        for side, entries in sides if paths else ():
-            for tree in (side.files, entries):
+        for side, index_tree in sides if paths else ():
+            for tree in (side.files, index_tree):
                 existing |= paths_in_tree(self._repository, tree, paths)
-            conflicts = manifest.conflict_lines(self._repository, side)
-            existing |= {line.partition(b"\t")[2] for line in conflicts}
+            conflict_lines = manifest.conflict_lines(self._repository, side)
+            existing |= {line.partition(b"\t")[2] for line in conflict_lines}
             existing.update(side.flags.get(INTENT, ()), side.directories)
         if absent := [path for path in paths if not any(is_within(e, [path]) for e in existing)]:
             names = ", ".join(map(decode_path, absent))
@@ -194,45 +194,45 @@ class Planner:
         """
         plan, stays = self.plan, self._stays
         # Selected paths with an index entry, but no file, in the snapshot.
-        differing = self._find_differences(self._new_entries, self._target.files)
-        fileless = paths_in((entry for entry in differing if not entry.is_submodule), "D")
+        differences = self._find_differences(self._new_entries, self._target.files)
+        fileless = paths_in((entry for entry in differences if not entry.is_submodule), "D")
         fileless |= self._find_unmerged_paths(self._target)
         self._plan_files(fileless, undone)
         self._find_obstacles()
         if index:
             # Ignored files that the restored index would make tracked.
-            candidates = sorted(fileless - paths_in(plan.files))
-            paths = [path for path in candidates if not stays(path) and self._is_file(path)]
-            captured = paths_in_tree(self._repository, self._current.files, paths)
-            plan.in_the_way += [path for path in paths if path not in captured]
+            newly_tracked = sorted(fileless - paths_in(plan.files))
+            paths = [path for path in newly_tracked if not stays(path) and self._is_file(path)]
+            captured_paths = paths_in_tree(self._repository, self._current.files, paths)
+            plan.in_the_way += [path for path in paths if path not in captured_paths]
             self._plan_index(fileless)
         sides = self._current, self._target
         plan.exactness = byte_exact.plan(self._repository, *sides, plan.files, self._may_change)
         equal_blobs = plan.exactness.equal_blobs
-        staged = self._restaged - paths_in(plan.files) - equal_blobs.keys()
+        staged_paths = self._restaged - paths_in(plan.files) - equal_blobs.keys()
         plan.changes = [PathChange(_KINDS[change.status], change.path) for change in plan.files]
         plan.changes += [PathChange(CHANGE, path) for path in equal_blobs]
-        plan.changes += [PathChange(STAGE, path) for path in staged]
+        plan.changes += [PathChange(STAGE, path) for path in staged_paths]
         return plan
 
     def _plan_files(self, fileless: Collection[bytes], undone: Collection[bytes]) -> None:
         plan = self.plan
         plan.skipped = self._find_fileless()
-        differing = self._find_differences(self._current.files, self._target.files)
+        differences = self._find_differences(self._current.files, self._target.files)
         # Trees may have been fetched; git refuses other bad paths.
-        if unsafe := [change.path for change in differing if not stays_within(change.path)]:
-            message = f"a file of the checkpoint has an unsafe path: {unsafe[0]!r}"
+        if unsafe_paths := [change.path for change in differences if not stays_within(change.path)]:
+            message = f"a file of the checkpoint has an unsafe path: {unsafe_paths[0]!r}"
             raise WorktreeError(message, hint="look at it: git fsck")
-        spared = self._find_uncapturable(differing) - set(fileless) - set(undone)
+        kept_paths = self._find_uncapturable(differences) - set(fileless) - set(undone)
         if self._target.sparse in (None, self._current.sparse):
             # Files that the worktree has and the snapshot only lists as skip-worktree entries.
-            safe = filter(stays_within, self._target.absent_paths)
-            paths = {path for path in safe if self._is_selected(path) and self._is_file(path)}
+            safe_paths = filter(stays_within, self._target.absent_paths)
+            paths = {path for path in safe_paths if self._is_selected(path) and self._is_file(path)}
             plan.absent = paths & paths_in_tree(self._repository, self._current.files, paths)
         zeros = "0" * len(self._current.files)
-        absent = (b"100644", b"000000", zeros, zeros)
-        plan.files += [Difference("D", path, *absent) for path in sorted(plan.absent)]
-        for change in differing:
+        no_file = (b"100644", b"000000", zeros, zeros)
+        plan.files += [Difference("D", path, *no_file) for path in sorted(plan.absent)]
+        for change in differences:
             path = change.path
             if change.is_submodule:
                 plan.submodules.append(change)
@@ -240,12 +240,12 @@ class Planner:
                 continue
             elif self._stays(path):
                 plan.untouched.append(path)
-            elif path not in spared and (path not in plan.skipped or self._is_file(path)):
+            elif path not in kept_paths and (path not in plan.skipped or self._is_file(path)):
                 plan.files.append(change)
-        plan.is_whole = not self._paths and plan.files == differing
-        to_write = paths_in(plan.files, "AMT")
+        plan.is_whole = not self._paths and plan.files == differences
+        written_paths = paths_in(plan.files, "AMT")
         plan.is_contradictory = any(
-            not to_write.isdisjoint(_list_parents(path)) for path in to_write
+            not written_paths.isdisjoint(_list_parents(path)) for path in written_paths
         )
 
     def _find_differences(self, old_tree: str, tree: str) -> list[Difference]:
@@ -270,28 +270,28 @@ class Planner:
         if target.is_of_commit:
             self.plan.unknown = unlisted
             return set(unlisted)
-        rules = ignore.rules_in(self._repository, current.files)
-        rules = {path: oid for path, oid in rules.items() if not self._is_selected(path)}
+        rule_oids = ignore.rules_in(self._repository, current.files)
+        rule_oids = {path: oid for path, oid in rule_oids.items() if not self._is_selected(path)}
         new_rules = ignore.rules_in(self._repository, target.files)
-        rules |= {path: oid for path, oid in new_rules.items() if self._is_selected(path)}
-        return ignore.ignored_by(self._repository, rules, unlisted)
+        rule_oids |= {path: oid for path, oid in new_rules.items() if self._is_selected(path)}
+        return ignore.ignored_by(self._repository, rule_oids, unlisted)
 
     def _find_unmerged_paths(self, contents: Contents) -> set[bytes]:
         # `git write-tree` omits entries in conflict and entries added with intent-to-add.
-        intended = self._select(contents.flags.get(INTENT, ()))
-        return intended.union(self._list_conflicts(contents))
+        intent_paths = self._select(contents.flags.get(INTENT, ()))
+        return intent_paths.union(self._list_conflicts(contents))
 
     def _find_fileless(self) -> set[bytes]:
         # Paths that need no file. With equal sparse patterns, these are the snapshot's.
         # A path whose captured file differs from its entry does need a file.
-        current, away = self._current, set(self._target.absent_paths)
+        current, absent_paths = self._current, set(self._target.absent_paths)
         if current.sparse in (None, self._target.sparse):
-            return away
-        skipped = set(current.flags.get(SKIPPED, ())) - away
-        if skipped:
+            return absent_paths
+        skipped_paths = set(current.flags.get(SKIPPED, ())) - absent_paths
+        if skipped_paths:
             trees = self._new_entries, self._target.files
-            skipped -= paths_in(diff.differences(self._repository, *trees))
-        return away | skipped
+            skipped_paths -= paths_in(diff.differences(self._repository, *trees))
+        return absent_paths | skipped_paths
 
     def _plan_index(self, fileless: Collection[bytes]) -> None:
         plan = self.plan
@@ -300,11 +300,11 @@ class Planner:
         unmerged = {path for path in {*old, *new} if old.get(path) != new.get(path)}
         deleted = paths_in(plan.files, "D").intersection(fileless) - set(plan.absent)
         self._plan_flags(paths_in(staged) | unmerged, deleted)
-        zero = b"0" * 2 * oid_size(self._repository.object_format)
+        null_oid = b"0" * 2 * oid_size(self._repository.object_format)
         lines, deleted_entries = {entry.path: entry.line for entry in staged}, paths_in(staged, "D")
         self._restaged = {*lines, *unmerged}.union(*plan.flags.get(INTENT, ()))
         for path in sorted(self._restaged):
-            plan.index_lines.append(b"0 %s 0\t%s" % (zero, path))
+            plan.index_lines.append(b"0 %s 0\t%s" % (null_oid, path))
             if path in lines:
                 plan.index_lines.append(lines[path])
             is_rule = os.path.basename(path) == attributes.FILE
@@ -320,13 +320,13 @@ class Planner:
             old = self._select(self._current.flags.get(flag, ()))
             new = self._select(self._target.flags.get(flag, ()))
             if flag == SKIPPED and (is_sparse or self._target.sparse is not None):
-                to_write = {change.path: change.status != "D" for change in self.plan.files}
+                is_written = {change.path: change.status != "D" for change in self.plan.files}
                 skipped = self._select(self.plan.skipped)
-                new = {path for path in skipped if not to_write.get(path, self._is_file(path))}
+                new = {path for path in skipped if not is_written.get(path, self._is_file(path))}
                 old |= deleted - new if is_sparse else set()
-            stays = old if flag == INTENT else old.difference(staged)
-            if old != new or stays != old:
-                self.plan.flags[flag] = (sorted(new - stays), sorted(old - new))
+            kept = old if flag == INTENT else old.difference(staged)
+            if old != new or kept != old:
+                self.plan.flags[flag] = (sorted(new - kept), sorted(old - new))
 
     def _list_conflicts(self, contents: Contents) -> dict[bytes, list[bytes]]:
         conflicts: dict[bytes, list[bytes]] = defaultdict(list)
@@ -352,33 +352,33 @@ class Planner:
         return os.path.join(self._top, path)
 
     def _find_obstacles(self) -> None:
-        plan, deleted = self.plan, paths_in(self.plan.files, "D")
+        plan, deleted_paths = self.plan, paths_in(self.plan.files, "D")
         for change in plan.files:
             if change.status == "D":
                 continue
-            absolute, parents = self._resolve(change.path), _list_parents(change.path)
+            absolute_path, parents = self._resolve(change.path), _list_parents(change.path)
             obstacle = next(filter(self._is_no_directory, parents), None)
             if obstacle is None:
-                if os.path.isdir(absolute) and not os.path.islink(absolute):
-                    plan.obstacles += set(self._list_files(absolute)) - deleted
-                elif change.status == "A" and os.path.lexists(absolute):
+                if os.path.isdir(absolute_path) and not os.path.islink(absolute_path):
+                    plan.obstacles += set(self._list_files(absolute_path)) - deleted_paths
+                elif change.status == "A" and os.path.lexists(absolute_path):
                     obstacle = change.path
-            if obstacle is not None and obstacle not in deleted:
-                absolute = self._resolve(obstacle)
-                is_plain = os.path.isfile(absolute) or os.path.islink(absolute)
-                (plan.in_the_way if is_plain else plan.obstacles).append(obstacle)
+            if obstacle is not None and obstacle not in deleted_paths:
+                absolute_path = self._resolve(obstacle)
+                is_plain_file = os.path.isfile(absolute_path) or os.path.islink(absolute_path)
+                (plan.in_the_way if is_plain_file else plan.obstacles).append(obstacle)
         plan.obstacles = sorted(set(plan.obstacles))
 
     def _is_no_directory(self, path: bytes) -> bool:
-        absolute = self._resolve(path)
-        is_plain = os.path.islink(absolute) or not os.path.isdir(absolute)
-        return is_plain and os.path.lexists(absolute)
+        absolute_path = self._resolve(path)
+        is_no_directory = os.path.islink(absolute_path) or not os.path.isdir(absolute_path)
+        return is_no_directory and os.path.lexists(absolute_path)
 
     def _list_files(self, directory: bytes) -> list[bytes]:
         paths = []
-        for parent, directories, names in os.walk(directory):
+        for parent, directories, file_names in os.walk(directory):
             links = [name for name in directories if os.path.islink(os.path.join(parent, name))]
-            paths += [os.path.join(parent, name) for name in [*names, *links]]
+            paths += [os.path.join(parent, name) for name in [*file_names, *links]]
         return [os.path.relpath(path, self._top) for path in paths]
 
     def plan_modes(self, undone: Mapping[str, Any]) -> None:
@@ -392,44 +392,44 @@ class Planner:
         ]
         for path in self._select(plan.skipped):
             if self._has_no_files(path):  # git clears skip-worktree where something exists
-                below = (parent for parent, _, _ in os.walk(self._resolve(path)))
-                removable += [os.path.relpath(parent, self._top) for parent in below]
+                paths_below = (parent for parent, _, _ in os.walk(self._resolve(path)))
+                removable += [os.path.relpath(parent, self._top) for parent in paths_below]
         exact_files.require_plain(target.directories, target.modes)
         plan.directories = list(filter(self._is_selected, target.directories))
         plan.modes = {path: mode for path, mode in target.modes.items() if self._is_selected(path)}
         touched = paths_in(plan.files)
-        wider = exact_files.wider_modes(top, plan.modes)
-        narrowed = {path: mode for path, mode in wider.items() if path not in touched}
-        changed_modes = set(narrowed)
-        needed = exact_files.with_parents(plan.directories)
-        blocked = sorted(needed - paths_in(plan.files, "D"))
-        plan.obstacles += filter(self._is_no_directory, blocked)
+        wider_modes = exact_files.wider_modes(top, plan.modes)
+        narrowed_modes = {path: mode for path, mode in wider_modes.items() if path not in touched}
+        changed_paths = set(narrowed_modes)
+        directories = exact_files.with_parents(plan.directories)
+        blocked_paths = sorted(directories - paths_in(plan.files, "D"))
+        plan.obstacles += filter(self._is_no_directory, blocked_paths)
         existing = (path for path in dict.fromkeys(removable) if os.path.isdir(self._resolve(path)))
-        plan.removed = [path for path in existing if path not in needed]
+        plan.removed = [path for path in existing if path not in directories]
         recorded = {_as_bytes(name): mode for name, mode in dict(undone.get(_NARROWED, {})).items()}
         for path in sorted(recorded.keys() - touched - plan.modes.keys()):
             mode = plan.widened[path] = int(recorded[path]) & 0o777
-            absolute = self._resolve(path)
-            if os.path.lexists(absolute) and mode & ~os.lstat(absolute).st_mode:
-                changed_modes.add(path)
-        missing = exact_files.missing_directories(top, plan.directories)
-        plan.changes += [PathChange(ADD, path + b"/") for path in missing]
+            absolute_path = self._resolve(path)
+            if os.path.lexists(absolute_path) and mode & ~os.lstat(absolute_path).st_mode:
+                changed_paths.add(path)
+        missing_paths = exact_files.missing_directories(top, plan.directories)
+        plan.changes += [PathChange(ADD, path + b"/") for path in missing_paths]
         for path in plan.removed:
-            names = os.listdir(self._resolve(path))
-            if all(os.path.join(path, name) in plan.removed for name in names):
+            child_names = os.listdir(self._resolve(path))
+            if all(os.path.join(path, name) in plan.removed for name in child_names):
                 plan.changes.append(PathChange(DELETE, path + b"/"))
-        plan.changes += [PathChange(MODE, path) for path in changed_modes]
-        if to_make := exact_files.missing_directories(top, sorted(needed)):
-            plan.state[_MADE] = [decode_if_utf8(path) for path in to_make]
-        if narrowed:
-            texts = ((decode_if_utf8(path), mode) for path, mode in narrowed.items())
+        plan.changes += [PathChange(MODE, path) for path in changed_paths]
+        if directories_to_make := exact_files.missing_directories(top, sorted(directories)):
+            plan.state[_MADE] = [decode_if_utf8(path) for path in directories_to_make]
+        if narrowed_modes:
+            texts = ((decode_if_utf8(path), mode) for path, mode in narrowed_modes.items())
             plan.state[_NARROWED] = {text: mode for text, mode in texts if isinstance(text, str)}
 
     def _has_no_files(self, path: bytes) -> bool:
         # A captured directory that holds only directories, and is not a submodule's.
-        absolute = self._resolve(path)
-        is_directory = os.path.isdir(absolute) and not os.path.islink(absolute)
-        if not is_directory or any(names for _, _, names in os.walk(absolute)):
+        absolute_path = self._resolve(path)
+        is_directory = os.path.isdir(absolute_path) and not os.path.islink(absolute_path)
+        if not is_directory or any(names for _, _, names in os.walk(absolute_path)):
             return False
         return any(is_within(entry, [path]) for entry in self._current.directories)
 

@@ -47,17 +47,17 @@ def add_unlisted(index: PrivateIndex, captured: Captured) -> None:
     index.git(*_ADD, data=nul_ended(_remove_absent(index, captured.unlisted)))
     tree = index.write_tree()
     if tree != captured.files:
-        differing = diff.differences(index.repository, captured.files, tree)
-        message = f"files changed while gitckpt read them: {first_of([*map(str, differing)])}"
+        differences = diff.differences(index.repository, captured.files, tree)
+        message = f"files changed while gitckpt read them: {first_of([*map(str, differences)])}"
         raise BusyError(message, hint="run the command again")
 
 
 def _remove_absent(index: PrivateIndex, paths: Collection[bytes]) -> list[bytes]:
     """Remove the entries of missing files from `index`; return the existing files."""
     top = os.fsencode(index.repository.worktree or "")
-    files = [path for path in paths if is_file(top, path)]
-    index.update("--force-remove", sorted(set(paths).difference(files)))
-    return files
+    existing_paths = [path for path in paths if is_file(top, path)]
+    index.update("--force-remove", sorted(set(paths).difference(existing_paths)))
+    return existing_paths
 
 
 def list_special(
@@ -67,14 +67,14 @@ def list_special(
 
     A restore must not overwrite them; a capture takes the file of such a path from the index.
     """
-    top, special = os.fsencode(repository.worktree or ""), []
+    top, special_paths = os.fsencode(repository.worktree or ""), []
     for path in (modules.unquote(entry.path) for entry in omitted):
         with contextlib.suppress(OSError):
-            kind = stat.S_IFMT(os.lstat(os.path.join(top, path)).st_mode)
-            if kind not in _ORDINARY and is_within(path, paths):
-                special.append(path)
-    files = paths_in_tree(repository, tree, special)
-    return [path for path in special if any(is_within(file, [path]) for file in files)]
+            file_type = stat.S_IFMT(os.lstat(os.path.join(top, path)).st_mode)
+            if file_type not in _ORDINARY and is_within(path, paths):
+                special_paths.append(path)
+    tree_paths = paths_in_tree(repository, tree, special_paths)
+    return [path for path in special_paths if any(is_within(file, [path]) for file in tree_paths)]
 
 
 def remove_entries(index: PrivateIndex, absent: Collection[bytes], tree: str) -> str:
@@ -83,15 +83,15 @@ def remove_entries(index: PrivateIndex, absent: Collection[bytes], tree: str) ->
     Entries of `.gitattributes` files that `tree` lacks stay until git removes them, as they affect
     other files. Returns the tree of the files that exist.
     """
-    rules = [path for path in absent if os.path.basename(path) == attributes.FILE]
-    postponed = set(rules) - paths_in_tree(index.repository, tree, rules)
-    index.update("--force-remove", sorted(set(absent) - postponed))
-    if not postponed:
+    rule_paths = [path for path in absent if os.path.basename(path) == attributes.FILE]
+    postponed_paths = set(rule_paths) - paths_in_tree(index.repository, tree, rule_paths)
+    index.update("--force-remove", sorted(set(absent) - postponed_paths))
+    if not postponed_paths:
         return index.write_tree()
-    with PrivateIndex(index.repository) as scratch:
-        scratch.copy_from(index.path)
-        scratch.update("--force-remove", sorted(postponed))
-        return scratch.write_tree()
+    with PrivateIndex(index.repository) as scratch_index:
+        scratch_index.copy_from(index.path)
+        scratch_index.update("--force-remove", sorted(postponed_paths))
+        return scratch_index.write_tree()
 
 
 def delete_unconvertible(index: PrivateIndex, files: Mapping[bytes, str]) -> None:
@@ -102,11 +102,11 @@ def delete_unconvertible(index: PrivateIndex, files: Mapping[bytes, str]) -> Non
     if not files:
         return
     repository = index.repository
-    if differing := exact_files.differing_paths(repository, files):
-        raise byte_exact.changed_error(first_of([os.fsdecode(path) for path in differing]))
+    if changed_paths := exact_files.differing_paths(repository, files):
+        raise byte_exact.changed_error(first_of([os.fsdecode(path) for path in changed_paths]))
     for path in files:
-        parent = exact_files.open_parent(repository, path)
-        with contextlib.suppress(FileNotFoundError), parent as (fd, name):
+        parent_directory = exact_files.open_parent(repository, path)
+        with contextlib.suppress(FileNotFoundError), parent_directory as (fd, name):
             os.unlink(name, dir_fd=fd)
     index.update("--force-remove", sorted(files))
 
@@ -120,36 +120,36 @@ def replace_files(
     file that differs from `index` (see `is_out_of_date`) or cannot write. Raises `BusyError` if a
     file changed meanwhile.
     """
-    words = (*PARALLEL, "read-tree", "-m", "-u", "--no-sparse-checkout", expected)
+    command = (*PARALLEL, "read-tree", "-m", "-u", "--no-sparse-checkout", expected)
 
     def attempt(options: list[str]) -> None:
         try:
-            index.git(*options, *words)
+            index.git(*options, *command)
         except GitError as error:
             if not is_out_of_date(error):
                 raise
             index.refresh()  # a file with a new timestamp may have the same content
-            index.git(*options, *words)
+            index.git(*options, *command)
 
     to_write = {change.path: change.new for change in files if change.status != "D"}
     paths = [change.path for change in files]
     relist = functools.partial(_list_current, index, paths, old_tree, expected)
-    filtered, still_failing = unfiltered.write(index.repository, lambda: to_write, attempt, relist)
+    filtered, failing_files = unfiltered.write(index.repository, lambda: to_write, attempt, relist)
     if filtered:
-        unfiltered.update_index(index, filtered, still_failing)
-    return sorted(still_failing)
+        unfiltered.update_index(index, filtered, failing_files)
+    return sorted(failing_files)
 
 
 def find_unfiltered(
     repository: Repository, tree: str, touched: Collection[bytes], paths: Sequence[bytes]
 ) -> FilesByPath:
     """Return files in `paths` that equal `tree`, but that a failing filter left as is."""
-    recorded = unfiltered.load_record(repository)
-    if not recorded:
+    recorded_files = unfiltered.load_record(repository)
+    if not recorded_files:
         return {}
     entries = diff.differences(repository, empty_tree(repository.object_format), tree, paths)
     files = {entry.path: entry.new for entry in entries if entry.path not in touched}
-    return {path: state for path, state in recorded.items() if files.get(path) == state[0]}
+    return {path: state for path, state in recorded_files.items() if files.get(path) == state[0]}
 
 
 def run_pending_filters(repository: Repository, pending: FilesByPath) -> list[bytes]:
@@ -168,14 +168,14 @@ def _list_current(
     _add_entries(index, _remove_absent(index, paths), expected)
     tree = index.write_tree()
     new_paths = paths_in(diff.differences(repository, old_tree, tree), "AMT")
-    differing = diff.differences(repository, expected, tree)
-    missed = [change for change in differing if change.path in new_paths]
-    if changed := comparison.unexpected(repository, missed, None, {}):
-        message = f"files changed while git replaced them: {first_of(changed)}"
+    differences = diff.differences(repository, expected, tree)
+    missed_changes = [change for change in differences if change.path in new_paths]
+    if changed_files := comparison.unexpected(repository, missed_changes, None, {}):
+        message = f"files changed while git replaced them: {first_of(changed_files)}"
         raise BusyError(message, hint="restore the previous state: git ckpt undo")
     # git rereads a file that is as new as the index, and would see an unfiltered one as changed.
-    later = time.time() + _LATER
-    os.utime(index.path, (later, later))
+    later_time = time.time() + _LATER
+    os.utime(index.path, (later_time, later_time))
 
 
 def _add_entries(index: PrivateIndex, paths: Sequence[bytes], expected: str) -> None:
@@ -184,12 +184,12 @@ def _add_entries(index: PrivateIndex, paths: Sequence[bytes], expected: str) -> 
         index.git(*_ADD, data=nul_ended(paths))
         return
     except GitError as error:
-        failing = failing_filters(index.repository, error)
-        if not failing:
+        failing_filter_names = failing_filters(index.repository, error)
+        if not failing_filter_names:
             raise
-    to_write = manifest.regular_files(index.repository, expected)
-    oids = {path: to_write.get(path, "") for path in paths}
-    behind = unfiltered.select_filtered(index.repository, oids, failing)
-    data = nul_ended(path for path in paths if path not in behind)
-    index.git(*filters_off(failing), *_ADD, data=data)
-    unfiltered.add_unfiltered(index, unfiltered.select_unfiltered(index.repository, behind))
+    oids_by_path = manifest.regular_files(index.repository, expected)
+    oids = {path: oids_by_path.get(path, "") for path in paths}
+    filtered_paths = unfiltered.select_filtered(index.repository, oids, failing_filter_names)
+    data = nul_ended(path for path in paths if path not in filtered_paths)
+    index.git(*filters_off(failing_filter_names), *_ADD, data=data)
+    unfiltered.add_unfiltered(index, unfiltered.select_unfiltered(index.repository, filtered_paths))

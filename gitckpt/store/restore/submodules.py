@@ -41,12 +41,12 @@ class _NotRemovable(CkptError):
 
 def _read_state(store: Checkpoints, repository: Repository, top: str) -> dict[str, Any]:
     """Return a submodule's HEAD, and the number of missing directories of `top`."""
-    missing = 0
+    missing_count = 0
     while not os.path.lexists(top):
-        top, missing = os.path.dirname(top), missing + 1
+        top, missing_count = os.path.dirname(top), missing_count + 1
     with store.seen_from(repository, "plumbing") as submodule_store:
         head, branch = submodule_store.objects.head()
-    return {"head": head, "branch": branch or "", "missing": missing}
+    return {"head": head, "branch": branch or "", "missing": missing_count}
 
 
 class SubmoduleRemoval:
@@ -61,8 +61,8 @@ class SubmoduleRemoval:
     ) -> None:
         self._store, self._limits = store, limits
         self.remarks: list[str] = []
-        recorded = undone.get(_KEY)
-        states = recorded.items() if isinstance(recorded, dict) else ()
+        recorded_states = undone.get(_KEY)
+        states = recorded_states.items() if isinstance(recorded_states, dict) else ()
         by_path = {modules.unquote(str(text)): state for text, state in states}
         paths = sorted(by_path.keys() - stay)
         self._states = {path: by_path[path] for path in paths if isinstance(by_path[path], dict)}
@@ -89,8 +89,8 @@ class SubmoduleRemoval:
                     raise _NotRemovable("no checkpoint has captured the submodule")
                 self._remove(submodule, checkpoints[path], state)
             except (CkptError, OSError) as error:
-                why = error.message if isinstance(error, CkptError) else error.strerror
-                self.remarks.append(f"the submodule {decode_path(path)} was not removed: {why}")
+                reason = error.message if isinstance(error, CkptError) else error.strerror
+                self.remarks.append(f"the submodule {decode_path(path)} was not removed: {reason}")
 
     def _remove(self, submodule: Repository, checkpoint: str, state: Mapping[str, Any]) -> None:
         top = submodule.worktree or ""
@@ -99,8 +99,8 @@ class SubmoduleRemoval:
         with self._store.seen_from(submodule, "plumbing") as submodule_store:
             files = self._list_files(submodule_store, submodule_store.read_own(checkpoint))
             walk = os.walk(os.fsencode(top))
-            below = [os.path.join(parent, name) for parent, names, _ in walk for name in names]
-            directories = [path for path in below if not os.path.islink(path)]
+            entries = [os.path.join(parent, name) for parent, names, _ in walk for name in names]
+            directories = [path for path in entries if not os.path.islink(path)]
             _point_head(submodule_store, str(state.get("head", "")), str(state.get("branch", "")))
         # `.git` files go last, nested ones first: after a kill, they tell which submodule is left.
         files.sort(key=lambda file: (os.path.basename(file) == b".git", -len(file)))
@@ -108,8 +108,8 @@ class SubmoduleRemoval:
             os.unlink(file)
         for directory in sorted(directories, key=len, reverse=True):
             os.rmdir(directory)
-        missing = state.get("missing", 0)
-        for _ in range(missing if isinstance(missing, int) else 0):
+        missing_count = state.get("missing", 0)
+        for _ in range(missing_count if isinstance(missing_count, int) else 0):
             os.rmdir(top)
             top = os.path.dirname(top)
 
@@ -128,7 +128,7 @@ class SubmoduleRemoval:
         tree = leaves(repository, manifest.files_of(repository, checkpoint))
         captured_paths = {path for path, mode, _ in tree if mode != GITLINK} | {b".git"}
         files: list[bytes] = []
-        nested: set[bytes] = set()
+        nested_tops: set[bytes] = set()
         for submodule in captured.submodules:
             path = modules.unquote(submodule.path)
             nested_repository = modules.seen_from(repository, path)
@@ -136,12 +136,12 @@ class SubmoduleRemoval:
                 raise _NotRemovable("the submodule changed meanwhile")
             with submodule_store.seen_from(nested_repository, "plumbing") as nested_store:
                 files += self._list_files(nested_store, nested_store.read(submodule.checkpoint))
-            nested.add(os.path.join(top, path))
-        for parent, directories, names in os.walk(top):
-            full = {name: os.path.join(parent, name) for name in [*names, *directories]}
-            directories[:] = [name for name in directories if full[name] not in nested]
-            links = [name for name in directories if os.path.islink(full[name])]
-            for file in [full[name] for name in [*names, *links]]:
+            nested_tops.add(os.path.join(top, path))
+        for parent, directories, file_names in os.walk(top):
+            full_paths = {name: os.path.join(parent, name) for name in [*file_names, *directories]}
+            directories[:] = [name for name in directories if full_paths[name] not in nested_tops]
+            link_names = [name for name in directories if os.path.islink(full_paths[name])]
+            for file in [full_paths[name] for name in [*file_names, *link_names]]:
                 path = os.path.relpath(file, top)
                 if path not in captured_paths:
                     raise _NotRemovable(f"its file {decode_path(path)} is in no checkpoint")
@@ -172,12 +172,12 @@ class _SubmodulesFailed(WorktreeError):
     """Some submodules were not restored; `is_changed` tells whether other files were."""
 
     def __init__(self, failures: Sequence[str], advice: str, *, is_changed: bool) -> None:
-        then = "then, in this directory," if advice.startswith(_INSIDE) else "then"
-        hint = f"{advice}; {then} run the command again" if advice else ""
+        next_words = "then, in this directory," if advice.startswith(_INSIDE) else "then"
+        hint = f"{advice}; {next_words} run the command again" if advice else ""
         if is_changed:
             hint += f"{', or' if hint else 'to'} undo the restore: git ckpt undo"
-        success = "all else was restored" if is_changed else "all else equals the checkpoint"
-        message = f"{success}, but these submodules failed: {'; '.join(failures)}"
+        result_words = "all else was restored" if is_changed else "all else equals the checkpoint"
+        message = f"{result_words}, but these submodules failed: {'; '.join(failures)}"
         super().__init__(message, hint=hint or None)
         self.advice = advice
 
@@ -325,11 +325,11 @@ class Submodules:
         command, ref = submodules.init_command(path), ref_names.CHECKPOINTS + submodule.checkpoint
         source = modules.find_with_ref(repository, path, ref)
         if source is None:
-            neighbor = modules.find_nested(repository, ref)
-            if neighbor is None:
+            nested_source = modules.find_nested(repository, ref)
+            if nested_source is None:
                 raise _no_checkpoint_error(path, submodule.checkpoint, f"{command}; ")
-            neighbor.close()
-            reason = f"its repository {neighbor.git_dir} belongs to another worktree"
+            nested_source.close()
+            reason = f"its repository {nested_source.git_dir} belongs to another worktree"
             raise _Unavailable(reason, hint=f"make one for this worktree: {command}")
         if not self._is_submodule(path):
             raise _Unavailable("the files of the checkpoint have no submodule at this path")
@@ -357,9 +357,9 @@ class Submodules:
             return
         advice, reason = _advise_moving(old), f"its repository is checked out at {decode_path(old)}"
         if self._paths:
-            words = [shell_word(decode_path(name)) for name in (path, old)]
-            short = self._checkpoint.id[: ids.SHORT]
-            advice = f"restore both: git ckpt restore {short} -- {' '.join(words)}"
+            quoted_paths = [shell_word(decode_path(name)) for name in (path, old)]
+            short_id = self._checkpoint.id[: ids.SHORT]
+            advice = f"restore both: git ckpt restore {short_id} -- {' '.join(quoted_paths)}"
         raise _Unavailable(reason, hint=advice)
 
     def _is_submodule(self, path: bytes) -> bool:
@@ -378,11 +378,11 @@ class Submodules:
             message = f"commit {commit} of checkpoint {checkpoint.id} is missing in the submodule"
             raise WorktreeError(message, hint=manifest.VERIFY)
         branch = checkpoint.branch if _is_branch_free(submodule_store, checkpoint) else None
-        old, state = head or "an unborn branch", f"on {branch}" if branch else "detached"
-        move = f"from {old[:10] if head else old} to {commit[:10]}, {state}"
-        self.remarks.append(f"HEAD of the submodule {decode_path(path)} moves {move}")
+        old_head, head_state = head or "an unborn branch", f"on {branch}" if branch else "detached"
+        movement = f"from {old_head[:10] if head else old_head} to {commit[:10]}, {head_state}"
+        self.remarks.append(f"HEAD of the submodule {decode_path(path)} moves {movement}")
         if not dry_run:
-            message = f"checkout: moving from {old} to {branch or commit}"
+            message = f"checkout: moving from {old_head} to {branch or commit}"
             submodule_store.repository.point_head(BRANCHES + branch if branch else commit, message)
         return True
 

@@ -67,10 +67,10 @@ def read(store: Checkpoints) -> Stack:
         return stack
     worktree = local_checkpoints.worktree_name(store.repository)
     created = local_checkpoints.creation_time(store.repository)
-    safeties = [entry for entry in store.list() if entry.trigger == SAFETY]
-    local = LocalCheckpoints.read(store.repository, [entry.id for entry in safeties])
+    safety_entries = [entry for entry in store.list() if entry.trigger == SAFETY]
+    local_ids = LocalCheckpoints.read(store.repository, [entry.id for entry in safety_entries])
     oids = {}
-    for entry in filter(local.is_ours, reversed(safeties)):
+    for entry in filter(local_ids.is_ours, reversed(safety_entries)):
         state = store.read(entry.id).state
         if (state.get("worktree"), state.get("made", created)) == (worktree, created):
             oids[entry.id] = entry.oid
@@ -79,12 +79,12 @@ def read(store: Checkpoints) -> Stack:
 
 def next_step(store: Checkpoints, stack: Stack, kind: str) -> tuple[str | None, Sequence[str]]:
     """Return the next existing checkpoint to restore (or None), and skipped ids."""
-    missing: list[str] = []
-    for name in reversed(stack.list_ids(kind)):
-        if _exists(store, stack, name):
-            return name, missing
-        missing.append(name)
-    return None, missing
+    missing_ids: list[str] = []
+    for checkpoint_id in reversed(stack.list_ids(kind)):
+        if _exists(store, stack, checkpoint_id):
+            return checkpoint_id, missing_ids
+        missing_ids.append(checkpoint_id)
+    return None, missing_ids
 
 
 def no_step_error(stack: Stack, kind: str, missing: Sequence[str]) -> NotFoundError:
@@ -102,29 +102,29 @@ def no_step_error(stack: Stack, kind: str, missing: Sequence[str]) -> NotFoundEr
 
 def list_created_files(store: Checkpoints, stack: Stack, target: Checkpoint) -> list[bytes]:
     """Return the files that the newest step created, and that `target` does not have."""
-    newest, names = stack.position, []
-    if newest is None:
-        newest, names = target.state.get("before"), target.state.get("paths", [])
+    newest_id, selected_paths = stack.position, []
+    if newest_id is None:
+        newest_id, selected_paths = target.state.get("before"), target.state.get("paths", [])
     try:
-        source = store.read_own(str(newest))
+        latest = store.read_own(str(newest_id))
     except (NotFoundError, WorktreeError):
         return []  # the checkpoint is gone: newly created, now ignored files stay
-    old, new = (_read_contents(store, checkpoint).files for checkpoint in (target, source))
-    paths = [name if isinstance(name, bytes) else str(name).encode() for name in names]
-    differing = diff.differences(store.repository, old, new, paths)
-    return [entry.path for entry in differing if entry.status == "A"]
+    old_tree, new = (_read_contents(store, checkpoint).files for checkpoint in (target, latest))
+    paths = [name if isinstance(name, bytes) else str(name).encode() for name in selected_paths]
+    differences = diff.differences(store.repository, old_tree, new, paths)
+    return [entry.path for entry in differences if entry.status == "A"]
 
 
 def list_steps(store: Checkpoints) -> list[UndoStep]:
     """List all possible steps: the next undo first, then, the next redo first."""
     stack = read(store)
-    listed = store.list(Query(ids=[*stack.undo, *stack.redo]))
-    entries = {entry.id: entry for entry in listed if stack.oids.get(entry.id) == entry.oid}
+    listed_entries = store.list(Query(ids=[*stack.undo, *stack.redo]))
+    entries = {entry.id: entry for entry in listed_entries if stack.oids.get(entry.id) == entry.oid}
     return [
-        UndoStep(kind, entries[name])
+        UndoStep(kind, entries[checkpoint_id])
         for kind in (UNDO, REDO)
-        for name in reversed(stack.list_ids(kind))
-        if name in entries
+        for checkpoint_id in reversed(stack.list_ids(kind))
+        if checkpoint_id in entries
     ]
 
 
@@ -139,15 +139,15 @@ def record_start(store: Checkpoints, kind: str, safety: Checkpoint) -> None:
             undo += [interrupted] if interrupted is not None and interrupted in redo else []
             redo = []
         if not is_half_done:
-            ahead = redo if kind == UNDO else undo
-            newest = stack.position if _exists(store, stack, stack.position) else None
-            if newest is not None and not _restore_same_state(store, store.read(newest), safety):
-                ahead.append(newest)  # files were edited since: the user may want either state
-            ahead.append(safety.id)
-        recorded = LocalCheckpoints.read(store.repository, [safety.id]).oid(safety.id)
-        oid = recorded or store.refs.read(ref_names.CHECKPOINTS + safety.id) or ""
-        current, oids = interrupted if is_half_done else safety.id, {**stack.oids, safety.id: oid}
-        _write(store.repository, Stack(undo, redo, open=current, oids=oids))
+            other_ids = redo if kind == UNDO else undo
+            latest = stack.position if _exists(store, stack, stack.position) else None
+            if latest is not None and not _restore_same_state(store, store.read(latest), safety):
+                other_ids.append(latest)  # files were edited since: the user may want either state
+            other_ids.append(safety.id)
+        recorded_oid = LocalCheckpoints.read(store.repository, [safety.id]).oid(safety.id)
+        oid = recorded_oid or store.refs.read(ref_names.CHECKPOINTS + safety.id) or ""
+        open_id, oids = interrupted if is_half_done else safety.id, {**stack.oids, safety.id: oid}
+        _write(store.repository, Stack(undo, redo, open=open_id, oids=oids))
 
 
 def record_end(store: Checkpoints, kind: str, target: str) -> None:
@@ -158,10 +158,10 @@ def record_end(store: Checkpoints, kind: str, target: str) -> None:
             if stack.open is not None:
                 _write(store.repository, Stack(stack.undo, stack.redo, oids=stack.oids))
             return
-        side, ahead = stack.list_ids(kind), stack.redo if kind == UNDO else stack.undo
+        same_ids, opposite_ids = stack.list_ids(kind), stack.redo if kind == UNDO else stack.undo
         if stack.position is not None and stack.position != target:
-            ahead.append(stack.position)
-        del side[side.index(target) if target in side else len(side) :]
+            opposite_ids.append(stack.position)
+        del same_ids[same_ids.index(target) if target in same_ids else len(same_ids) :]
         _write(store.repository, Stack(stack.undo, stack.redo, position=target, oids=stack.oids))
 
 
@@ -181,14 +181,14 @@ def with_revert_hint(kind: str) -> Iterator[None]:
 
 def skipped_remarks(missing: Sequence[str]) -> list[str]:
     """Return a list: the remark on steps whose checkpoints are `missing`, if any."""
-    names = ", ".join(name[: ids.SHORT] for name in missing)
-    return [f"skipped steps whose checkpoints are gone ({_GONE}): {names}"] if missing else []
+    short_ids = ", ".join(checkpoint_id[: ids.SHORT] for checkpoint_id in missing)
+    return [f"skipped steps whose checkpoints are gone ({_GONE}): {short_ids}"] if missing else []
 
 
 def _drop_step(store: Checkpoints, stack: Stack, side: list[str], safety: Checkpoint) -> list[str]:
     """Return the steps except `safety`; drop removed checkpoints if there are many."""
-    names = [name for name in side if name != safety.id]
-    return names if len(side) <= _LONG else [name for name in names if _exists(store, stack, name)]
+    names = [id_ for id_ in side if id_ != safety.id]
+    return names if len(side) <= _LONG else [id_ for id_ in names if _exists(store, stack, id_)]
 
 
 def _exists(store: Checkpoints, stack: Stack, checkpoint: str | None) -> bool:
@@ -200,15 +200,15 @@ def _exists(store: Checkpoints, stack: Stack, checkpoint: str | None) -> bool:
 def _is_half_done(store: Checkpoints, safety: Checkpoint, interrupted: str) -> bool:
     """Return whether each path is as before the interrupted step or as after it."""
     try:
-        start = store.read(interrupted)
-        target = store.read_own(str(start.state.get("before")))
-        sides = [_describe_state(store, checkpoint)[:2] for checkpoint in (start, target)]
+        before = store.read(interrupted)
+        after = store.read_own(str(before.state.get("before")))
+        trees_of_sides = [_describe_state(store, checkpoint)[:2] for checkpoint in (before, after)]
     except (NotFoundError, InvalidCheckpoint, WorktreeError):
         return False  # unknown: counts as a state to return to
-    current = _describe_state(store, safety)[:2]
-    for *trees, tree in zip(*sides, current, strict=True):  # files, then index entries
-        differing = (diff.differences(store.repository, side, tree) for side in trees)
-        start_paths, target_paths = ({entry.path for entry in entries} for entries in differing)
+    trees_now = _describe_state(store, safety)[:2]
+    for *trees, tree in zip(*trees_of_sides, trees_now, strict=True):  # files, then index entries
+        differences = (diff.differences(store.repository, side, tree) for side in trees)
+        start_paths, target_paths = ({entry.path for entry in entries} for entries in differences)
         if start_paths & target_paths:
             return False
     return True
@@ -226,10 +226,10 @@ def _restore_same_state(store: Checkpoints, checkpoint: Checkpoint, safety: Chec
 def _describe_state(store: Checkpoints, checkpoint: Checkpoint) -> tuple[str, str, object]:
     """Return what a restore restores: tree of files, tree of index entries, settings."""
     contents = _read_contents(store, checkpoint)
-    staged = comparison.merged_tree(store.repository, contents, checkpoint.git_sha)
-    conflicts = {stage: tree for stage, tree in contents.index.items() if stage}
-    settings = conflicts, contents.flags, contents.operation, contents.sparse
-    return contents.files, staged, settings
+    staged_tree = comparison.merged_tree(store.repository, contents, checkpoint.git_sha)
+    conflict_trees = {stage: tree for stage, tree in contents.index.items() if stage}
+    other_state = conflict_trees, contents.flags, contents.operation, contents.sparse
+    return contents.files, staged_tree, other_state
 
 
 def _read_contents(store: Checkpoints, checkpoint: Checkpoint) -> Contents:
@@ -246,8 +246,8 @@ def _read_stack(repository: Repository) -> Stack | None:
         with open(_stack_path(repository), encoding="utf-8", opener=private_dirs.create) as file:
             document = json.load(file)
         stack = Stack(*(document[key] for key in _KEYS))
-        sides = stack.undo, stack.redo
-        if not all(isinstance(side, list) and all(map(ids.is_id, side)) for side in sides):
+        id_lists = stack.undo, stack.redo
+        if not all(isinstance(ids_, list) and all(map(ids.is_id, ids_)) for ids_ in id_lists):
             return None
         if not all(isinstance(oid, str) for oid in stack.oids.values()):
             return None
@@ -258,23 +258,23 @@ def _read_stack(repository: Repository) -> Stack | None:
     except (ValueError, KeyError, TypeError, AttributeError):
         return None
     stack.position, stack.open = (
-        name if isinstance(name, str) and ids.is_id(name) else None
-        for name in (stack.position, stack.open)
+        checkpoint_id if isinstance(checkpoint_id, str) and ids.is_id(checkpoint_id) else None
+        for checkpoint_id in (stack.position, stack.open)
     )
     return stack
 
 
 def _write(repository: Repository, stack: Stack) -> None:
     path = _stack_path(repository)
-    names = {*stack.undo, *stack.redo, stack.position, stack.open}
-    stack.oids = {name: oid for name, oid in stack.oids.items() if name in names}
+    ids_in_use = {*stack.undo, *stack.redo, stack.position, stack.open}
+    stack.oids = {id_: oid for id_, oid in stack.oids.items() if id_ in ids_in_use}
     values = stack.undo, stack.redo, stack.position, stack.open, stack.oids
     document = dict(zip(_KEYS, values, strict=True))
     try:
         regular.write_private(path, json.dumps(document).encode(), flushed=True)
     except OSError as error:
-        move = f"mv {shell_word(path)} {shell_word(f'{path}.old')}"
-        hint = f"move the directory away: {move}" if error.errno == EISDIR else None
+        command = f"mv {shell_word(path)} {shell_word(f'{path}.old')}"
+        hint = f"move the directory away: {command}" if error.errno == EISDIR else None
         raise WorktreeError(f"cannot write {path}: {error.strerror}", hint=hint) from None
     fsync.flush([repository.git_dir])
 
