@@ -47,8 +47,8 @@ _PARTS = {"Progress": Progress, "Pipeline": Pipeline, "Attempt": Attempt}
 
 def require_known_names(details: Details) -> None:
     if bad_names := sorted(set(details) - _KNOWN):
-        names = ", ".join(sorted(_KNOWN))
-        raise UsageError(f"there is no argument {bad_names[0]!r}", hint=f"valid arguments: {names}")
+        known = ", ".join(sorted(_KNOWN))
+        raise UsageError(f"there is no argument {bad_names[0]!r}", hint=f"valid arguments: {known}")
 
 
 def require_valid_arguments(label: str, details: Details, /, **options: object) -> None:
@@ -112,10 +112,10 @@ def make_checkpoint(
     if message and (message.splitlines() != [message] or len(message) > document.MAX_MESSAGE):
         problem = f"a message is one line of at most {document.MAX_MESSAGE:,} characters"
         raise UsageError(problem, hint="shorten the message, and put the rest into the state")
-    arguments: dict[str, Any] = {"trigger": MANUAL, **details, "id": checkpoint_id}
-    arguments |= {"message": message or None, "errors": errors, "worktree": worktree}
-    arguments |= {"label": phase.label(label), "timestamp": times.to_text(instant)}
-    checkpoint = Checkpoint(git_sha=head[0], branch=head[1], **arguments)
+    key_values: dict[str, Any] = {"trigger": MANUAL, **details, "id": checkpoint_id}
+    key_values |= {"message": message or None, "errors": errors, "worktree": worktree}
+    key_values |= {"label": phase.label(label), "timestamp": times.to_text(instant)}
+    checkpoint = Checkpoint(git_sha=head[0], branch=head[1], **key_values)
     fields = codec.fields(checkpoint)
     return checkpoint, fields, _require_valid(fields, state)
 

@@ -82,8 +82,8 @@ ById = Mapping[str, CheckpointInfo]  # by id
 
 
 def join_submodules(checkpoint: Checkpoint) -> str:
-    captured = checkpoint.worktree.submodules if checkpoint.worktree is not None else ()
-    return "".join(f"{submodule.checkpoint} {submodule.path}\0" for submodule in captured)
+    submodules_ = checkpoint.worktree.submodules if checkpoint.worktree is not None else ()
+    return "".join(f"{submodule.checkpoint} {submodule.path}\0" for submodule in submodules_)
 
 
 def list_references(checkpoint: Checkpoint) -> list[tuple[str, str]]:
@@ -139,8 +139,8 @@ class Query:
         for name in ("runs", "ids", "triggers"):
             if getattr(self, name) is not None:
                 object.__setattr__(self, name, strings(name, getattr(self, name)))
-                for text in getattr(self, name):
-                    require_storable(name, text)
+                for member in getattr(self, name):
+                    require_storable(name, member)
 
 
 FIELDS = tuple(CheckpointInfo.__slots__)
@@ -233,9 +233,9 @@ _LITERAL = ("status = ?", "trigger = ?")
 
 
 def build_condition(query: Query) -> tuple[str, list[Value]]:
-    conditions, values, triggers = [], list[Value](), query.triggers
+    conditions, sql_values, triggers = [], list[Value](), query.triggers
     trigger = triggers[0] if triggers is not None and len(triggers) == 1 else None
-    for sql, value in (
+    for condition, value in (
         ("run = ?", query.run),
         ("git_sha = ?", None if query.git_sha is None else bytes.fromhex(query.git_sha)),
         ("time >= ?", query.since),
@@ -246,21 +246,21 @@ def build_condition(query: Query) -> tuple[str, list[Value]]:
         ("status = ?", query.status),
         ("trigger = ?", trigger),
     ):
-        if sql in _LITERAL and isinstance(value, str) and value.isascii() and value.isalpha():
+        if condition in _LITERAL and isinstance(value, str) and value.isascii() and value.isalpha():
             # A literal: SQLite uses partial indexes for nothing else.
-            conditions.append(sql.replace("?", f"'{value}'"))
+            conditions.append(condition.replace("?", f"'{value}'"))
         elif value is not None:
-            conditions.append(sql)
-            values.append(value)
+            conditions.append(condition)
+            sql_values.append(value)
     for column, must_be_set in (("run", query.in_run), ("agent", query.by_agent)):
         if must_be_set is not None:
             conditions.append(f"{column} IS {'NOT ' if must_be_set else ''}NULL")
-    for sql, any_of in (
+    for condition, members in (
         (f"id IN (SELECT {ID_BYTES}(value)", query.ids),
         ("run IN (SELECT value", query.runs),
         ("trigger IN (SELECT value", triggers if trigger is None else None),
     ):
-        if any_of is not None:
-            conditions.append(f"{sql} FROM json_each(?))")
-            values.append(json.dumps(list(any_of)))
-    return (f" WHERE {' AND '.join(conditions)}" if conditions else ""), values
+        if members is not None:
+            conditions.append(f"{condition} FROM json_each(?))")
+            sql_values.append(json.dumps(list(members)))
+    return (f" WHERE {' AND '.join(conditions)}" if conditions else ""), sql_values

@@ -38,7 +38,7 @@ def count_changes(repository: Repository, index: Index, entries: Infos) -> dict[
     contents = repository.cat_file.contents(unique)
     tree_oids = {name: read[0] for name, read in zip(unique, contents, strict=True) if read}
     tree_oids["^{tree}"] = ""  # unborn
-    groups: dict[tuple[str, str], list[str]] = {}
+    ids_of: dict[tuple[str, str], list[str]] = {}
     expansion = diff.Expansion(repository, budget.SNAPSHOT)
     for entry, (name, base_name) in zip(uncounted, name_pairs, strict=True):
         files_tree, base_tree = tree_oids.get(name), tree_oids.get(base_name)
@@ -46,9 +46,9 @@ def count_changes(repository: Repository, index: Index, entries: Infos) -> dict[
             continue
         # One unreadable tree would end git before it has counted the others.
         if not expansion.needs_unreadable_trees(base_tree, files_tree):
-            groups.setdefault((base_tree, files_tree), []).append(entry.id)
-    counted = diff.count_differences(repository, groups)
-    if totals := [(id_, counted[pair]) for pair, members in groups.items() for id_ in members]:
+            ids_of.setdefault((base_tree, files_tree), []).append(entry.id)
+    count_of = diff.count_differences(repository, ids_of)
+    if totals := [(id_, count_of[pair]) for pair, members in ids_of.items() for id_ in members]:
         index.remember_changed(totals)
     return counts | dict(totals)
 
@@ -81,11 +81,11 @@ def find_linked(commit: str, repository: Repository, objects: Objects, index: In
     # The pending lines first: if they are written meanwhile, they are in the notes.
     pending_lines = notes.pending(repository)[0].get(commit, [])
     lines = Notes(repository, objects, ref_names.NOTES).lines([commit]).get(commit, [])
-    listed = index.select(Query(ids=list(map(note.link_id, (*lines, *pending_lines)))))
+    entries = index.select(Query(ids=list(map(note.link_id, (*lines, *pending_lines)))))
     # The note also lists checkpoints of the commits it replaced; a full note lacks some of them.
-    commits = {commit, *(entry.git_sha for entry in listed if note.is_full(lines))} - {""} or {""}
+    commits = {commit, *(entry.git_sha for entry in entries if note.is_full(lines))} - {""} or {""}
     entry_ids = [entry.id for oid in commits for entry in index.select(Query(git_sha=oid))]
-    return index.select(Query(ids=[*(entry.id for entry in listed), *entry_ids]))
+    return index.select(Query(ids=[*(entry.id for entry in entries), *entry_ids]))
 
 
 def find_latest(repository: Repository, index: Index) -> CheckpointInfo:
@@ -126,17 +126,17 @@ def _no_checkpoints_error() -> NotFoundError:
 
 
 def _pick_local(entries: Infos, repository: Repository) -> Iterator[CheckpointInfo]:
-    local = LocalCheckpoints.read(repository, [entry.id for entry in entries])
-    return (entry for entry in entries if entry.trigger != SAFETY and local.is_ours(entry))
+    local_ids = LocalCheckpoints.read(repository, [entry.id for entry in entries])
+    return (entry for entry in entries if entry.trigger != SAFETY and local_ids.is_ours(entry))
 
 
 def _pick_from_worktree(entries: Infos, repository: Repository) -> Iterator[CheckpointInfo]:
-    local = LocalCheckpoints.read(repository, [entry.id for entry in entries])
+    own_checkpoints = LocalCheckpoints.read(repository, [entry.id for entry in entries])
     worktree_key = local_checkpoints.worktree_key(repository)
     owner = ref_names.read_owner(repository.git_dir)
     for entry in _pick_local(entries, repository):
         is_of_run = owner is not None and owner.run is not None and owner.run == entry.run
-        if is_of_run or local.was_captured_in(entry.id, worktree_key):
+        if is_of_run or own_checkpoints.was_captured_in(entry.id, worktree_key):
             yield entry
 
 
@@ -197,9 +197,9 @@ def _find_by_revision(text: str, repository: Repository, linked: Linked) -> str 
         return preferred[0].id
     # Else the first fetched checkpoint that replaces no local one. No safety checkpoint: its
     # restore, run twice, would undo itself.
-    local = LocalCheckpoints.read(repository, [entry.id for entry in entries])
+    own_checkpoints = LocalCheckpoints.read(repository, [entry.id for entry in entries])
     for entry in entries:
-        if entry.trigger != SAFETY and not local.is_replaced(entry.id, entry.oid):
+        if entry.trigger != SAFETY and not own_checkpoints.is_replaced(entry.id, entry.oid):
             return entry.id
     problem = f"commit {commit[:10]} ({text}) only has safety checkpoints of restores"
     raise NotFoundError(problem, hint=f"undo the last restore: git ckpt undo; or {_LIST}")
@@ -207,23 +207,23 @@ def _find_by_revision(text: str, repository: Repository, linked: Linked) -> str 
 
 def _not_found_error(text: str, index: Index) -> NotFoundError:
     recent_ids = [entry.id for entry in index.select(Query(limit=1000))]
-    options = [LATEST, LATEST_ANY, *index.runs(), *recent_ids]
-    match = closest(text, [*options, *(name[: len(text)] for name in options)], likeness=0.7)
+    known = [LATEST, LATEST_ANY, *index.runs(), *recent_ids]
+    similar = closest(text, [*known, *(name[: len(text)] for name in known)], likeness=0.7)
     hint = _LIST
-    if match:
-        hint = f"did you mean {next(name for name in options if name.startswith(match))}?"
+    if similar:
+        hint = f"did you mean {next(name for name in known if name.startswith(similar))}?"
     elif len(text) < ids.MIN_PREFIX:
         hint = f"give at least {ids.MIN_PREFIX} characters of an id, or {_LIST}"
     return NotFoundError(f"no checkpoint, run or commit is named {text!r}", hint=hint)
 
 
 def find_run(text: str, index: Index) -> str:
-    runs = index.runs()
-    matching_runs = [run for run in runs if text and run.startswith(text)]
-    if len(matching_runs) > 1 and text not in runs:
+    all_runs = index.runs()
+    matching_runs = [run for run in all_runs if text and run.startswith(text)]
+    if len(matching_runs) > 1 and text not in all_runs:
         raise _ambiguous_error(text, matching_runs)
     if matching_runs:
-        return text if text in runs else matching_runs[0]
-    similar_run = closest(text, runs, likeness=0.7)
+        return text if text in all_runs else matching_runs[0]
+    similar_run = closest(text, all_runs, likeness=0.7)
     hint = f"did you mean {similar_run}?" if similar_run else "list the runs: git ckpt runs"
     raise NotFoundError(f"no run is named {text!r}", hint=hint)

@@ -182,8 +182,8 @@ def is_own_lock(repository: Repository, path: str) -> bool:
 
 
 def list_locks(repository: Repository) -> list[str]:
-    paths = [os.path.join(repository.common_dir, ref_names.NOTES + _SUFFIX)]
+    lock_paths = [os.path.join(repository.common_dir, ref_names.NOTES + _SUFFIX)]
     for namespace in ref_names.OWN:
         for parent, _, file_names in os.walk(os.path.join(repository.common_dir, namespace)):
-            paths += [os.path.join(parent, file_name) for file_name in file_names]
-    return [path for path in paths if is_own_lock(repository, path) and os.path.lexists(path)]
+            lock_paths += [os.path.join(parent, file_name) for file_name in file_names]
+    return [path for path in lock_paths if is_own_lock(repository, path) and os.path.lexists(path)]

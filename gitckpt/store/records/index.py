@@ -120,8 +120,8 @@ def compare(connection: Connection, listing: bytes | bytearray) -> tuple[set[byt
 
 
 def insert(connection: Connection, rows: Iterable[Values], problems: Iterable[ProblemRow]) -> None:
-    slots = ", ".join("?" * len(entry.COLUMNS))
-    connection.executemany(f"INSERT INTO entry VALUES ({slots})", sorted(rows, key=itemgetter(0)))
+    marks = ", ".join("?" * len(entry.COLUMNS))
+    connection.executemany(f"INSERT INTO entry VALUES ({marks})", sorted(rows, key=itemgetter(0)))
     connection.executemany("INSERT INTO problem VALUES (?, ?, ?, ?)", problems)
 
 
@@ -129,8 +129,8 @@ def delete_rows(connection: Connection, ids: Collection[bytes]) -> None:
     if ids:
         connection.execute(_CREATE_GOING)
         connection.executemany("INSERT OR IGNORE INTO going VALUES (?)", [(id_,) for id_ in ids])
-        for statement in _DELETE_GOING:
-            connection.execute(statement)
+        for sql in _DELETE_GOING:
+            connection.execute(sql)
 
 
 def mark_unranked(connection: Connection, runs: Mapping[str, int]) -> None:
@@ -184,11 +184,11 @@ class Index:
         """List the checkpoints that match a query, newest first; all if it is None."""
         query = Query() if query is None else query
         require("query", query, Query, "a Query")
-        where, values = entry.build_condition(query)
+        where_clause, sql_values = entry.build_condition(query)
         limit = -1 if query.limit is None else query.limit
-        sql = f"SELECT {', '.join(entry.FIELDS)} FROM entry{where} {_NEWEST}"
+        sql = f"SELECT {', '.join(entry.FIELDS)} FROM entry{where_clause} {_NEWEST}"
         sql += f" LIMIT {limit:d} OFFSET {query.skip or 0:d}"
-        return [entry.from_row(row) for row in self._query(sql, values)]
+        return [entry.from_row(row) for row in self._query(sql, sql_values)]
 
     def problems(self) -> list[Problem]:
         rows = self._query("SELECT id, sentence FROM problem ORDER BY id")
@@ -215,9 +215,9 @@ class Index:
 
     def sizes(self) -> tuple[int, dict[str, tuple[int, str, str]]]:
         """Count all checkpoints, and by run; add the id and oid of each run's first one."""
-        (total, *_), *rows = self._query(entry.SIZES)
+        (total_count, *_), *rows = self._query(entry.SIZES)
         sizes = {run: (count, ids.from_bytes(id_), oid.hex()) for count, run, id_, oid, _ in rows}
-        return total, sizes
+        return total_count, sizes
 
     def refresh(self) -> None:
         self._query("SELECT 1")
@@ -232,8 +232,8 @@ class Index:
 
     def remember_changed(self, counts: Iterable[tuple[str, int]]) -> None:
         rows = [(count, ids.to_bytes(id_)) for id_, count in counts]
-        update = "UPDATE entry SET changed = ? WHERE id = ?"
-        self.access_cache(lambda connection: connection.executemany(update, rows), None)
+        update_sql = "UPDATE entry SET changed = ? WHERE id = ?"
+        self.access_cache(lambda connection: connection.executemany(update_sql, rows), None)
 
     def discard(self) -> None:
         self.close()
@@ -246,50 +246,52 @@ class Index:
                 self._connection = None
 
     def _query(self, sql: str, values: Sequence[Value] = (), take: Take = list) -> Any:
-        def answer(connection: Connection) -> Any:
+        def update_and_select(connection: Connection) -> Any:
             with connection:  # one transaction: another process may have seen older refs
                 self._update_to_refs(connection)
                 return take(connection.execute(sql, values))
 
         with self._mutex:
             try:
-                return answer(self._open_or_reuse())
+                return update_and_select(self._open_or_reuse())
             except sqlite3.DatabaseError as error:
-                return answer(self._open_in_memory(error))
+                return update_and_select(self._open_in_memory(error))
 
     def _update_to_refs(self, connection: Connection) -> None:
         refs_state = refs_stat.read_state(self._repository, _DIRECTORY)
         connection.execute("BEGIN")
-        meta = _read_meta(connection)
+        old_meta = _read_meta(connection)
         refs_marks = (refs_state.packed, refs_state.loose)
-        if None in refs_marks or (meta.get("packed"), meta.get("loose")) != refs_marks:
+        if None in refs_marks or (old_meta.get("packed"), old_meta.get("loose")) != refs_marks:
             connection.rollback()
             self._update_from_listing(connection, refs_state)
 
     def _update_from_listing(self, connection: Connection, state: refs_stat.State) -> None:
         # `state` was read before the listing: the next query detects a change during the listing.
         listing = self._refs.list(_DIRECTORY, fields="%(objectname) %(refname)")
-        digest = hashlib.blake2b(listing).hexdigest()
+        listing_digest = hashlib.blake2b(listing).hexdigest()
         connection.execute("BEGIN IMMEDIATE")
-        if _read_meta(connection).get("digest") != digest:
+        if _read_meta(connection).get("digest") != listing_digest:
             # Permanent problems stay: they are slow to read.
             connection.execute("DELETE FROM problem WHERE may_pass")
             self._read_new(connection, listing)
             update_ranks(connection)
-        self._record_state(connection, state, digest)
+        self._record_state(connection, state, listing_digest)
 
     def _read_new(self, connection: Connection, listing: bytes) -> None:
         count = 0
         while True:
-            stale_ids, new = compare(connection, listing)
+            stale_ids, unread = compare(connection, listing)
             delete_rows(connection, stale_ids)
-            self._read_documents(connection, new[:_AT_ONCE])
-            if len(new) <= _AT_ONCE:
+            self._read_documents(connection, unread[:_AT_ONCE])
+            if len(unread) <= _AT_ONCE:
                 break
             connection.execute("DELETE FROM meta")
             connection.commit()  # others may write now
             count += _AT_ONCE
-            self._progress(f"… reading checkpoints: {count:,} of {count + len(new) - _AT_ONCE:,}")
+            self._progress(
+                f"… reading checkpoints: {count:,} of {count + len(unread) - _AT_ONCE:,}"
+            )
             connection.execute("BEGIN IMMEDIATE")
         if count:
             self._progress("")

@@ -93,19 +93,19 @@ class KeyClaim:
         if stored is None:
             return [Update(self._ref, new_oid, "")]
         # If another process is starting that run, this update waits for the head, then fails.
-        checks = [Update(ref_names.RUNS + stored[0], "", "")] if stored[0] != run else []
-        return [*checks, Update(self._ref, new_oid, stored[1])]
+        absence_checks = [Update(ref_names.RUNS + stored[0], "", "")] if stored[0] != run else []
+        return [*absence_checks, Update(self._ref, new_oid, stored[1])]
 
 
 def list_deletions(refs: Refs, objects: Objects, runs: Collection[str]) -> list[Update]:
-    keys = _list_keys(refs, objects) if runs else []
-    return [Update(ref, "", oid) for ref, oid, run in keys if run in runs]
+    key_rows = _list_keys(refs, objects) if runs else []
+    return [Update(ref, "", oid) for ref, oid, run in key_rows if run in runs]
 
 
 def delete_orphans(refs: Refs, objects: Objects, runs: Callable[[], Collection[str]]) -> None:
-    keys = _list_keys(refs, objects)
-    existing_runs = set(runs()) if keys else set()
-    for ref, oid, run in keys:
+    key_rows = _list_keys(refs, objects)
+    existing_runs = set(runs()) if key_rows else set()
+    for ref, oid, run in key_rows:
         if run is not None and run not in existing_runs:
             try:
                 refs.update([Update(ref_names.RUNS + run, "", ""), Update(ref, "", oid)])
@@ -116,11 +116,11 @@ def delete_orphans(refs: Refs, objects: Objects, runs: Callable[[], Collection[s
 def _list_keys(refs: Refs, objects: Objects) -> list[tuple[str, str, str | None]]:
     """List the ref, the oid and the run of each key; the run is None if unreadable."""
     refs_of_keys = list(refs.iterate(ref_names.KEYS))
-    keys: list[tuple[str, str, str | None]] = []
+    key_rows: list[tuple[str, str, str | None]] = []
     documents = objects.read([oid for _, oid in refs_of_keys])
     for (ref, oid), document in zip(refs_of_keys, documents, strict=True):
         try:
-            keys.append((ref, oid, parse_run(document, ref)))
+            key_rows.append((ref, oid, parse_run(document, ref)))
         except InvalidCheckpoint:
-            keys.append((ref, oid, None))
-    return keys
+            key_rows.append((ref, oid, None))
+    return key_rows

@@ -117,13 +117,13 @@ class Recorder:
         with self._mutex, ref_names.write_lock(self._repository):
             while True:
                 attempt += 1
-                head, newest_fields, newest_state = self._read_head(proposal)
+                head_oid, newest_fields, newest_state = self._read_head(proposal)
                 drafts = [(proposal, proposal.render(newest_fields, newest_state))]
                 for successor in then:
                     latest = drafts[-1][0]
                     drafts.append((successor, successor.render(latest.fields, latest.state or {})))
                 try:
-                    blob = self._write(drafts, head, needs, is_retry=attempt > 1)
+                    blob = self._write(drafts, head_oid, needs, is_retry=attempt > 1)
                     if proposal.fields.get("run"):
                         self._newest[proposal.fields["run"]] = blob, dict(drafts[-1][0].fields)
                     return
@@ -149,22 +149,22 @@ class Recorder:
         if (run := proposal.fields.get("run")) is None or proposal.starts_run:
             return "", None, {}
         ref = ref_names.RUNS + run
-        if (head := self._refs.read(ref)) is None:
+        if (head_oid := self._refs.read(ref)) is None:
             raise NotFoundError(f"no run {run}", hint="list the runs: git ckpt runs")
         last_oid, newest_fields = self._newest.get(run, ("", {}))
         newest_state: dict[str, Any] = {}
         newest = None
-        if lines := local_checkpoints.oids_after(self._repository, run, head):
+        if oid_lines := local_checkpoints.oids_after(self._repository, run, head_oid):
             # Perhaps a writer was killed before the head moved.
             from gitckpt.store.records import heads
 
-            newest = heads.find_head(lines, run, self._objects, self._refs)
-        if newest is not None or last_oid != head or proposal.state is None:
+            newest = heads.find_head(oid_lines, run, self._objects, self._refs)
+        if newest is not None or last_oid != head_oid or proposal.state is None:
             from gitckpt.model.codec import fields as fields_of
 
-            newest = newest or ref_names.parse_run_head(next(self._objects.read([head])), ref)
+            newest = newest or ref_names.parse_run_head(next(self._objects.read([head_oid])), ref)
             newest_fields, newest_state = fields_of(newest), dict(newest.state)
-        return head, newest_fields, newest_state
+        return head_oid, newest_fields, newest_state
 
     def _write(self, drafts: Drafts, head: str, needs: Sequence[str], *, is_retry: bool) -> str:
         first, repository = drafts[0][0], self._repository
@@ -177,20 +177,20 @@ class Recorder:
         updates += ref_names.plan_refs(documents, head, keep.update if keep is not None else None)
         objects: list[Item] = [("blob", data) for _, data in drafts]
         if commit:  # before the refs: a kill leaves an extra line
-            lines = [note.link_line(n["id"], n["phase"], n["timestamp"]) for n, _ in documents]
-            notes.append(repository, {commit: lines})
-        flushed = any((new.get("worktree") or {}).get("operation") for new, _ in documents)
-        id_pairs = [(new["id"], oid) for new, oid in documents]
+            note_lines = [note.link_line(n["id"], n["phase"], n["timestamp"]) for n, _ in documents]
+            notes.append(repository, {commit: note_lines})
+        flushed = any((keys.get("worktree") or {}).get("operation") for keys, _ in documents)
+        id_pairs = [(keys["id"], oid) for keys, oid in documents]
         local_checkpoints.append(repository, id_pairs, is_apart=first.is_apart, flushed=flushed)
         self._objects.write(objects, flushed=False)
-        paths: list[str] = []
+        paths_to_flush: list[str] = []
         if run and first.is_ours:
-            drives = first.guard is not None and first.guard.drives
+            is_driver = first.guard is not None and first.guard.drives
             oids = [oid for _, oid in documents]
-            paths = local_checkpoints.extend(repository, run, head, oids, drives=drives)
-        flush: Flush = partial(self._objects.flush, needs, paths)
+            paths_to_flush = local_checkpoints.extend(repository, run, head, oids, drives=is_driver)
+        flush: Flush = partial(self._objects.flush, needs, paths_to_flush)
         if len(needs) >= _MANY:
-            self._objects.flush(needs, paths)
+            self._objects.flush(needs, paths_to_flush)
             flush = None
         try:
             self._apply(updates, keep, flush)

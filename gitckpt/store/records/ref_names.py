@@ -68,12 +68,12 @@ def write_lock(repository: Repository, patience: float | None = None) -> Lock:
 
 
 def make_link_lines(entries: Iterable[CheckpointInfo]) -> dict[str, list[str]]:
-    lines: dict[str, list[str]] = {}
+    lines_by_commit: dict[str, list[str]] = {}
     for entry in entries:
         if entry.git_sha:
             line = link_line(entry.id, entry.label, entry.timestamp)
-            lines.setdefault(entry.git_sha, []).append(line)
-    return lines
+            lines_by_commit.setdefault(entry.git_sha, []).append(line)
+    return lines_by_commit
 
 
 def is_uuid_ref(ref: str) -> bool:
@@ -94,8 +94,8 @@ def plan_refs(
     """
     updates = []
     for fields, _ in documents:
-        worktree, imported = fields.get("worktree") or {}, fields.get("imported") or {}
-        oids = (worktree.get("tree"), worktree.get("operation_commit"), imported.get("original"))
+        worktree, import_ = fields.get("worktree") or {}, fields.get("imported") or {}
+        oids = (worktree.get("tree"), worktree.get("operation_commit"), import_.get("original"))
         pairs = zip(OBJECTS, oids, strict=True)
         updates += [Update(namespace + fields["id"], oid, "") for namespace, oid in pairs if oid]
     if keep is not None:
@@ -156,7 +156,7 @@ def parse_run_head(content: Item | None, ref: str) -> Checkpoint:
 
 
 def require_free(repository: Repository, checkpoint_id: str) -> None:
-    patterns = [space + checkpoint_id for space in (CHECKPOINTS, *OBJECTS)]
+    patterns = [namespace + checkpoint_id for namespace in (CHECKPOINTS, *OBJECTS)]
     listing = repository.git.run("for-each-ref", "--format=%(refname)", *patterns).out
     if not (refs := listing.decode("utf-8", "replace").split()):
         return

@@ -55,7 +55,7 @@ class Remover:
         """Remove checkpoints, the ones in `last` after all others; return their number."""
         own_ids = {name for name in ids if not ref_names.is_foreign(ref_names.CHECKPOINTS + name)}
         deadline = time.monotonic() + PATIENCE
-        count = 0
+        removed_count = 0
         while True:
             refs = self._find_refs(own_ids, listed)
             checkpoints = refs[ref_names.CHECKPOINTS]
@@ -66,30 +66,30 @@ class Remover:
                     # Append before deleting: a kill leaves a superfluous line.
                     notes.append(self._repository, {}, checkpoints.keys())
                     self._delete(checkpoints, runs, last)
-                count += len(checkpoints)
+                removed_count += len(checkpoints)
                 # In a second transaction: git deletes packed refs before loose ones, and a kill
                 # could leave a checkpoint without its commit.
                 self.finish_removals({name for space in ref_names.OBJECTS for name in refs[space]})
                 if own_ids and settled:  # else the caller does it once, after many removals
                     with contextlib.suppress(LockHeld):  # a ref is locked: maintenance tries again
                         self.update_keep_refs()
-                return count
+                return removed_count
             except RefMoved:
                 if time.monotonic() > deadline:
                     raise
                 listed = None
 
     def _delete(self, checkpoints: Oids, runs: Names | None, last: Names) -> None:
-        heads = self._plan_heads(checkpoints, runs)
+        new_heads = self._plan_heads(checkpoints, runs)
         first = {name: oid for name, oid in checkpoints.items() if name not in last} if last else {}
         if first and len(first) < len(checkpoints):
             early_heads = self._plan_heads(first, runs)  # heads that lag behind
             self._refs.update([*early_heads, *_list_deletions(first)])
             checkpoints = {name: oid for name, oid in checkpoints.items() if name in last}
-            heads = self._plan_heads(checkpoints, runs) if early_heads else heads
-        ended_runs = {head.ref.removeprefix(ref_names.RUNS) for head in heads if not head.new}
+            new_heads = self._plan_heads(checkpoints, runs) if early_heads else new_heads
+        ended_runs = {head.ref.removeprefix(ref_names.RUNS) for head in new_heads if not head.new}
         keys_of_ended = keys.list_deletions(self._refs, self._objects, ended_runs)
-        updates = [*heads, *_list_deletions(checkpoints), *keys_of_ended]
+        updates = [*new_heads, *_list_deletions(checkpoints), *keys_of_ended]
         if updates:
             self._refs.update(updates)
         for run in ended_runs:
@@ -99,13 +99,13 @@ class Remover:
         """Delete the refs that protected the objects of now removed checkpoints."""
         with ref_names.write_lock(self._repository):
             interrupted_ids = read_interrupted_removals(self._repository)
-            names = interrupted_ids if ids is None else set(ids)
-            if not names | interrupted_ids:
+            removed_ids = interrupted_ids if ids is None else set(ids)
+            if not removed_ids | interrupted_ids:
                 return
-            refs = self._find_refs(names | interrupted_ids)
-            self._delete_object_refs(refs, names)
+            refs = self._find_refs(removed_ids | interrupted_ids)
+            self._delete_object_refs(refs, removed_ids)
             try:
-                self._delete_object_refs(refs, interrupted_ids - names)
+                self._delete_object_refs(refs, interrupted_ids - removed_ids)
             except LockHeld:  # a ref of an interrupted removal is locked; all of `ids` are done
                 return
             with contextlib.suppress(OSError):  # a repeated id does no harm

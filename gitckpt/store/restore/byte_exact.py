@@ -55,32 +55,32 @@ def plan(
     """Plan which files gitckpt writes or checks; git writes the files in `differing`."""
     current_oids, target_oids = (manifest.raw_of(repository, side) for side in (current, target))
     touched = {entry.path: entry.status != "D" for entry in differing}
-    planned = Exactness(is_within=is_within)
+    exactness = Exactness(is_within=is_within)
     if any(os.path.basename(path) == attributes.FILE for path in touched):
-        planned.touched = touched.keys()
+        exactness.touched = touched.keys()
     unhashed_paths = target_oids.keys() - current_oids.keys() - touched.keys()
     current_oids |= _hash_files(repository, list(filter(is_within, unhashed_paths)))
     line_ends = attributes.line_end_options(target.conversion)
     has_attributes = attributes.have_same_attributes(target.conversion, current.conversion)
-    planned.is_unsure = target.is_of_commit or not has_attributes
+    exactness.is_unsure = target.is_of_commit or not has_attributes
     if not target.is_of_commit and line_ends != attributes.line_end_options(current.conversion):
-        planned.line_ends = line_ends
+        exactness.line_ends = line_ends
         written_paths = {path for path, is_written in touched.items() if is_written}
-        planned.to_write = written_paths - target_oids.keys()
+        exactness.to_write = written_paths - target_oids.keys()
     for path in filter(is_within, target_oids):
         if path in touched:
             if touched[path]:
-                planned.raw[path] = target_oids[path]
+                exactness.raw[path] = target_oids[path]
         elif current_oids.get(path) == target_oids[path]:
-            planned.unchanged.add(path)
+            exactness.unchanged.add(path)
         elif path in current_oids:  # else a missing file, marked skip-worktree
-            planned.raw[path], planned.equal_blobs[path] = target_oids[path], current_oids[path]
+            exactness.raw[path], exactness.equal_blobs[path] = target_oids[path], current_oids[path]
     if current_oids:
-        planned.blobs = manifest.regular_files(repository, target.files)
-        paths = (planned.blobs.keys() & current_oids.keys()) - target_oids.keys() - touched.keys()
+        exactness.blobs = manifest.regular_files(repository, target.files)
+        paths = (exactness.blobs.keys() & current_oids.keys()) - target_oids.keys() - touched.keys()
         equal_blobs = {path: current_oids[path] for path in filter(is_within, paths)}
-        planned.equal_blobs |= _find_changed(repository, planned, equal_blobs)
-    return planned
+        exactness.equal_blobs |= _find_changed(repository, exactness, equal_blobs)
+    return exactness
 
 
 def _hash_files(repository: Repository, paths: Collection[bytes]) -> dict[bytes, str]:
@@ -146,15 +146,15 @@ def write_captured(index: PrivateIndex, planned: Exactness) -> None:
         contents = _convert_by_git(index, planned, binary)
         contents |= _convert_by_git(index, planned, sorted(texts), planned.line_ends)
         current_contents = exact_files.read_files(index.repository, contents)
-        for (path, data), current in zip(contents.items(), current_contents, strict=True):
-            if data is None:
+        for (path, content), current_bytes in zip(contents.items(), current_contents, strict=True):
+            if content is None:
                 hint = "restore the previous state: git ckpt undo"
                 raise WorktreeError(f"git cannot write {os.fsdecode(path)}", hint=hint)
-            is_same = data == current
-            if planned.is_unsure and path in texts and current is not None:
-                is_same = data.replace(_CRLF, b"\n") == current.replace(_CRLF, b"\n")
+            is_same = content == current_bytes
+            if planned.is_unsure and path in texts and current_bytes is not None:
+                is_same = content.replace(_CRLF, b"\n") == current_bytes.replace(_CRLF, b"\n")
             if not is_same:
-                exact_files.replace(index.repository, path, data)
+                exact_files.replace(index.repository, path, content)
                 rewritten_paths.add(path)
     exact_files.restore_raw(index.repository, planned.raw)
     planned.rewritten = rewritten_paths | planned.raw.keys()

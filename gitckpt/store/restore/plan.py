@@ -141,15 +141,15 @@ def find_missing(
     Omits paths marked skip-worktree that the restore does not write.
     """
     snapshot, commit = target
-    skipped = set(current.flags.get(SKIPPED, ()) if current.sparse is not None else ())
+    skipped_paths = set(current.flags.get(SKIPPED, ()) if current.sparse is not None else ())
     if current.sparse == snapshot.sparse:
-        skipped -= set(snapshot.flags.get(SKIPPED, ()))
-    elif skipped:
+        skipped_paths -= set(snapshot.flags.get(SKIPPED, ()))
+    elif skipped_paths:
         index_tree = comparison.merged_tree(repository, snapshot, commit)
-        skipped &= paths_in(diff.differences(repository, index_tree, snapshot.files))
+        skipped_paths &= paths_in(diff.differences(repository, index_tree, snapshot.files))
     top = os.fsencode(repository.worktree or "")
-    missing = {path for path in skipped if is_within(path, paths) and not is_file(top, path)}
-    return missing.union(current.flags.get(ABSENT, ()))
+    fileless = {path for path in skipped_paths if is_within(path, paths) and not is_file(top, path)}
+    return fileless.union(current.flags.get(ABSENT, ()))
 
 
 class Planner:
@@ -173,15 +173,15 @@ class Planner:
     def require_paths(self, checkpoint: str) -> None:
         """Raise `NotFoundError` if a selected path is in no worktree and no checkpoint."""
         paths = [path for path in self._paths if path]
-        existing: set[bytes] = set()
+        known_paths: set[bytes] = set()
         sides = ((self._current, self._old_entries), (self._target, self._new_entries))
         for side, index_tree in sides if paths else ():
             for tree in (side.files, index_tree):
-                existing |= paths_in_tree(self._repository, tree, paths)
+                known_paths |= paths_in_tree(self._repository, tree, paths)
             conflict_lines = manifest.conflict_lines(self._repository, side)
-            existing |= {line.partition(b"\t")[2] for line in conflict_lines}
-            existing.update(side.flags.get(INTENT, ()), side.directories)
-        if absent := [path for path in paths if not any(is_within(e, [path]) for e in existing)]:
+            known_paths |= {line.partition(b"\t")[2] for line in conflict_lines}
+            known_paths.update(side.flags.get(INTENT, ()), side.directories)
+        if absent := [path for path in paths if not any(is_within(e, [path]) for e in known_paths)]:
             names = ", ".join(map(decode_path, absent))
             hint = f"list its files: git ls-tree -r --name-only {self._target.files[:10]}"
             message = f"neither in the worktree nor in checkpoint {checkpoint}: {names}"
@@ -203,8 +203,8 @@ class Planner:
             # Ignored files that the restored index would make tracked.
             newly_tracked = sorted(fileless - paths_in(plan.files))
             paths = [path for path in newly_tracked if not stays(path) and self._is_file(path)]
-            captured_paths = paths_in_tree(self._repository, self._current.files, paths)
-            plan.in_the_way += [path for path in paths if path not in captured_paths]
+            tracked_paths = paths_in_tree(self._repository, self._current.files, paths)
+            plan.in_the_way += [path for path in paths if path not in tracked_paths]
             self._plan_index(fileless)
         sides = self._current, self._target
         plan.exactness = byte_exact.plan(self._repository, *sides, plan.files, self._may_change)
@@ -261,20 +261,20 @@ class Planner:
         if not target.is_of_commit and not rules_differ:
             return set()
         additions = diff.differences(self._repository, self._old_entries, current.files)
-        untracked = paths_in(additions, "A") - self._find_unmerged_paths(current)
-        to_write = paths_in(differing, "AMT")
-        for path in to_write:  # a file to write replaces its parents
-            untracked.difference_update(_list_parents(path))
-        deleted = paths_in(differing, "D") & untracked
-        unlisted = [path for path in deleted if to_write.isdisjoint(_list_parents(path))]
+        new_paths = paths_in(additions, "A") - self._find_unmerged_paths(current)
+        written_paths = paths_in(differing, "AMT")
+        for path in written_paths:  # a file to write replaces its parents
+            new_paths.difference_update(_list_parents(path))
+        deleted = paths_in(differing, "D") & new_paths
+        unlisted_paths = [path for path in deleted if written_paths.isdisjoint(_list_parents(path))]
         if target.is_of_commit:
-            self.plan.unknown = unlisted
-            return set(unlisted)
+            self.plan.unknown = unlisted_paths
+            return set(unlisted_paths)
         rule_oids = ignore.rules_in(self._repository, current.files)
         rule_oids = {path: oid for path, oid in rule_oids.items() if not self._is_selected(path)}
         new_rules = ignore.rules_in(self._repository, target.files)
         rule_oids |= {path: oid for path, oid in new_rules.items() if self._is_selected(path)}
-        return ignore.ignored_by(self._repository, rule_oids, unlisted)
+        return ignore.ignored_by(self._repository, rule_oids, unlisted_paths)
 
     def _find_unmerged_paths(self, contents: Contents) -> set[bytes]:
         # `git write-tree` omits entries in conflict and entries added with intent-to-add.
@@ -296,13 +296,13 @@ class Planner:
     def _plan_index(self, fileless: Collection[bytes]) -> None:
         plan = self.plan
         staged = self._find_differences(self._old_entries, self._new_entries)
-        old, new = self._list_conflicts(self._current), self._list_conflicts(self._target)
-        unmerged = {path for path in {*old, *new} if old.get(path) != new.get(path)}
-        deleted = paths_in(plan.files, "D").intersection(fileless) - set(plan.absent)
-        self._plan_flags(paths_in(staged) | unmerged, deleted)
+        before, after = self._list_conflicts(self._current), self._list_conflicts(self._target)
+        unmerged_paths = {path for path in {*before, *after} if before.get(path) != after.get(path)}
+        deleted_paths = paths_in(plan.files, "D").intersection(fileless) - set(plan.absent)
+        self._plan_flags(paths_in(staged) | unmerged_paths, deleted_paths)
         null_oid = b"0" * 2 * oid_size(self._repository.object_format)
         lines, deleted_entries = {entry.path: entry.line for entry in staged}, paths_in(staged, "D")
-        self._restaged = {*lines, *unmerged}.union(*plan.flags.get(INTENT, ()))
+        self._restaged = {*lines, *unmerged_paths}.union(*plan.flags.get(INTENT, ()))
         for path in sorted(self._restaged):
             plan.index_lines.append(b"0 %s 0\t%s" % (null_oid, path))
             if path in lines:
@@ -310,23 +310,23 @@ class Planner:
             is_rule = os.path.basename(path) == attributes.FILE
             if is_rule and path in deleted_entries and not self._is_file(path):
                 plan.attributes_gone.append(lines[path])
-            plan.index_lines += new.get(path, [])
+            plan.index_lines += after.get(path, [])
 
     def _plan_flags(self, staged: Collection[bytes], deleted: set[bytes]) -> None:
         # Rewritten entries lose their flags (git-update-index(1), `--index-info`). A deleted file
         # may still be marked: git clears skip-worktree only when it writes the index.
         is_sparse = self._current.sparse is not None
         for flag in (INTENT, ASSUMED, SKIPPED):
-            old = self._select(self._current.flags.get(flag, ()))
+            old_paths = self._select(self._current.flags.get(flag, ()))
             new = self._select(self._target.flags.get(flag, ()))
             if flag == SKIPPED and (is_sparse or self._target.sparse is not None):
                 is_written = {change.path: change.status != "D" for change in self.plan.files}
-                skipped = self._select(self.plan.skipped)
-                new = {path for path in skipped if not is_written.get(path, self._is_file(path))}
-                old |= deleted - new if is_sparse else set()
-            kept = old if flag == INTENT else old.difference(staged)
-            if old != new or kept != old:
-                self.plan.flags[flag] = (sorted(new - kept), sorted(old - new))
+                fileless = self._select(self.plan.skipped)
+                new = {path for path in fileless if not is_written.get(path, self._is_file(path))}
+                old_paths |= deleted - new if is_sparse else set()
+            kept_paths = old_paths if flag == INTENT else old_paths.difference(staged)
+            if old_paths != new or kept_paths != old_paths:
+                self.plan.flags[flag] = (sorted(new - kept_paths), sorted(old_paths - new))
 
     def _list_conflicts(self, contents: Contents) -> dict[bytes, list[bytes]]:
         conflicts: dict[bytes, list[bytes]] = defaultdict(list)
@@ -422,8 +422,8 @@ class Planner:
         if directories_to_make := exact_files.missing_directories(top, sorted(directories)):
             plan.state[_MADE] = [decode_if_utf8(path) for path in directories_to_make]
         if narrowed_modes:
-            texts = ((decode_if_utf8(path), mode) for path, mode in narrowed_modes.items())
-            plan.state[_NARROWED] = {text: mode for text, mode in texts if isinstance(text, str)}
+            pairs = ((decode_if_utf8(path), mode) for path, mode in narrowed_modes.items())
+            plan.state[_NARROWED] = {text: mode for text, mode in pairs if isinstance(text, str)}
 
     def _has_no_files(self, path: bytes) -> bool:
         # A captured directory that holds only directories, and is not a submodule's.

@@ -131,10 +131,10 @@ def replace_files(
             index.refresh()  # a file with a new timestamp may have the same content
             index.git(*options, *command)
 
-    to_write = {change.path: change.new for change in files if change.status != "D"}
-    paths = [change.path for change in files]
-    relist = functools.partial(_list_current, index, paths, old_tree, expected)
-    filtered, failing_files = unfiltered.write(index.repository, lambda: to_write, attempt, relist)
+    new_oids = {change.path: change.new for change in files if change.status != "D"}
+    changed_paths = [change.path for change in files]
+    relist = functools.partial(_list_current, index, changed_paths, old_tree, expected)
+    filtered, failing_files = unfiltered.write(index.repository, lambda: new_oids, attempt, relist)
     if filtered:
         unfiltered.update_index(index, filtered, failing_files)
     return sorted(failing_files)

@@ -131,14 +131,14 @@ def redo(
 
 def _run_step(store: Checkpoints, kind: str, dry_run: bool, announce: Announce) -> RestoreResult:
     stack = undoing.read(store)
-    target, missing = undoing.next_step(store, stack, kind)
-    if target is None:
-        raise undoing.no_step_error(stack, kind, missing)
-    checkpoint = store.read(target)
-    paths = undoing.list_created_files(store, stack, checkpoint)
-    attempt = functools.partial(_Restore, store, checkpoint, (), paths, step=kind)
+    checkpoint_id, missing_ids = undoing.next_step(store, stack, kind)
+    if checkpoint_id is None:
+        raise undoing.no_step_error(stack, kind, missing_ids)
+    checkpoint = store.read(checkpoint_id)
+    created_files = undoing.list_created_files(store, stack, checkpoint)
+    attempt = functools.partial(_Restore, store, checkpoint, (), created_files, step=kind)
     result = _run(attempt, dry_run, announce)[1]
-    remarks = undoing.skipped_remarks(missing)
+    remarks = undoing.skipped_remarks(missing_ids)
     if stack.open is not None:
         remarks.append("the previous restore, undo or redo was interrupted")
     return replace(result, remarks=[*remarks, *result.remarks])
@@ -191,7 +191,7 @@ class _Restore:
         self._store, self._repository, self._objects = store, repository, store.objects
         self._paths, self._undone_files = list(paths), undone_files
         self._undone = {} if step == undoing.RESTORE else checkpoint.state
-        self._restores_index, self._run_step = index or not paths, step
+        self._restores_index, self._step = index or not paths, step
         self._head, self._branch = store.objects.head()
         self._omitted_remarks = _list_omitted(repository, checkpoint, self._paths)
         _require_source(repository, checkpoint)
@@ -211,24 +211,24 @@ class _Restore:
     def _choose_operation(self) -> None:
         repository, checkpoint = self._repository, self._checkpoint
         same_head = self._head == checkpoint.git_sha and self._commit_remark is None
-        files = self._target.operation if self._commit_remark is None else {}
-        is_ours = not files or local_checkpoints.is_captured_here(repository, checkpoint.id)
+        state_files = self._target.operation if self._commit_remark is None else {}
+        is_ours = not state_files or local_checkpoints.is_captured_here(repository, checkpoint.id)
         self._is_foreign = not is_ours
-        files = files if is_ours else {}
+        state_files = state_files if is_ours else {}
         branches = self._branch, checkpoint.branch
-        self._would_move = same_head and operation.would_move_branch(files, *branches)
+        self._would_move = same_head and operation.would_move_branch(state_files, *branches)
         self._rebased: str | None = None
-        if not operation.moves_no_branch(repository, files):
-            self._rebased = operation.rebased_branch(files)
-            files = operation.detach(repository, files)
-        self._target.operation = files
+        if not operation.moves_no_branch(repository, state_files):
+            self._rebased = operation.rebased_branch(state_files)
+            state_files = operation.detach(repository, state_files)
+        self._target.operation = state_files
         self._brings_operation = same_head and not self._paths and not self._would_move
 
     def run(self, *, dry_run: bool, announce: Announce) -> RestoreResult:
         with self._store.private_index() as index:
             self._inspect(index)
             plan = self._plan(index)
-            apart = self._describe_head_changes()
+            head_remarks = self._describe_head_changes()
             is_due = self.submodules.plan() or plan.changes or plan.flags
             self.is_due = bool(is_due or self._changes_operation)
             if dry_run:
@@ -239,32 +239,32 @@ class _Restore:
             if dry_run or not self.is_due:
                 failing_files: list[bytes] = []
                 if not dry_run:
-                    if self._run_step != undoing.RESTORE:
-                        undoing.record_end(self._store, self._run_step, self._checkpoint.id)
+                    if self._step != undoing.RESTORE:
+                        undoing.record_end(self._store, self._step, self._checkpoint.id)
                     failing_files = replacement.run_pending_filters(self._repository, pending_files)
                     self.submodules.require_all(is_changed=False)
                 filtered_paths = [path for path in pending_files if path not in failing_files]
                 plan.changes += [PathChange(planning.CHANGE, path) for path in filtered_paths]
-                return self._report(plan, None, failing_files, apart if self.is_due else [])
+                return self._report(plan, None, failing_files, head_remarks if self.is_due else [])
             replacement.add_unlisted(index, self._captured)
             expected_tree = self._prepare(index, plan)
             if self._objects.head()[0] != self._head:
                 raise capture.moved_error()
             if not self._paths:
                 index.require_latest()
-            if remarks := [*apart, *self._list_remarks(plan)]:
+            if remarks := [*head_remarks, *self._list_remarks(plan)]:
                 announce(remarks)
             safety = self._record_safety(plan)
-            with undoing.with_revert_hint(self._run_step):
+            with undoing.with_revert_hint(self._step):
                 failing_files = self._apply(index, plan, expected_tree)
         failing_files += replacement.run_pending_filters(self._repository, pending_files)
-        with undoing.with_revert_hint(self._run_step):
+        with undoing.with_revert_hint(self._step):
             self._compare(plan, expected_tree)
         self.submodules.apply()
         self._removal.apply(safety)
-        undoing.record_end(self._store, self._run_step, self._checkpoint.id)
+        undoing.record_end(self._store, self._step, self._checkpoint.id)
         self.submodules.require_all()
-        return self._report(plan, safety.id, failing_files, apart)
+        return self._report(plan, safety.id, failing_files, head_remarks)
 
     def _capture(self, index: PrivateIndex, head: str, untracked: Sequence[bytes]) -> Captured:
         settings = self._limits, untracked
@@ -283,10 +283,10 @@ class _Restore:
         current = manifest.read(self._repository, self._objects, captured.worktree.tree, self._head)
         # A capture takes missing skipped files from the index; without entries, git writes them.
         snapshot_and_commit = target, self._checkpoint.git_sha
-        absent = planning.find_missing(self._repository, current, snapshot_and_commit, self._paths)
+        missing = planning.find_missing(self._repository, current, snapshot_and_commit, self._paths)
         current.files = captured.files
-        if absent:
-            current.files = replacement.remove_entries(index, absent, target.files)
+        if missing:
+            current.files = replacement.remove_entries(index, missing, target.files)
         # A capture omits the settings if nothing converts, but restored attributes may convert.
         configured = self._limits.conversions(self._repository)
         current.conversion = attributes.conversion_settings(self._repository, configured)
@@ -305,15 +305,15 @@ class _Restore:
         planner.require_paths(self._checkpoint.id)
         plan = planner.plan_changes(self._undone_files, index=self._restores_index)
         touched_paths = {change.path for change in plan.changes if change.kind != planning.STAGE}
-        uncaptured = [*plan.in_the_way, *sorted(touched_paths.intersection(self._captured.lossy))]
-        if uncaptured:  # the settings omit these files, but the safety checkpoint must hold them
+        to_capture = [*plan.in_the_way, *sorted(touched_paths.intersection(self._captured.lossy))]
+        if to_capture:  # the settings omit these files, but the safety checkpoint must hold them
             index.copy_from(os.path.join(self._repository.git_dir, "index"))
-            self._inspect(index, uncaptured)
+            self._inspect(index, to_capture)
             planner = self._make_planner()
             plan = planner.plan_changes(self._undone_files, index=self._restores_index)
         planner.plan_modes(self._undone)
-        omitted, files = self._captured.worktree.omitted, self._target.files
-        plan.obstacles += replacement.list_special(self._repository, omitted, files, self._paths)
+        omissions, tree = self._captured.worktree.omitted, self._target.files
+        plan.obstacles += replacement.list_special(self._repository, omissions, tree, self._paths)
         plan.require_no_obstacle()
         plan.changes += self._removal.plan()
         plan.changes.sort(key=lambda change: change.path)
@@ -343,10 +343,10 @@ class _Restore:
             planned_paths = paths_in(plan.files) - set(plan.absent)
             trees = tree, self._target.files
             differences = diff.differences(self._repository, *trees, self._paths)
-            if names := [
+            if refused_changes := [
                 str(change) for change in differences if change.path in planned_paths
             ]:  # a tree can have paths that the index refuses
-                raise WorktreeError(f"{message_start}: {first_of(names)}")
+                raise WorktreeError(f"{message_start}: {first_of(refused_changes)}")
         self._require_objects(plan)
         if graph.promisor(self._repository):
             graph.fetch_missing(self._repository, tree, self._captured.files)
@@ -377,8 +377,8 @@ class _Restore:
         message = f"before the restore of checkpoint {self._checkpoint.id[: ids.SHORT]}"
         worktree, label, store = self._captured.worktree, ref_names.SAFETY_COMPLETE, self._store
         if self._limits.submodules:  # also submodules to restore, which the index may lack
-            paths = {*self._captured.submodules, *self.submodules.paths}
-            worktree = submodules.capture(store, worktree, paths, self._limits)
+            submodule_paths = {*self._captured.submodules, *self.submodules.paths}
+            worktree = submodules.capture(store, worktree, submodule_paths, self._limits)
         safety = store.record(label, state, worktree=worktree, trigger=SAFETY, message=message)
         error = capture.repair(self._repository, store.objects, safety, store.announce)
         if error is None and safety.git_sha != self._head:
@@ -387,13 +387,13 @@ class _Restore:
             store.remove([safety.id])
             raise error
         self.has_begun = True
-        undoing.record_start(store, self._run_step, safety)
+        undoing.record_start(store, self._step, safety)
         return safety
 
     def _apply(self, index: PrivateIndex, plan: Plan, expected: str) -> list[bytes]:
         """Change the files and the index as planned; return the files left unfiltered."""
-        paths, raw_files = paths_in(plan.files), plan.exactness.raw
-        skipped_paths = paths.intersection(self._current.flags.get(SKIPPED, ()))
+        changed_paths, raw_files = paths_in(plan.files), plan.exactness.raw
+        skipped_paths = changed_paths.intersection(self._current.flags.get(SKIPPED, ()))
         configured = self._limits.conversions(self._repository)
         byte_exact.require_unchanged(index, plan.exactness, configured, expected)
         if not self._paths:
@@ -402,8 +402,8 @@ class _Restore:
             if skipped_paths:  # git writes no file whose entry is marked skip-worktree
                 index_paths = skipped_paths.intersection(path for path, *_ in index.entries())
                 index.update("--no-skip-worktree", sorted(index_paths))
-            as_is = self._captured.as_is.items()
-            exact_oids = {path: oid for path, oid in as_is if path in paths}
+            raw_oids = self._captured.as_is.items()
+            exact_oids = {path: oid for path, oid in raw_oids if path in changed_paths}
             replacement.delete_unconvertible(index, exact_oids)
             trees = self._current.files, expected
             failing_files = replacement.replace_files(index, plan.files, *trees)
@@ -446,11 +446,11 @@ class _Restore:
             private_index.put(plan.index_lines)
             exact_files.refresh(private_index, plan.outdated)
             private_index.refresh()
-            for flag, (added, removed) in plan.flags.items():
+            for flag, (paths_to_flag, paths_to_unflag) in plan.flags.items():
                 if flag == INTENT:
-                    manifest.add_in_intent(private_index, self._target, added)
+                    manifest.add_in_intent(private_index, self._target, paths_to_flag)
                 else:
-                    manifest.change_flag(private_index, flag, added, removed)
+                    manifest.change_flag(private_index, flag, paths_to_flag, paths_to_unflag)
             private_index.install()
 
     def _compare(self, plan: Plan, expected: str) -> None:
@@ -462,9 +462,9 @@ class _Restore:
     def _find_differences(self, plan: Plan, expected: str) -> list[str]:
         deleted_paths = paths_in(plan.files, "D") - set(plan.absent)
         if not self._paths:
-            target = self._target, self._checkpoint.git_sha
+            wanted = self._target, self._checkpoint.git_sha
             return comparison.compare(
-                *(self._repository, self._objects, *target, self._limits),
+                *(self._repository, self._objects, *wanted, self._limits),
                 with_operation=self._brings_operation,
                 deleted=deleted_paths,
                 stays=self._stays,
@@ -492,7 +492,7 @@ class _Restore:
 
     @property
     def _revert_hint(self) -> str:
-        return f"restore the previous state: {undoing.revert_command(self._run_step)}"
+        return f"restore the previous state: {undoing.revert_command(self._step)}"
 
     def _report(
         self, plan: Plan, safety: str | None, still_failing: Sequence[bytes], apart: Sequence[str]
@@ -509,34 +509,34 @@ class _Restore:
         source_operation = files.operation if files else None
         source = Position(checkpoint.git_sha, checkpoint.branch, source_operation)
         self._position, self._source = position, source
-        no_run = "--no-run " if checkpoint.run else ""
-        resume = f"git ckpt resume {no_run}{checkpoint.id[: ids.SHORT]}"
+        option = "--no-run " if checkpoint.run else ""
+        resume = f"git ckpt resume {option}{checkpoint.id[: ids.SHORT]}"
         remarks = self._compare_operations(position, source, resume)
         if position.commit != source.commit:
             files_of = f"{'these' if self._paths else 'the'} files of {source}"
-            statement = f"HEAD stays at {position}; git status shows {files_of} as changes"
-            return [f"{statement}; to work at that commit: {resume}", *remarks]
+            remark = f"HEAD stays at {position}; git status shows {files_of} as changes"
+            return [f"{remark}; to work at that commit: {resume}", *remarks]
         if position.branch == source.branch:
             return remarks
-        where, advice = "while HEAD was detached", ""
+        circumstance, advice = "while HEAD was detached", ""
         if source.branch is not None:
             end = "-- " if source.branch.startswith("-") else ""  # fetched: may be any text
-            where = f"on {source.branch}"
+            circumstance = f"on {source.branch}"
             advice = f"; to switch to that branch: git switch {end}{shell_word(source.branch)}"
-        recorded = f"the checkpoint was made {where}, at the same commit{advice}"
-        return [f"HEAD stays at {position}; {recorded}", *remarks]
+        remark = f"the checkpoint was made {circumstance}, at the same commit{advice}"
+        return [f"HEAD stays at {position}; {remark}", *remarks]
 
     def _compare_operations(self, position: Position, source: Position, resume: str) -> list[str]:
-        current, captured = position.operation, None if self._is_foreign else source.operation
+        active, captured = position.operation, None if self._is_foreign else source.operation
         end_commands = _ENDINGS.get(
-            (captured if self._changes_operation else current) or "", "see git status"
+            (captured if self._changes_operation else active) or "", "see git status"
         )
         suffix = "" if position.commit == source.commit else ", which belong to another commit"
         remarks = []
         if self._changes_operation:
-            if current and current != captured:
-                back = f"to return to that state: {undoing.revert_command(self._run_step)}"
-                remarks.append(f"the {current} in progress in the worktree is ended; {back}")
+            if active and active != captured:
+                hint = f"to return to that state: {undoing.revert_command(self._step)}"
+                remarks.append(f"the {active} in progress in the worktree is ended; {hint}")
             if captured:
                 remark = f"the {captured} of the checkpoint is in progress again"
                 remarks.append(f"{remark}; to end it: {end_commands}")
@@ -549,8 +549,8 @@ class _Restore:
                     reason = f"that would move {position.branch}"
                 remark = f"the {captured} of the checkpoint is not restored, as {reason}"
                 remarks.append(f"{remark}; to open a worktree with the {captured}: {resume}")
-            if current and not self._paths:
-                remark = f"the {current} in progress continues with the restored files{suffix}"
+            if active and not self._paths:
+                remark = f"the {active} in progress continues with the restored files{suffix}"
                 remarks.append(f"{remark}; to end it: {end_commands}")
         return remarks
 
@@ -563,16 +563,16 @@ class _Restore:
             state = f"was at {change.new} then" if has_old_commit else "is not in the checkpoint"
             remarks.append(f"the submodule {decode_path(change.path)} is not changed; it {state}")
         if inner_files := [quoted(path) for path in plan.untouched if path not in self._unheld]:
-            names = first_of(sorted(inner_files))
-            remarks.append(f"files inside of another repository are not restored: {names}")
+            file_names = first_of(sorted(inner_files))
+            remarks.append(f"files inside of another repository are not restored: {file_names}")
         if plan.unknown:
-            names = first_of(sorted(map(decode_path, plan.unknown)))
-            remarks.append(f"untracked files stay, as the checkpoint captured none: {names}")
+            file_names = first_of(sorted(map(decode_path, plan.unknown)))
+            remarks.append(f"untracked files stay, as the checkpoint captured none: {file_names}")
         files = self._checkpoint.worktree
         paths = {quoted(change.path) for change in plan.changes}
         if converted_files := paths.intersection(files.converted if files is not None else ()):
-            names = first_of(sorted(converted_files))
-            remarks.append(f"not restored byte for byte, as git converts these files: {names}")
+            file_names = first_of(sorted(converted_files))
+            remarks.append(f"not restored byte for byte, as git converts these files: {file_names}")
         if self._brings_operation and self._rebased is not None:
             remarks.append(operation.hint_on_branch(self._rebased))
         if self._is_foreign and not self._paths:
@@ -607,6 +607,6 @@ def _list_omitted(
             missing_names += [] if os.path.lexists(os.path.join(top, path)) else [entry.path]
     if not missing_names:
         return []
-    count = "1 path" if len(missing_names) == 1 else f"{len(missing_names)} paths"
+    count_words = "1 path" if len(missing_names) == 1 else f"{len(missing_names)} paths"
     reason = f"neither in the checkpoint nor in the worktree: {first_of(missing_names, _MAX_NAMED)}"
-    return [f"{count} {reason}; see why: git ckpt show {checkpoint.id[: ids.SHORT]}"]
+    return [f"{count_words} {reason}; see why: git ckpt show {checkpoint.id[: ids.SHORT]}"]

@@ -45,8 +45,8 @@ def _read_state(store: Checkpoints, repository: Repository, top: str) -> dict[st
     while not os.path.lexists(top):
         top, missing_count = os.path.dirname(top), missing_count + 1
     with store.seen_from(repository, "plumbing") as submodule_store:
-        head, branch = submodule_store.objects.head()
-    return {"head": head, "branch": branch or "", "missing": missing_count}
+        head_commit, branch = submodule_store.objects.head()
+    return {"head": head_commit, "branch": branch or "", "missing": missing_count}
 
 
 class SubmoduleRemoval:
@@ -63,9 +63,9 @@ class SubmoduleRemoval:
         self.remarks: list[str] = []
         recorded_states = undone.get(_KEY)
         states = recorded_states.items() if isinstance(recorded_states, dict) else ()
-        by_path = {modules.unquote(str(text)): state for text, state in states}
-        paths = sorted(by_path.keys() - stay)
-        self._states = {path: by_path[path] for path in paths if isinstance(by_path[path], dict)}
+        state_of = {modules.unquote(str(text)): state for text, state in states}
+        paths = sorted(state_of.keys() - stay)
+        self._states = {path: state_of[path] for path in paths if isinstance(state_of[path], dict)}
 
     def plan(self) -> list[PathChange]:
         """List the removal of each submodule as a change for the user."""
@@ -78,8 +78,8 @@ class SubmoduleRemoval:
 
     def apply(self, safety: Checkpoint) -> None:
         """Remove submodules that `safety` has captured; add remarks on other submodules."""
-        captured = safety.worktree.submodules if safety.worktree else ()
-        checkpoints = {modules.unquote(entry.path): entry.checkpoint for entry in captured}
+        captures = safety.worktree.submodules if safety.worktree else ()
+        checkpoints = {modules.unquote(entry.path): entry.checkpoint for entry in captures}
         for path, state in self._states.items():
             submodule = modules.seen_from(self._store.repository, path)
             if submodule is None:
@@ -98,8 +98,8 @@ class SubmoduleRemoval:
             raise _NotRemovable(mount)
         with self._store.seen_from(submodule, "plumbing") as submodule_store:
             files = self._list_files(submodule_store, submodule_store.read_own(checkpoint))
-            walk = os.walk(os.fsencode(top))
-            entries = [os.path.join(parent, name) for parent, names, _ in walk for name in names]
+            levels = os.walk(os.fsencode(top))
+            entries = [os.path.join(parent, name) for parent, names, _ in levels for name in names]
             directories = [path for path in entries if not os.path.islink(path)]
             _point_head(submodule_store, str(state.get("head", "")), str(state.get("branch", "")))
         # `.git` files go last, nested ones first: after a kill, they tell which submodule is left.
@@ -121,12 +121,12 @@ class SubmoduleRemoval:
             raise _NotRemovable("the directory contains its own repository")
         if captured is None or captured.degraded or captured.omitted or captured.converted:
             raise _NotRemovable("the checkpoint of the submodule is incomplete")
-        current = submodule_store.capture(self._limits)
-        state = submodule_store.objects.head()[0], current.tree, current.dirty
-        if state != (checkpoint.git_sha, captured.tree, captured.dirty):
+        new_capture = submodule_store.capture(self._limits)
+        current_state = submodule_store.objects.head()[0], new_capture.tree, new_capture.dirty
+        if current_state != (checkpoint.git_sha, captured.tree, captured.dirty):
             raise _NotRemovable("the submodule changed meanwhile")
-        tree = leaves(repository, manifest.files_of(repository, checkpoint))
-        captured_paths = {path for path, mode, _ in tree if mode != GITLINK} | {b".git"}
+        tree_entries = leaves(repository, manifest.files_of(repository, checkpoint))
+        captured_paths = {path for path, mode, _ in tree_entries if mode != GITLINK} | {b".git"}
         files: list[bytes] = []
         nested_tops: set[bytes] = set()
         for submodule in captured.submodules:
@@ -232,8 +232,8 @@ class Submodules:
 
     def plan(self) -> bool:
         """Add planned changes to `changes`; return whether any submodule must change."""
-        are_due = [self._try_to_restore(path, dry_run=True) for path in self._by_path]
-        return any(are_due)
+        needs_change = [self._try_to_restore(path, dry_run=True) for path in self._by_path]
+        return any(needs_change)
 
     def apply(self) -> None:
         """Restore all submodules; after a failure, add it to `failures` and continue."""
@@ -276,8 +276,8 @@ class Submodules:
                     return True
                 if not dry_run:
                     old_path = modules.checked_out_at(self._repository, repository)
-                    is_lost = old_path is None and modules.is_lost(repository)
-                    if is_lost or old_path not in (None, path, *self.paths):  # moved since
+                    is_checkout_lost = old_path is None and modules.is_lost(repository)
+                    if is_checkout_lost or old_path not in (None, path, *self.paths):  # moved since
                         top = os.path.join(self._repository.worktree or "", os.fsdecode(path))
                         modules.set_worktree(repository, top)
             elif submodule_store.objects.head()[0] != submodule.git_sha:
@@ -304,17 +304,17 @@ class Submodules:
         ref = ref_names.CHECKPOINTS + submodule.checkpoint
         if modules.has_ref(repository, ref):
             return True
-        source = modules.find_with_ref(self._repository, path, ref)
-        source = source or modules.find_nested(self._repository, ref)
-        if source is None:
+        source_repository = modules.find_with_ref(self._repository, path, ref)
+        source_repository = source_repository or modules.find_nested(self._repository, ref)
+        if source_repository is None:
             raise _no_checkpoint_error(path, submodule.checkpoint)
-        with contextlib.closing(source):
+        with contextlib.closing(source_repository):
             if not modules.is_copy(self._repository, repository, submodule.git_sha):
                 raise _Unavailable("another repository is at this path", hint=_advise_moving(path))
             if dry_run:
                 self.changes.append(PathChange(CHANGE, path))
                 return False
-            submodules.copy_all_checkpoints(self._store, source, repository)
+            submodules.copy_all_checkpoints(self._store, source_repository, repository)
         return True
 
     def _check_out(self, path: bytes, submodule: Submodule, *, dry_run: bool) -> Repository | None:

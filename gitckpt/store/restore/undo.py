@@ -66,13 +66,13 @@ def read(store: Checkpoints) -> Stack:
     if (stack := _read_stack(store.repository)) is not None:
         return stack
     worktree = local_checkpoints.worktree_name(store.repository)
-    created = local_checkpoints.creation_time(store.repository)
+    creation_time = local_checkpoints.creation_time(store.repository)
     safety_entries = [entry for entry in store.list() if entry.trigger == SAFETY]
     local_ids = LocalCheckpoints.read(store.repository, [entry.id for entry in safety_entries])
     oids = {}
     for entry in filter(local_ids.is_ours, reversed(safety_entries)):
         state = store.read(entry.id).state
-        if (state.get("worktree"), state.get("made", created)) == (worktree, created):
+        if (state.get("worktree"), state.get("made", creation_time)) == (worktree, creation_time):
             oids[entry.id] = entry.oid
     return Stack(list(oids), [], oids=oids)
 
@@ -109,9 +109,9 @@ def list_created_files(store: Checkpoints, stack: Stack, target: Checkpoint) -> 
         latest = store.read_own(str(newest_id))
     except (NotFoundError, WorktreeError):
         return []  # the checkpoint is gone: newly created, now ignored files stay
-    old_tree, new = (_read_contents(store, checkpoint).files for checkpoint in (target, latest))
+    old, new = (_read_contents(store, checkpoint).files for checkpoint in (target, latest))
     paths = [name if isinstance(name, bytes) else str(name).encode() for name in selected_paths]
-    differences = diff.differences(store.repository, old_tree, new, paths)
+    differences = diff.differences(store.repository, old, new, paths)
     return [entry.path for entry in differences if entry.status == "A"]
 
 
@@ -140,9 +140,9 @@ def record_start(store: Checkpoints, kind: str, safety: Checkpoint) -> None:
             redo = []
         if not is_half_done:
             other_ids = redo if kind == UNDO else undo
-            latest = stack.position if _exists(store, stack, stack.position) else None
-            if latest is not None and not _restore_same_state(store, store.read(latest), safety):
-                other_ids.append(latest)  # files were edited since: the user may want either state
+            newest = stack.position if _exists(store, stack, stack.position) else None
+            if newest is not None and not _restore_same_state(store, store.read(newest), safety):
+                other_ids.append(newest)  # files were edited since: the user may want either state
             other_ids.append(safety.id)
         recorded_oid = LocalCheckpoints.read(store.repository, [safety.id]).oid(safety.id)
         oid = recorded_oid or store.refs.read(ref_names.CHECKPOINTS + safety.id) or ""
@@ -187,8 +187,8 @@ def skipped_remarks(missing: Sequence[str]) -> list[str]:
 
 def _drop_step(store: Checkpoints, stack: Stack, side: list[str], safety: Checkpoint) -> list[str]:
     """Return the steps except `safety`; drop removed checkpoints if there are many."""
-    names = [id_ for id_ in side if id_ != safety.id]
-    return names if len(side) <= _LONG else [id_ for id_ in names if _exists(store, stack, id_)]
+    steps = [id_ for id_ in side if id_ != safety.id]
+    return steps if len(side) <= _LONG else [id_ for id_ in steps if _exists(store, stack, id_)]
 
 
 def _exists(store: Checkpoints, stack: Stack, checkpoint: str | None) -> bool:
@@ -268,8 +268,8 @@ def _write(repository: Repository, stack: Stack) -> None:
     path = _stack_path(repository)
     ids_in_use = {*stack.undo, *stack.redo, stack.position, stack.open}
     stack.oids = {id_: oid for id_, oid in stack.oids.items() if id_ in ids_in_use}
-    values = stack.undo, stack.redo, stack.position, stack.open, stack.oids
-    document = dict(zip(_KEYS, values, strict=True))
+    stack_values = stack.undo, stack.redo, stack.position, stack.open, stack.oids
+    document = dict(zip(_KEYS, stack_values, strict=True))
     try:
         regular.write_private(path, json.dumps(document).encode(), flushed=True)
     except OSError as error:
