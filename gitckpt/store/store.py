@@ -374,7 +374,7 @@ class Store:
         """Return whether the newest restore was interrupted: files may be old or new."""
         from gitckpt.store.restore import undo
 
-        return undo.read(self._checkpoints).open is not None
+        return undo.read_stack(self._checkpoints).open is not None
 
     def diff(
         self,

@@ -191,7 +191,7 @@ class Pipelines:
         for checkpoint in checkpoints:
             if trusting.is_ours(store, checkpoint):
                 continue
-            head = store.heads.head(checkpoint.run)[0] if checkpoint.run is not None else ""
+            head = store.heads.read_head(checkpoint.run)[0] if checkpoint.run is not None else ""
             account = trusting.account(store, checkpoint, driver.list_commands(store, checkpoint))
             if not trust:
                 raise trusting.refusal(store, checkpoint, account)

@@ -164,7 +164,7 @@ def reopen(store: Checkpoints, run: str, **options: Unpack[OpenOptions]) -> Open
 
 def _require_trusted(store: Checkpoints, run: str, *, trusted: bool) -> Checkpoint:
     store.heads.move_up(run)
-    oid, newest = store.heads.head(run)
+    oid, newest = store.heads.read_head(run)
     if not local_checkpoints.is_local(store.repository, run, oid):
         if not trusted:
             raise trust.refusal(store, newest, trust.account(store, newest))

@@ -175,7 +175,7 @@ def mend(store: Checkpoints, flaws: Sequence[Flaw]) -> list[str]:
                 except WorktreeError as error:
                     refused.append(f"{path}: {error.message}")
     if any(flaw.in_index for flaw in flaws):
-        store.index.discard()
+        store.index.delete_cache()
     return refused
 
 

@@ -89,9 +89,9 @@ class Heads:
     _moved: set[str] = field(default_factory=set)  # runs that `move_up` has handled
 
     def read(self, run: str) -> Checkpoint:
-        return self.head(run)[1]
+        return self.read_head(run)[1]
 
-    def head(self, run: str) -> tuple[str, Checkpoint]:
+    def read_head(self, run: str) -> tuple[str, Checkpoint]:
         """Return the newest checkpoint of a run, preceded by its document's oid."""
         ref = ref_names.RUNS + ids.require_run_id(run)
         if (oid := self._refs.read(ref)) is None:

@@ -235,7 +235,7 @@ class Index:
         update_sql = "UPDATE entry SET changed = ? WHERE id = ?"
         self.access_cache(lambda connection: connection.executemany(update_sql, rows), None)
 
-    def discard(self) -> None:
+    def delete_cache(self) -> None:
         self.close()
         self._delete_files()
 
@@ -274,11 +274,11 @@ class Index:
         if _read_meta(connection).get("digest") != listing_digest:
             # Permanent problems stay: they are slow to read.
             connection.execute("DELETE FROM problem WHERE may_pass")
-            self._read_new(connection, listing)
+            self._read_new_refs(connection, listing)
             update_ranks(connection)
         self._record_state(connection, state, listing_digest)
 
-    def _read_new(self, connection: Connection, listing: bytes) -> None:
+    def _read_new_refs(self, connection: Connection, listing: bytes) -> None:
         count = 0
         while True:
             stale_ids, unread = compare(connection, listing)

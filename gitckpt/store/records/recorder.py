@@ -94,7 +94,7 @@ class Proposal:
             self.state.update((key, carried[key]) for key in self.keeps if key in carried)
         return document.render(self.fields, carried if self.state is None else self.state)
 
-    def list_first_updates(self) -> list[Update]:
+    def list_guard_updates(self) -> list[Update]:
         updates = [self.guard.update()] if self.guard is not None else []
         return updates + (self.claim.updates(self.fields["run"]) if self.claim else [])
 
@@ -173,7 +173,7 @@ class Recorder:
         documents = [(draft.fields, object_id("blob", data, format_)) for draft, data in drafts]
         keep = commit_refs.KeepRef(repository, commit, is_retry=is_retry) if commit else None
         # The store is valid after each of these updates, in order; the checkpoint's ref is last.
-        updates = first.list_first_updates()
+        updates = first.list_guard_updates()
         updates += ref_names.plan_refs(documents, head, keep.update if keep is not None else None)
         objects: list[Item] = [("blob", data) for _, data in drafts]
         if commit:  # before the refs: a kill leaves an extra line

@@ -22,7 +22,7 @@ _CRLF = b"\r\n"
 
 
 @dataclass(slots=True)
-class Exactness:
+class ExactFiles:
     """The files whose captured bytes may differ from the bytes that git writes."""
 
     raw: dict[bytes, str] = field(default_factory=dict)  # oids of exact bytes in the snapshot
@@ -51,11 +51,11 @@ def plan(
     target: Contents,
     differing: Iterable[Difference],
     is_within: Callable[[bytes], bool],
-) -> Exactness:
+) -> ExactFiles:
     """Plan which files gitckpt writes or checks; git writes the files in `differing`."""
     current_oids, target_oids = (manifest.raw_of(repository, side) for side in (current, target))
     touched = {entry.path: entry.status != "D" for entry in differing}
-    exactness = Exactness(is_within=is_within)
+    exactness = ExactFiles(is_within=is_within)
     if any(os.path.basename(path) == attributes.FILE for path in touched):
         exactness.touched = touched.keys()
     unhashed_paths = target_oids.keys() - current_oids.keys() - touched.keys()
@@ -93,7 +93,7 @@ def _hash(repository: Repository, files: Iterable[tuple[bytes, bytes | None]]) -
 
 
 def _find_changed(
-    repository: Repository, planned: Exactness, equal_blobs: dict[bytes, str]
+    repository: Repository, planned: ExactFiles, equal_blobs: dict[bytes, str]
 ) -> dict[bytes, str]:
     """Return the `equal_blobs` with other bytes; add the rest to `planned.unchanged`."""
     if planned.touched is not None and (planned.line_ends or planned.is_unsure):
@@ -116,7 +116,7 @@ def changed_error(names: str) -> BusyError:
 
 
 def require_unchanged(
-    index: PrivateIndex, planned: Exactness, configured: Configured, expected: str
+    index: PrivateIndex, planned: ExactFiles, configured: Configured, expected: str
 ) -> Mapping[bytes, str]:
     """Raise `BusyError` if a planned file changed; return all oids in tree `expected`."""
     repository = index.repository
@@ -131,7 +131,7 @@ def require_unchanged(
     return planned.blobs
 
 
-def write_captured(index: PrivateIndex, planned: Exactness) -> None:
+def write_captured(index: PrivateIndex, planned: ExactFiles) -> None:
     """Write the captured bytes of planned files for which git wrote other bytes."""
     rewritten_paths = planned.equal_blobs.keys() - planned.raw.keys()
     if planned.touched is not None:
@@ -162,7 +162,7 @@ def write_captured(index: PrivateIndex, planned: Exactness) -> None:
 
 
 def _convert_by_git(
-    index: PrivateIndex, planned: Exactness, paths: Iterable[bytes], options: Sequence[str] = ()
+    index: PrivateIndex, planned: ExactFiles, paths: Iterable[bytes], options: Sequence[str] = ()
 ) -> dict[bytes, bytes | None]:
     """Return the bytes that git would write to each path that is a regular file."""
     files = [(planned.blobs[path], path) for path in paths if path in planned.blobs]
@@ -170,7 +170,7 @@ def _convert_by_git(
     return {path: data for (_, path), data in zip(files, contents, strict=True)}
 
 
-def _find_converted(index: PrivateIndex, planned: Exactness) -> set[bytes]:
+def _find_converted(index: PrivateIndex, planned: ExactFiles) -> set[bytes]:
     # Converted files, except the ones that the restore writes, deletes or found unchanged.
     excluded = {*planned.raw, *planned.unchanged, *(planned.touched or ())}
     paths = [path for path in planned.blobs if path not in excluded and planned.is_within(path)]

@@ -16,7 +16,7 @@ from gitckpt.model.arguments import first_of
 from gitckpt.model.errors import NotFoundError, WorktreeError
 from gitckpt.model.values import dataclass, field
 from gitckpt.store.restore import byte_exact
-from gitckpt.store.restore.byte_exact import Exactness
+from gitckpt.store.restore.byte_exact import ExactFiles
 from gitckpt.store.snapshot import comparison, manifest
 from gitckpt.store.snapshot.manifest import ABSENT, ASSUMED, INTENT, SKIPPED, Contents
 
@@ -56,7 +56,7 @@ class Plan:
     # Whether the tree has a file and a directory of the same name; git makes no such tree.
     is_contradictory: bool = False
     submodules: list[Difference] = field(default_factory=list)  # at another commit than captured
-    exactness: Exactness = field(default_factory=Exactness)
+    exactness: ExactFiles = field(default_factory=ExactFiles)
     changes: list[PathChange] = field(default_factory=list)
     in_the_way: list[bytes] = field(default_factory=list)  # blocking files in no checkpoint
     obstacles: list[bytes] = field(default_factory=list)  # blocking paths, not capturable

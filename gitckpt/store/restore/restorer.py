@@ -130,7 +130,7 @@ def redo(
 
 
 def _run_step(store: Checkpoints, kind: str, dry_run: bool, announce: Announce) -> RestoreResult:
-    stack = undoing.read(store)
+    stack = undoing.read_stack(store)
     checkpoint_id, missing_ids = undoing.next_step(store, stack, kind)
     if checkpoint_id is None:
         raise undoing.no_step_error(stack, kind, missing_ids)
@@ -226,8 +226,8 @@ class _Restore:
 
     def run(self, *, dry_run: bool, announce: Announce) -> RestoreResult:
         with self._store.private_index() as index:
-            self._inspect(index)
-            plan = self._plan(index)
+            self._capture_current(index)
+            plan = self._make_plan(index)
             head_remarks = self._describe_head_changes()
             is_due = self.submodules.plan() or plan.changes or plan.flags
             self.is_due = bool(is_due or self._changes_operation)
@@ -259,7 +259,7 @@ class _Restore:
                 failing_files = self._apply(index, plan, expected_tree)
         failing_files += replacement.run_pending_filters(self._repository, pending_files)
         with undoing.with_revert_hint(self._step):
-            self._compare(plan, expected_tree)
+            self._require_restored(plan, expected_tree)
         self.submodules.apply()
         self._removal.apply(safety)
         undoing.record_end(self._store, self._step, self._checkpoint.id)
@@ -270,7 +270,7 @@ class _Restore:
         settings = self._limits, untracked
         return capture.capture_in(index, self._objects, head, *settings, keeps=self._is_selected)
 
-    def _inspect(self, index: PrivateIndex, also: Sequence[bytes] = ()) -> None:
+    def _capture_current(self, index: PrivateIndex, also: Sequence[bytes] = ()) -> None:
         captured = self._capture(index, self._head, [*self._undone_files, *also])
         self._captured = captured
         self._unheld = {
@@ -300,7 +300,7 @@ class _Restore:
 
     # Plan.
 
-    def _plan(self, index: PrivateIndex) -> Plan:
+    def _make_plan(self, index: PrivateIndex) -> Plan:
         planner = self._make_planner()
         planner.require_paths(self._checkpoint.id)
         plan = planner.plan_changes(self._undone_files, index=self._restores_index)
@@ -308,7 +308,7 @@ class _Restore:
         to_capture = [*plan.in_the_way, *sorted(touched_paths.intersection(self._captured.lossy))]
         if to_capture:  # the settings omit these files, but the safety checkpoint must hold them
             index.copy_from(os.path.join(self._repository.git_dir, "index"))
-            self._inspect(index, to_capture)
+            self._capture_current(index, to_capture)
             planner = self._make_planner()
             plan = planner.plan_changes(self._undone_files, index=self._restores_index)
         planner.plan_modes(self._undone)
@@ -453,7 +453,7 @@ class _Restore:
                     manifest.change_flag(private_index, flag, paths_to_flag, paths_to_unflag)
             private_index.install()
 
-    def _compare(self, plan: Plan, expected: str) -> None:
+    def _require_restored(self, plan: Plan, expected: str) -> None:
         for _ in range(_TRIES - 1):
             with contextlib.suppress(capture.Moved):
                 return self._require_equal(self._find_differences(plan, expected))

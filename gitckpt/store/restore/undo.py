@@ -32,7 +32,7 @@ from gitckpt.store.snapshot import comparison, manifest
 from gitckpt.store.snapshot.manifest import Contents
 
 RESTORE, UNDO, REDO = "restore", "undo", "redo"
-_KEYS = ("undo", "redo", "here", "open", "oids")  # of the document, in the order of `Stack`
+_KEYS = ("undo", "redo", "here", "open", "oids")  # of the document, in the order of `Steps`
 _GONE = "removed, expired, or replaced by a fetch"
 _LONG = 100  # steps; from longer lists, steps without a checkpoint are dropped
 _PATIENCE = 10.0  # seconds; other processes that change the stack take milliseconds
@@ -47,7 +47,7 @@ class UndoStep:
 
 
 @dataclass(slots=True)
-class Stack:
+class Steps:
     """The possible steps (undo, redo) in a worktree; each list ends in the next step."""
 
     undo: list[str]  # ids of the checkpoints to restore
@@ -61,9 +61,9 @@ class Stack:
         return self.redo if kind == REDO else self.undo
 
 
-def read(store: Checkpoints) -> Stack:
+def read_stack(store: Checkpoints) -> Steps:
     """Read the possible steps of the worktree, even if their checkpoints are removed."""
-    if (stack := _read_stack(store.repository)) is not None:
+    if (stack := _load_stack(store.repository)) is not None:
         return stack
     worktree = local_checkpoints.worktree_name(store.repository)
     creation_time = local_checkpoints.creation_time(store.repository)
@@ -74,10 +74,10 @@ def read(store: Checkpoints) -> Stack:
         state = store.read(entry.id).state
         if (state.get("worktree"), state.get("made", creation_time)) == (worktree, creation_time):
             oids[entry.id] = entry.oid
-    return Stack(list(oids), [], oids=oids)
+    return Steps(list(oids), [], oids=oids)
 
 
-def next_step(store: Checkpoints, stack: Stack, kind: str) -> tuple[str | None, Sequence[str]]:
+def next_step(store: Checkpoints, stack: Steps, kind: str) -> tuple[str | None, Sequence[str]]:
     """Return the next existing checkpoint to restore (or None), and skipped ids."""
     missing_ids: list[str] = []
     for checkpoint_id in reversed(stack.list_ids(kind)):
@@ -87,7 +87,7 @@ def next_step(store: Checkpoints, stack: Stack, kind: str) -> tuple[str | None, 
     return None, missing_ids
 
 
-def no_step_error(stack: Stack, kind: str, missing: Sequence[str]) -> NotFoundError:
+def no_step_error(stack: Steps, kind: str, missing: Sequence[str]) -> NotFoundError:
     """Return the error that no step is possible; the `missing` checkpoints are gone."""
     message = "nothing was restored in this worktree"
     hint = "see other checkpoints: git ckpt list"
@@ -100,7 +100,7 @@ def no_step_error(stack: Stack, kind: str, missing: Sequence[str]) -> NotFoundEr
     return NotFoundError(message, hint=hint)
 
 
-def list_created_files(store: Checkpoints, stack: Stack, target: Checkpoint) -> list[bytes]:
+def list_created_files(store: Checkpoints, stack: Steps, target: Checkpoint) -> list[bytes]:
     """Return the files that the newest step created, and that `target` does not have."""
     newest_id, selected_paths = stack.position, []
     if newest_id is None:
@@ -117,7 +117,7 @@ def list_created_files(store: Checkpoints, stack: Stack, target: Checkpoint) -> 
 
 def list_steps(store: Checkpoints) -> list[UndoStep]:
     """List all possible steps: the next undo first, then, the next redo first."""
-    stack = read(store)
+    stack = read_stack(store)
     listed_entries = store.list(Query(ids=[*stack.undo, *stack.redo]))
     entries = {entry.id: entry for entry in listed_entries if stack.oids.get(entry.id) == entry.oid}
     return [
@@ -131,7 +131,7 @@ def list_steps(store: Checkpoints) -> list[UndoStep]:
 def record_start(store: Checkpoints, kind: str, safety: Checkpoint) -> None:
     """Record that a restore, undo or redo begins; `safety` has the state before it."""
     with _stack_lock(store.repository):
-        stack = read(store)
+        stack = read_stack(store)
         undo, redo = (_drop_step(store, stack, side, safety) for side in (stack.undo, stack.redo))
         interrupted = stack.open if _exists(store, stack, stack.open) else None
         is_half_done = interrupted is not None and _is_half_done(store, safety, interrupted)
@@ -147,22 +147,22 @@ def record_start(store: Checkpoints, kind: str, safety: Checkpoint) -> None:
         recorded_oid = LocalCheckpoints.read(store.repository, [safety.id]).oid(safety.id)
         oid = recorded_oid or store.refs.read(ref_names.CHECKPOINTS + safety.id) or ""
         open_id, oids = interrupted if is_half_done else safety.id, {**stack.oids, safety.id: oid}
-        _write(store.repository, Stack(undo, redo, open=open_id, oids=oids))
+        _write(store.repository, Steps(undo, redo, open=open_id, oids=oids))
 
 
 def record_end(store: Checkpoints, kind: str, target: str) -> None:
     """Record that a restore, undo or redo has restored the checkpoint `target`."""
     with _stack_lock(store.repository):
-        stack = read(store)
+        stack = read_stack(store)
         if kind == RESTORE:
             if stack.open is not None:
-                _write(store.repository, Stack(stack.undo, stack.redo, oids=stack.oids))
+                _write(store.repository, Steps(stack.undo, stack.redo, oids=stack.oids))
             return
         same_ids, opposite_ids = stack.list_ids(kind), stack.redo if kind == UNDO else stack.undo
         if stack.position is not None and stack.position != target:
             opposite_ids.append(stack.position)
         del same_ids[same_ids.index(target) if target in same_ids else len(same_ids) :]
-        _write(store.repository, Stack(stack.undo, stack.redo, position=target, oids=stack.oids))
+        _write(store.repository, Steps(stack.undo, stack.redo, position=target, oids=stack.oids))
 
 
 def revert_command(kind: str) -> str:
@@ -185,13 +185,13 @@ def skipped_remarks(missing: Sequence[str]) -> list[str]:
     return [f"skipped steps whose checkpoints are gone ({_GONE}): {short_ids}"] if missing else []
 
 
-def _drop_step(store: Checkpoints, stack: Stack, side: list[str], safety: Checkpoint) -> list[str]:
+def _drop_step(store: Checkpoints, stack: Steps, side: list[str], safety: Checkpoint) -> list[str]:
     """Return the steps except `safety`; drop removed checkpoints if there are many."""
     steps = [id_ for id_ in side if id_ != safety.id]
     return steps if len(side) <= _LONG else [id_ for id_ in steps if _exists(store, stack, id_)]
 
 
-def _exists(store: Checkpoints, stack: Stack, checkpoint: str | None) -> bool:
+def _exists(store: Checkpoints, stack: Steps, checkpoint: str | None) -> bool:
     # A fetch may have replaced the document: the oid tells.
     oid = stack.oids.get(checkpoint or "")
     return oid is not None and store.refs.read(f"{ref_names.CHECKPOINTS}{checkpoint}") == oid
@@ -241,11 +241,11 @@ def _stack_lock(repository: Repository) -> Lock:
     return Lock(os.path.join(repository.make_private_dir(), "undo.lock"), _PATIENCE)
 
 
-def _read_stack(repository: Repository) -> Stack | None:
+def _load_stack(repository: Repository) -> Steps | None:
     try:
         with open(_stack_path(repository), encoding="utf-8", opener=private_dirs.create) as file:
             document = json.load(file)
-        stack = Stack(*(document[key] for key in _KEYS))
+        stack = Steps(*(document[key] for key in _KEYS))
         id_lists = stack.undo, stack.redo
         if not all(isinstance(ids_, list) and all(map(ids.is_id, ids_)) for ids_ in id_lists):
             return None
@@ -264,7 +264,7 @@ def _read_stack(repository: Repository) -> Stack | None:
     return stack
 
 
-def _write(repository: Repository, stack: Stack) -> None:
+def _write(repository: Repository, stack: Steps) -> None:
     path = _stack_path(repository)
     ids_in_use = {*stack.undo, *stack.redo, stack.position, stack.open}
     stack.oids = {id_: oid for id_, oid in stack.oids.items() if id_ in ids_in_use}

@@ -41,7 +41,7 @@ def is_ours(store: Checkpoints, checkpoint: Checkpoint) -> bool:
         return checkpoint.pipeline is None and not store.is_replaced(checkpoint.id)
     oids = {store.refs.read(ref_names.CHECKPOINTS + checkpoint.id)}
     if store.refs.read(ref_names.RUNS + run) is not None:
-        oid, newest = store.heads.head(run)
+        oid, newest = store.heads.read_head(run)
         oids |= {oid} if newest.id == checkpoint.id else set()
     existing = oids - {None}
     is_local = [local_checkpoints.is_local(store.repository, run, str(oid)) for oid in existing]

@@ -128,12 +128,12 @@ class TestNewest:
 class TestRead:
     def test_document_and_checkpoint(self, plain: Store, runs: Runs) -> None:
         heads = inside(plain).heads
-        oid, checkpoint = heads.head(RUN)
+        oid, checkpoint = heads.read_head(RUN)
         assert (oid, checkpoint.id, heads.read(RUN)) == (runs.ours[1], nth(3), checkpoint)
 
     def test_of_none(self, plain: Store, runs: Runs) -> None:
         with pytest.raises(NotFoundError) as caught:
-            inside(plain).heads.head("20270115-080009-nobody")
+            inside(plain).heads.read_head("20270115-080009-nobody")
         said = caught.value
         assert (said.message, said.hint) == (
             "no run 20270115-080009-nobody",

@@ -113,19 +113,19 @@ class TestWhatItBeginsWith:
         store = inside(plain)
         claim = keys.KeyClaim("nightly", store.refs, store.objects, "sha1", lambda run: False)
         fields = {"run": RUN, "pipeline": None, "attempt": None}
-        fences = Proposal(fields, {}, guard=Fence(), claim=claim).list_first_updates()
+        fences = Proposal(fields, {}, guard=Fence(), claim=claim).list_guard_updates()
         assert [(each.ref, each.old) for each in fences] == [
             (FENCE, ""),
             (keys.name_ref("nightly"), ""),
         ]
         assert main_checkout.blobs(fences[1].new) == [keys.render_document("nightly", RUN)]
-        assert [each.ref for each in Proposal(fields, {}, guard=Fence()).list_first_updates()] == [
+        assert [each.ref for each in Proposal(fields, {}, guard=Fence()).list_guard_updates()] == [
             FENCE
         ]
-        assert [each.ref for each in Proposal(fields, {}, claim=claim).list_first_updates()] == [
+        assert [each.ref for each in Proposal(fields, {}, claim=claim).list_guard_updates()] == [
             keys.name_ref("nightly")
         ]
-        assert Proposal(fields, {}).list_first_updates() == []
+        assert Proposal(fields, {}).list_guard_updates() == []
 
     def test_in_one_transaction_with_the_checkpoint(
         self, plain: Store, main_checkout: Checkout, tries: Any
