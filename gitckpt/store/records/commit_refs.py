@@ -1,4 +1,4 @@
-"""Maintain `refs/keep/ckpt/<oid>`, which protect checkpoints' commits from git gc."""
+"""Maintain refs `refs/keep/ckpt/<oid>`, which protect linked commits from gc."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class KeepRef:
                 self._parent_deletions.append(Update(KEEP + parent, "", parent))
 
     def delete_parent_refs(self, apply: Apply) -> None:
-        """Delete refs that protect the commit's parents: the commit's ref protects them."""
+        """Delete the refs to the commit's parents, which the commit's own ref protects."""
         ref, commit = self.update.ref, self.commit
         try:
             path = os.path.join(self._repository.common_dir, ref)
@@ -88,7 +88,10 @@ def is_locked(repository: Repository, ref: str) -> bool:
 
 
 def list_refs(repository: Repository) -> tuple[dict[str, str], set[str]]:
-    """Return which oid each ref has, by the oid in its name; and symbolic refs' oids."""
+    """List the refs `refs/keep/ckpt/<oid>`.
+
+    Returns the oid that each ref points to, by the oid in its name, and the oids of symbolic refs.
+    """
     format_ = "--format=%(objectname) %(refname) %(symref)"
     listing = repository.git.run("for-each-ref", format_, KEEP.rstrip("/")).out
     targets, symrefs = dict[str, str](), set[str]()
@@ -102,9 +105,9 @@ def list_refs(repository: Repository) -> tuple[dict[str, str], set[str]]:
 
 
 def create_refs(apply: Apply, values: Mapping[str, str], symbolic: Collection[str]) -> bool:
-    """Let each `refs/keep/ckpt/<oid>` point to the oid; return False if one is locked.
+    """Point refs `refs/keep/ckpt/<oid>` to their oids; return False if one is blocked.
 
-    `values` maps the oid in the name of each ref to the oid that the ref has now ("" if missing).
+    `values` maps the oid in a ref's name to the oid that the ref points to now, or to "".
     """
     wrong_oids = [oid for oid, target in values.items() if target != oid or oid in symbolic]
     updates = {
@@ -138,7 +141,7 @@ def read_oid(repository: Repository, ref: str, *, is_retry: bool = False) -> str
 
 
 def update_refs(repository: Repository, apply: Apply, needed: Needed) -> None:
-    """Protect needed commits by few refs `refs/keep/ckpt/<oid>`; delete all others.
+    """Create refs that protect the needed commits from `git gc`; delete other refs.
 
     `needed` returns the commits of all checkpoints, or None if a checkpoint is unreadable.
     """

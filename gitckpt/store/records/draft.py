@@ -102,7 +102,7 @@ def make_checkpoint(
     checkpoint_id: str,
     instant: int,
 ) -> tuple[Checkpoint, dict[str, Any], dict[str, Any] | None]:
-    """Return a checkpoint not recorded yet, the keys of its document, and its state."""
+    """Make a checkpoint to record; return it, its document's keys, and its state."""
     message, errors = details.get("message"), strings("errors", details.get("errors"))
     if message or errors:  # hooks have neither; skip the import
         from gitckpt.store import secrets

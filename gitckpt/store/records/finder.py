@@ -89,7 +89,7 @@ def find_linked(commit: str, repository: Repository, objects: Objects, index: In
 
 
 def find_latest(repository: Repository, index: Index) -> CheckpointInfo:
-    """Return the newest checkpoint of this worktree or its run, except a restore's."""
+    """Return the newest checkpoint (no safety checkpoint) of the worktree or its run."""
     if newest_entry := _find_newest(index, repository, _pick_from_worktree):
         return newest_entry
     local, key = LocalCheckpoints.read(repository), local_checkpoints.worktree_key(repository)

@@ -1,4 +1,4 @@
-"""Read and move runs' heads, refs to the newest checkpoints; delete stale locks."""
+"""Read and move heads (refs to newest checkpoints of runs); delete stale locks."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def find_newest_by_run(
 
 
 def find_head(lines: Iterable[bytes], run: str, objects: Objects, refs: Refs) -> Checkpoint | None:
-    """Return the first existing checkpoint of the run; each line is a document's oid."""
+    """Return the first checkpoint of the run whose document's oid is in `lines`."""
     # If a hook is killed before it moves the head, the head is stale: the driver's next checkpoint
     # would get the same sequence number.
     for oid_line in lines:
@@ -92,7 +92,7 @@ class Heads:
         return self.read_head(run)[1]
 
     def read_head(self, run: str) -> tuple[str, Checkpoint]:
-        """Return the newest checkpoint of a run, preceded by its document's oid."""
+        """Return the oid that a run's head points to, and the checkpoint with this oid."""
         ref = ref_names.RUNS + ids.require_run_id(run)
         if (oid := self._refs.read(ref)) is None:
             raise NotFoundError(f"no run {run}", hint="list the runs: git ckpt runs")
@@ -107,7 +107,7 @@ class Heads:
         return self.read(run)
 
     def move_up(self, run: str) -> None:
-        """Move a run's head to the newest checkpoint, if a power cut prevented that."""
+        """Move a run's head to the newest checkpoint if a power cut left it behind."""
         ref = ref_names.RUNS + ids.require_run_id(run)
         entries = _select_entries(self._index(), run=run, limit=1)
         old = self._refs.read(ref)
@@ -153,7 +153,7 @@ _PATIENCE = 2.0  # seconds to wait for other writers
 
 
 def clear_stale_locks(repository: Repository, tell: Callable[[str], None], blocking: str) -> bool:
-    """Delete stale locks of gitckpt's refs; return whether lock `blocking` is gone."""
+    """Delete stale locks of gitckpt's refs; return whether file `blocking` is gone."""
     if is_own_lock(repository, blocking):
         if lock.is_held_here(os.path.join(repository.make_private_dir(), ref_names.WRITE_LOCK)):
             discard_stale_locks(repository, tell)
@@ -165,7 +165,7 @@ def clear_stale_locks(repository: Repository, tell: Callable[[str], None], block
 
 
 def discard_stale_locks(repository: Repository, tell: Callable[[str], object]) -> None:
-    """Delete and report stale locks of gitckpt's refs, with `write_lock` held."""
+    """Delete and report stale locks of refs; the caller must hold `write_lock`."""
     locks = leftovers.find_stale_locks(repository, list_locks(repository))
     if paths := sorted(path for path, stat in locks.items() if leftovers.discard(path, stat)):
         tell(f"removed {first_of(paths, 1)}: left behind by a killed git")

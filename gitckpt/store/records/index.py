@@ -134,12 +134,12 @@ def delete_rows(connection: Connection, ids: Collection[bytes]) -> None:
 
 
 def mark_unranked(connection: Connection, runs: Mapping[str, int]) -> None:
-    """Store the sequence number of each run from which ranks are not computed yet."""
+    """Mark the checkpoints of each run from a sequence number on as not yet ranked."""
     connection.executemany("INSERT OR IGNORE INTO unranked VALUES (?, ?)", runs.items())
 
 
 def update_ranks(connection: Connection) -> None:
-    """Set the ranks of marked checkpoints: the latest timestamp in the run up to each."""
+    """Rank marked checkpoints by the latest timestamp in the run up to each of them."""
     latest_times = dict(connection.execute(f"SELECT run, ({_RANK_BEFORE}) FROM {_UNRANKED}"))
     ranks = []
     joined_tables = f"{_UNRANKED} JOIN entry ON entry.run = each.run AND sequence >= first"
@@ -164,7 +164,7 @@ _OPENING = threading.Lock()
 
 
 class Index:
-    """A cache of all checkpoints; it calls `progress` with lines during long reads."""
+    """A cache of all checkpoints; long reads call `progress` with a line of text."""
 
     def __init__(
         self,
@@ -181,7 +181,7 @@ class Index:
         self._mutex = threading.RLock()
 
     def select(self, query: Query | None = None) -> list[CheckpointInfo]:
-        """List the checkpoints that match a query, newest first; all if it is None."""
+        """List the checkpoints that match a query, newest first; without a query, all."""
         query = Query() if query is None else query
         require("query", query, Query, "a Query")
         where_clause, sql_values = entry.build_condition(query)
@@ -214,7 +214,10 @@ class Index:
         return [(*row[:2], ids.from_bytes(row[2]), *row[3:]) for row in self._query(entry.RUNS)]
 
     def sizes(self) -> tuple[int, dict[str, tuple[int, str, str]]]:
-        """Count all checkpoints, and by run; add the id and oid of each run's first one."""
+        """Count the checkpoints.
+
+        Returns the total, and by run the number and the first checkpoint with its document's oid.
+        """
         (total_count, *_), *rows = self._query(entry.SIZES)
         sizes = {run: (count, ids.from_bytes(id_), oid.hex()) for count, run, id_, oid, _ in rows}
         return total_count, sizes
@@ -223,7 +226,7 @@ class Index:
         self._query("SELECT 1")
 
     def access_cache(self, access: Callable[[Connection], _T], otherwise: _T) -> _T:
-        """Call `access` with the cache; return `otherwise` if its file is unusable."""
+        """Return the result of `access` to the cache, or `otherwise` if SQLite fails."""
         with self._mutex:
             try:
                 return access(self._open_or_reuse())

@@ -27,7 +27,7 @@ MAX_LENGTH = 1000  # in characters
 
 
 def name_ref(key: str) -> str:
-    """Return the name of a key's ref: a digest, because some file systems ignore case."""
+    """Return the ref of a key: it contains a digest, as some file systems ignore case."""
     if not isinstance(key, str) or not key.strip() or len(key) > MAX_LENGTH:
         hint = f"give a text of 1 to {MAX_LENGTH} characters, such as nightly-2026-11-22"
         raise UsageError(f"{key!r:.60} is not a valid key", hint=hint)
@@ -43,7 +43,7 @@ def render_document(key: str, run: str) -> bytes:
 
 
 def parse_run(content: tuple[str, bytes] | None, ref: str) -> str:
-    """Return the run named in a key's document, which has the object's kind and bytes."""
+    """Return the run in a key's document; `content` is the object's kind and bytes."""
     return fenced(ref, lambda: _parse_run(content, ref))
 
 
@@ -70,7 +70,7 @@ class KeyClaim:
         self._exists = exists
 
     def read(self) -> tuple[str, str] | None:
-        """Return the key's run, even a removed one, and the oid of the key's document."""
+        """Return the key's run, even if it is removed, and the oid of the key's document."""
         oid = self._refs.read(self._ref)
         return None if oid is None else (parse_run(next(self._objects.read([oid])), self._ref), oid)
 
@@ -114,7 +114,6 @@ def delete_orphans(refs: Refs, objects: Objects, runs: Callable[[], Collection[s
 
 
 def _list_keys(refs: Refs, objects: Objects) -> list[tuple[str, str, str | None]]:
-    """List the ref, the oid and the run of each key; the run is None if unreadable."""
     refs_of_keys = list(refs.iterate(ref_names.KEYS))
     key_rows: list[tuple[str, str, str | None]] = []
     documents = objects.read([oid for _, oid in refs_of_keys])

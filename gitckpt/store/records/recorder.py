@@ -59,7 +59,7 @@ class FilesPruned(BusyError):
 
 @dataclass(slots=True)
 class Proposal:
-    """A checkpoint to record; each attempt to record it calls `render_document` again."""
+    """A checkpoint to record; each attempt to record it calls `render` again."""
 
     fields: dict[str, Any]  # keys of the document; `render` adds the keys that depend on the run
     state: dict[str, Any] | None  # None: copied from the run's newest checkpoint
@@ -108,9 +108,9 @@ class Recorder:
     def record(
         self, proposal: Proposal, then: Sequence[Proposal] = (), needs: Sequence[str] = ()
     ) -> None:
-        """Write a checkpoint and its successors `then`; flush these and objects `needs`.
+        """Write a checkpoint and its successors (`then`); flush the objects (`needs`).
 
-        Raises `FilesPruned` if git deleted captured files, `RefMoved` if others always were faster.
+        Raises `FilesPruned` if git deleted captured files, `RefMoved` if other writers always won.
         """
         deadline = time.monotonic() + PATIENCE
         attempt = 0

@@ -81,7 +81,7 @@ def is_uuid_ref(ref: str) -> bool:
 
 
 def is_foreign(ref: str) -> bool:
-    """Return whether a ref in `refs/checkpoints/` is another tool's (without a UUID)."""
+    """Return whether a ref in `refs/checkpoints/` is another tool's: it has no UUID."""
     return ref.startswith(CHECKPOINTS) and not ids.is_id(ref.removeprefix(CHECKPOINTS))
 
 
@@ -90,7 +90,7 @@ def plan_refs(
 ) -> list[Update]:
     """Return the updates that create the refs of checkpoints, in the order to apply.
 
-    `read_documents` has the keys and oid of each document; `head` is the old oid of the run's head.
+    `documents` has the keys and oid of each document; `head` is the old oid of the run's head.
     """
     updates = []
     for fields, _ in documents:
@@ -123,7 +123,7 @@ def read_documents(repository: Repository, objects: Objects, oids: Sequence[str]
 
 
 def require_document(content: Item | None, ref: str, oid: str, *, lack: str = "missing") -> bytes:
-    """Return the bytes of the object that `ref` points to, if it can be a document."""
+    """Return a document's bytes; raise `InvalidCheckpoint` if the object is unusable."""
     from gitckpt.model.errors import InvalidCheckpoint
 
     if content is None:
@@ -179,7 +179,7 @@ class Owner:
 
 
 def read_owner(git_dir: str) -> Owner | None:
-    """Read which checkpoint a worktree was created for; None if gitckpt did not do it."""
+    """Read for which checkpoint gitckpt made a worktree; None for other worktrees."""
     path = os.path.join(git_dir, RUN_FILE)
     if not os.path.exists(path):
         return None

@@ -52,7 +52,7 @@ class Remover:
     def remove(
         self, ids: Names, *, runs: Names | None, listed: ById | None, last: Names, settled: bool
     ) -> int:
-        """Remove checkpoints, the ones in `last` after all others; return their number."""
+        """Remove checkpoints, `last` after all others; return the number of removed ones."""
         own_ids = {name for name in ids if not ref_names.is_foreign(ref_names.CHECKPOINTS + name)}
         deadline = time.monotonic() + PATIENCE
         removed_count = 0
@@ -96,7 +96,7 @@ class Remover:
             local_checkpoints.forget(self._repository, run)
 
     def finish_removals(self, ids: Names | None = None) -> None:
-        """Delete the refs that protected the objects of now removed checkpoints."""
+        """Delete the refs that still protect trees of already removed checkpoints."""
         with ref_names.write_lock(self._repository):
             interrupted_ids = read_interrupted_removals(self._repository)
             removed_ids = interrupted_ids if ids is None else set(ids)

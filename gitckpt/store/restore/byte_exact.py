@@ -95,7 +95,7 @@ def _hash(repository: Repository, files: Iterable[tuple[bytes, bytes | None]]) -
 def _find_changed(
     repository: Repository, planned: ExactFiles, equal_blobs: dict[bytes, str]
 ) -> dict[bytes, str]:
-    """Return the `equal_blobs` with other bytes; add the rest to `planned.unchanged`."""
+    """Return files of `equal_blobs` with other bytes; note the others as unchanged."""
     if planned.touched is not None and (planned.line_ends or planned.is_unsure):
         return {}  # `write_captured` decides when the captured attributes are in place
     if planned.is_unsure:
@@ -118,7 +118,7 @@ def changed_error(names: str) -> BusyError:
 def require_unchanged(
     index: PrivateIndex, planned: ExactFiles, configured: Configured, expected: str
 ) -> Mapping[bytes, str]:
-    """Raise `BusyError` if a planned file changed; return all oids in tree `expected`."""
+    """Raise `BusyError` if a planned file changed; return the blobs to restore."""
     repository = index.repository
     has_any = planned.equal_blobs or planned.raw or planned.to_write or planned.touched is not None
     planned.blobs = manifest.regular_files(repository, expected) if has_any else {}
@@ -164,7 +164,7 @@ def write_captured(index: PrivateIndex, planned: ExactFiles) -> None:
 def _convert_by_git(
     index: PrivateIndex, planned: ExactFiles, paths: Iterable[bytes], options: Sequence[str] = ()
 ) -> dict[bytes, bytes | None]:
-    """Return the bytes that git would write to each path that is a regular file."""
+    """Return by path the bytes that git would write, but only for regular files."""
     files = [(planned.blobs[path], path) for path in paths if path in planned.blobs]
     contents = conversion.written_by_git(index, files, is_filtered=False, options=options)
     return {path: data for (_, path), data in zip(files, contents, strict=True)}

@@ -51,8 +51,7 @@ class Plan:
     """The planned changes of a restore to files, directories and the index."""
 
     files: list[Difference] = field(default_factory=list)  # to write or delete
-    # Whether all files equal the snapshot after the restore.
-    is_whole: bool = True
+    is_whole: bool = True  # whether all files equal the snapshot after the restore
     # Whether the tree has a file and a directory of the same name; git makes no such tree.
     is_contradictory: bool = False
     submodules: list[Difference] = field(default_factory=list)  # at another commit than captured
@@ -67,8 +66,7 @@ class Plan:
     # Index lines that remove `.gitattributes` entries without a file, which affect other files.
     attributes_gone: list[bytes] = field(default_factory=list)
     skipped: Collection[bytes] = ()  # marked skip-worktree now or in the snapshot: may lack a file
-    # Files to delete while their skip-worktree index entries stay.
-    absent: Collection[bytes] = ()
+    absent: Collection[bytes] = ()  # files to delete; their skip-worktree index entries stay
     # By index flag: the selected paths that get the flag, and the paths that lose it.
     flags: dict[str, tuple[Collection[bytes], Collection[bytes]]] = field(default_factory=dict)
     directories: Collection[bytes] = ()  # that must exist
@@ -84,7 +82,6 @@ class Plan:
         return written_paths - self.exactness.raw.keys() | self.exactness.rewritten
 
     def list_skipped_without_file(self, repository: Repository) -> set[bytes]:
-        """Return the paths marked skip-worktree for which the worktree has no file."""
         top = os.fsencode(repository.worktree or "")
         return {path for path in self.skipped if not is_file(top, path)}
 
@@ -97,7 +94,7 @@ class Plan:
             raise WorktreeError(message, hint=hint)
 
     def apply_modes(self, repository: Repository) -> bool:
-        """Apply planned empty directories and modes; return whether any was planned."""
+        """Apply planned modes and empty directories; return whether any was planned."""
         top = repository.worktree or ""
         exact_files.remove_empty(top, self.removed)
         exact_files.widen(top, self.widened)
@@ -106,7 +103,7 @@ class Plan:
 
 
 def is_within(path: bytes, paths: Sequence[bytes]) -> bool:
-    """Return whether `path` equals or is below one of `paths`, or `paths` is empty."""
+    """Return whether `path` is in or below `paths`; empty `paths` contain every path."""
     return not paths or any(path == top or not top or path.startswith(top + b"/") for top in paths)
 
 
@@ -136,9 +133,9 @@ def paths_in(changes: Iterable[Difference], only: str = "AMTD") -> set[bytes]:
 def find_missing(
     repository: Repository, current: Contents, target: Side, paths: Sequence[bytes]
 ) -> set[bytes]:
-    """Return the captured paths (`current`) for which the worktree has no file.
+    """Return the paths in the capture `current` for which the worktree has no file.
 
-    Omits paths marked skip-worktree that the restore does not write.
+    Omits paths marked skip-worktree, unless the restore may write them.
     """
     snapshot, commit = target
     skipped_paths = set(current.flags.get(SKIPPED, ()) if current.sparse is not None else ())
@@ -171,7 +168,7 @@ class Planner:
         self.plan = Plan()
 
     def require_paths(self, checkpoint: str) -> None:
-        """Raise `NotFoundError` if a selected path is in no worktree and no checkpoint."""
+        """Raise `NotFoundError` if worktree and checkpoint both lack one of the paths."""
         paths = [path for path in self._paths if path]
         known_paths: set[bytes] = set()
         sides = ((self._current, self._old_entries), (self._target, self._new_entries))
@@ -254,7 +251,7 @@ class Planner:
     def _find_uncapturable(self, differing: list[Difference]) -> set[bytes]:
         """Return untracked files to keep because the snapshot could not capture them.
 
-        Either it has no untracked files at all, or its ignore rules exclude these files.
+        Either the snapshot has no untracked files at all, or its ignore rules exclude these files.
         """
         current, target = self._current, self._target
         rules_differ = any(os.path.basename(change.path) == ignore.RULES for change in differing)

@@ -1,4 +1,4 @@
-"""Let git replace the files of a worktree, unfiltered where a filter fails."""
+"""Let git replace the files of a worktree, without the filters that fail."""
 
 from __future__ import annotations
 
@@ -143,7 +143,7 @@ def replace_files(
 def find_unfiltered(
     repository: Repository, tree: str, touched: Collection[bytes], paths: Sequence[bytes]
 ) -> FilesByPath:
-    """Return files in `paths` that equal `tree`, but that a failing filter left as is."""
+    """Return files in `paths` that are as in `tree`, but whose filter failed before."""
     recorded_files = unfiltered.load_record(repository)
     if not recorded_files:
         return {}
@@ -153,7 +153,7 @@ def find_unfiltered(
 
 
 def run_pending_filters(repository: Repository, pending: FilesByPath) -> list[bytes]:
-    """Filter files that an earlier restore left unfiltered; return the failing ones."""
+    """Run filters that failed in an earlier restore; return files that fail again."""
     try:
         return unfiltered.complete_and_stage(repository, pending) if pending else []
     except GitError as error:

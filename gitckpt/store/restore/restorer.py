@@ -56,7 +56,7 @@ _TRIES = 10  # attempts while other processes move HEAD
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """A worktree's commit, branch, and operation in progress, now or at a checkpoint."""
+    """The commit and branch of HEAD, and the operation (such as a merge) in progress."""
 
     commit: str  # full oid of HEAD; "" before the first commit
     branch: str | None  # short name; None if HEAD is detached
@@ -85,7 +85,7 @@ class RestoreResult:
 
 
 def kept_failure(kept: Mapping[bytes, str]) -> WorktreeError:
-    """Return the error for files that a restore left; `kept` has the reasons by path."""
+    """Return the error about files that were not restored; `kept` has the reasons."""
     named_files = first_of([f"{quoted(path)} ({reason})" for path, reason in sorted(kept.items())])
     count = f"{len(kept)} files were" if len(kept) > 1 else "1 file was"
     hint = "make these files readable for git (or move them away), then run the command again"
@@ -103,7 +103,7 @@ def restore(
     announce: Announce = lambda _: None,
     trusted: bool = False,
 ) -> RestoreResult:
-    """Restore a checkpoint's files, index, and merge, rebase or the like in progress.
+    """Restore files, index, and the operation (such as a merge) that was in progress.
 
     Empty `paths` select everything. `announce` receives the `apart` and `remarks` of the result
     before anything changes. Raises `BusyError` if another process changes the index or a file.
@@ -118,14 +118,14 @@ def restore(
 def undo(
     store: Checkpoints, *, dry_run: bool = False, announce: Announce = lambda _: None
 ) -> RestoreResult:
-    """Restore the state before the newest restore; raise `NotFoundError` without one."""
+    """Restore the state before the newest restore, or raise `NotFoundError`."""
     return _run_step(store, undoing.UNDO, dry_run, announce)
 
 
 def redo(
     store: Checkpoints, *, dry_run: bool = False, announce: Announce = lambda _: None
 ) -> RestoreResult:
-    """Restore the state before the newest undo; raise `NotFoundError` without one."""
+    """Restore the state before the newest undo, or raise `NotFoundError`."""
     return _run_step(store, undoing.REDO, dry_run, announce)
 
 
@@ -597,7 +597,7 @@ def _require_source(repository: Repository, checkpoint: Checkpoint) -> None:
 def _list_omitted(
     repository: Repository, checkpoint: Checkpoint, paths: Sequence[bytes]
 ) -> list[str]:
-    """Return a list: the remark on paths that checkpoint and worktree lack, if any."""
+    """Make a remark on paths that the checkpoint omits and the worktree lacks, if any."""
     top, missing_names = os.fsencode(repository.worktree or ""), []
     for entry in checkpoint.worktree.omitted if checkpoint.worktree is not None else ():
         path = modules.unquote(entry.path).rstrip(b"/")

@@ -40,7 +40,7 @@ class _NotRemovable(CkptError):
 
 
 def _read_state(store: Checkpoints, repository: Repository, top: str) -> dict[str, Any]:
-    """Return a submodule's HEAD, and the number of missing directories of `top`."""
+    """Return a submodule's HEAD, and how many directories of `top` are missing."""
     missing_count = 0
     while not os.path.lexists(top):
         top, missing_count = os.path.dirname(top), missing_count + 1
@@ -68,7 +68,7 @@ class SubmoduleRemoval:
         self._states = {path: state_of[path] for path in paths if isinstance(state_of[path], dict)}
 
     def plan(self) -> list[PathChange]:
-        """List the removal of each submodule as a change for the user."""
+        """List a change for each submodule that `apply` will remove."""
         changes = []
         for path in self._states:
             if submodule := modules.seen_from(self._store.repository, path):
@@ -227,7 +227,7 @@ class Submodules:
 
     @property
     def state(self) -> dict[str, Any]:
-        """What `undo` needs to remove submodules; only `plan` computes it."""
+        """Return the state that lets `undo` remove submodules; `plan` computes it."""
         return {_KEY: self._states} if self._states else {}
 
     def plan(self) -> bool:
@@ -254,7 +254,7 @@ class Submodules:
         return False
 
     def require_all(self, *, is_changed: bool = True) -> None:
-        """Raise an error if a submodule failed; `is_changed`: the restore changed files."""
+        """Raise an error if a submodule failed; `is_changed` tells if other files changed."""
         if self.failures:
             raise _SubmodulesFailed(self.failures, self.advice, is_changed=is_changed)
 
@@ -318,7 +318,7 @@ class Submodules:
         return True
 
     def _check_out(self, path: bytes, submodule: Submodule, *, dry_run: bool) -> Repository | None:
-        """Check out a missing submodule, or move it here; return None in a dry run."""
+        """Check out a submodule at `path`, or move it there; return None in a dry run."""
         repository, top = self._repository, modules.checkout_path(self._repository, path)
         if top is None or (os.path.lexists(top) and (not os.path.isdir(top) or os.listdir(top))):
             raise _Unavailable("other files are at this path", hint=_advise_moving(path))
@@ -370,7 +370,7 @@ class Submodules:
     def _move_head(
         self, submodule_store: Checkpoints, path: bytes, checkpoint: Checkpoint, *, dry_run: bool
     ) -> bool:
-        """Move HEAD of a submodule to the captured commit; return False if it is there."""
+        """Move a submodule's HEAD to the captured commit; return False if it is there."""
         head, commit = submodule_store.objects.head()[0], checkpoint.git_sha
         if head == commit or not commit:
             return False

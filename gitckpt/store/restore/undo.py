@@ -78,7 +78,7 @@ def read_stack(store: Checkpoints) -> Steps:
 
 
 def next_step(store: Checkpoints, stack: Steps, kind: str) -> tuple[str | None, Sequence[str]]:
-    """Return the next existing checkpoint to restore (or None), and skipped ids."""
+    """Return the checkpoint to restore (or None), and removed ones that come before."""
     missing_ids: list[str] = []
     for checkpoint_id in reversed(stack.list_ids(kind)):
         if _exists(store, stack, checkpoint_id):
@@ -88,7 +88,7 @@ def next_step(store: Checkpoints, stack: Steps, kind: str) -> tuple[str | None, 
 
 
 def no_step_error(stack: Steps, kind: str, missing: Sequence[str]) -> NotFoundError:
-    """Return the error that no step is possible; the `missing` checkpoints are gone."""
+    """Return the error that no step is possible; `missing` lists removed checkpoints."""
     message = "nothing was restored in this worktree"
     hint = "see other checkpoints: git ckpt list"
     if missing:
@@ -116,7 +116,7 @@ def list_created_files(store: Checkpoints, stack: Steps, target: Checkpoint) -> 
 
 
 def list_steps(store: Checkpoints) -> list[UndoStep]:
-    """List all possible steps: the next undo first, then, the next redo first."""
+    """List the possible undo steps, then the redo steps, each from the next one on."""
     stack = read_stack(store)
     listed_entries = store.list(Query(ids=[*stack.undo, *stack.redo]))
     entries = {entry.id: entry for entry in listed_entries if stack.oids.get(entry.id) == entry.oid}
@@ -180,7 +180,7 @@ def with_revert_hint(kind: str) -> Iterator[None]:
 
 
 def skipped_remarks(missing: Sequence[str]) -> list[str]:
-    """Return a list: the remark on steps whose checkpoints are `missing`, if any."""
+    """Make a remark on steps that are skipped as their checkpoints are `missing`."""
     short_ids = ", ".join(checkpoint_id[: ids.SHORT] for checkpoint_id in missing)
     return [f"skipped steps whose checkpoints are gone ({_GONE}): {short_ids}"] if missing else []
 
@@ -215,7 +215,6 @@ def _is_half_done(store: Checkpoints, safety: Checkpoint, interrupted: str) -> b
 
 
 def _restore_same_state(store: Checkpoints, checkpoint: Checkpoint, safety: Checkpoint) -> bool:
-    """Return whether two checkpoints restore equal files, index entries and merges."""
     if (checkpoint.git_sha, checkpoint.tree) == (safety.git_sha, safety.tree):
         return True
     with contextlib.suppress(WorktreeError):
