@@ -131,7 +131,7 @@ def require_document(content: Item | None, ref: str, oid: str, *, lack: str = "m
         raise InvalidCheckpoint(ref, "", f"the object {oid} is {lack}", hint=hint)
     kind, data = content
     if kind == OVERSIZED:
-        raise InvalidCheckpoint(ref, "", "points to an object that is larger than any checkpoint")
+        raise InvalidCheckpoint(ref, "", "points to an object larger than any valid document")
     if kind != "blob":
         raise InvalidCheckpoint(ref, "", f"points to a {kind}, not to a blob")
     return data

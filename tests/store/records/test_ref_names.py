@@ -146,7 +146,7 @@ class TestOneDocument:
             (
                 (OVERSIZED, b""),
                 {},
-                "points to an object that is too large for a document",
+                "points to an object larger than any valid document",
                 None,
             ),
             (("tree", b""), {}, "points to a tree, not to a blob", None),
