@@ -62,17 +62,17 @@ def require_valid_arguments(label: str, details: Details, /, **options: object) 
     require_text("id", details.get("id", ""))
     require_text("trigger", details.get("trigger", MANUAL))
     require_known_names(details)
-    start, run = options.get("start"), details.get("run")
+    new_run_name, run = options.get("start"), details.get("run")
     for name in ("start", "key", "base"):
         require_text(name, options.get(name), may_be_none=True)
     for name in ("change", "progress_of"):
         require_callable(name, options.get(name), may_be_none=True)
     strings("keeps", options.get("keeps", ()))  # type: ignore[arg-type]
-    if options.get("key") is not None and start is None:
+    if options.get("key") is not None and new_run_name is None:
         hint = "name the new run: start=…, or find the existing run: Store.run_of(key)"
         raise UsageError("only a new run takes a key", hint=hint)
     states = options.get("change"), options.get("state")
-    for names, values in (("start and run", (start, run)), ("change and state", states)):
+    for names, values in (("start and run", (new_run_name, run)), ("change and state", states)):
         if None not in values:
             raise UsageError(f"{names} exclude each other", hint="give one of the two")
     if options.get("progress_of") is not None and options.get("change") is None:

@@ -224,7 +224,7 @@ def from_row(row: Sequence[Any]) -> CheckpointInfo:
     return CheckpointInfo(*field_values)
 
 
-def id_bytes(text: str) -> bytes | None:
+def to_id_bytes(text: str) -> bytes | None:
     return ids.to_bytes(text) if ids.is_id(text) else None
 
 
@@ -252,9 +252,9 @@ def build_condition(query: Query) -> tuple[str, list[Value]]:
         elif value is not None:
             conditions.append(condition)
             sql_values.append(value)
-    for column, must_be_set in (("run", query.in_run), ("agent", query.by_agent)):
+    for null_column, must_be_set in (("run", query.in_run), ("agent", query.by_agent)):
         if must_be_set is not None:
-            conditions.append(f"{column} IS {'NOT ' if must_be_set else ''}NULL")
+            conditions.append(f"{null_column} IS {'NOT ' if must_be_set else ''}NULL")
     for condition, members in (
         (f"id IN (SELECT {ID_BYTES}(value)", query.ids),
         ("run IN (SELECT value", query.runs),

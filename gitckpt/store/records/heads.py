@@ -43,17 +43,17 @@ def list_checkpoints(index: Index, repository: Repository, run: str) -> list[Che
 
 def find_newest(index: Index, repository: Repository, run: str) -> CheckpointInfo | None:
     """Return the run's newest checkpoint: a fetched one only if all are fetched."""
-    entries = _select_entries(index, run=run, limit=1)
-    if entries and not local_checkpoints.is_local(repository, run, entries[0].oid):
-        entries = list_checkpoints(index, repository, run)
-    return entries[0] if entries else None
+    newest_entries = _select_entries(index, run=run, limit=1)
+    if newest_entries and not local_checkpoints.is_local(repository, run, newest_entries[0].oid):
+        newest_entries = list_checkpoints(index, repository, run)
+    return newest_entries[0] if newest_entries else None
 
 
 def group_by_run(index: Index, runs: Collection[str]) -> dict[str, list[CheckpointInfo]]:
-    chains: dict[str, list[CheckpointInfo]] = {}
+    entries_by_run: dict[str, list[CheckpointInfo]] = {}
     for entry in _select_entries(index, runs=sorted(runs)) if runs else ():
-        chains.setdefault(str(entry.run), []).append(entry)
-    return chains
+        entries_by_run.setdefault(str(entry.run), []).append(entry)
+    return entries_by_run
 
 
 def find_newest_by_run(
@@ -109,19 +109,19 @@ class Heads:
     def move_up(self, run: str) -> None:
         """Move a run's head to the newest checkpoint if a power cut left it behind."""
         ref = ref_names.RUNS + ids.require_run_id(run)
-        entries = _select_entries(self._index(), run=run, limit=1)
+        candidates = _select_entries(self._index(), run=run, limit=1)
         old = self._refs.read(ref)
-        if entries and entries[0].oid != old and not self._is_local(run, entries[0].oid):
+        if candidates and candidates[0].oid != old and not self._is_local(run, candidates[0].oid):
             # A head that was written here only moves to checkpoints written here.
             entries_of_run = _select_entries(self._index(), run=run)
             local_entries = [entry for entry in entries_of_run if self._is_local(run, entry.oid)]
             if local_entries and (old is None or self._is_local(run, old)):
-                entries = local_entries
-        if entries and entries[0].oid != old:
+                candidates = local_entries
+        if candidates and candidates[0].oid != old:
             head = ref_names.parse_run_head(next(self._objects.read([old])), ref) if old else None
-            if head is None or (head.sequence or 0) < (entries[0].sequence or 0):
+            if head is None or (head.sequence or 0) < (candidates[0].sequence or 0):
                 with contextlib.suppress(RefMoved):  # another process moved it up
-                    self._refs.update([Update(ref, entries[0].oid, old or "")])
+                    self._refs.update([Update(ref, candidates[0].oid, old or "")])
         self._moved.add(run)
 
     def move_up_once(self, run: str) -> None:

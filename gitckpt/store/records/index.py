@@ -91,7 +91,7 @@ def connect(path: str) -> Connection:
     try:
         connection.execute("PRAGMA journal_mode = WAL")
         connection.execute("PRAGMA synchronous = NORMAL")
-        connection.create_function(entry.ID_BYTES, 1, entry.id_bytes, deterministic=True)
+        connection.create_function(entry.ID_BYTES, 1, entry.to_id_bytes, deterministic=True)
         # The file is new, or another version of gitckpt made it.
         if connection.execute("PRAGMA user_version").fetchone()[0] != _SCHEMA_VERSION:
             version = f"PRAGMA user_version = {_SCHEMA_VERSION:d};"
@@ -109,8 +109,8 @@ def _read_meta(connection: Connection) -> dict[str, str]:
 def compare(connection: Connection, listing: bytes | bytearray) -> tuple[set[bytes], list[Ref]]:
     stored_oids = dict(connection.execute(_STORED))
     new_refs = []
-    for match in _LISTED.finditer(listing):
-        oid, uuid = match.groups()
+    for ref_line in _LISTED.finditer(listing):
+        oid, uuid = ref_line.groups()
         ref = unhexlify(uuid.replace(b"-", b"")), unhexlify(oid)
         if not stored_oids or stored_oids.get(ref[0]) != ref[1]:
             new_refs.append(ref)

@@ -140,7 +140,7 @@ class Recorder:
             proposal.guard.check()
         fields = proposal.fields
         if attempt == 1 or fields["id"] in error.message:
-            ref_names.require_free(self._repository, fields["id"])
+            ref_names.require_unused_id(self._repository, fields["id"])
         exists = self._repository.cat_file.info
         return not (proposal.starts_run and exists(ref_names.RUNS + fields["run"]))
 

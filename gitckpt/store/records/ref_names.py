@@ -155,7 +155,7 @@ def parse_run_head(content: Item | None, ref: str) -> Checkpoint:
     return checkpoint
 
 
-def require_free(repository: Repository, checkpoint_id: str) -> None:
+def require_unused_id(repository: Repository, checkpoint_id: str) -> None:
     patterns = [namespace + checkpoint_id for namespace in (CHECKPOINTS, *OBJECTS)]
     listing = repository.git.run("for-each-ref", "--format=%(refname)", *patterns).out
     if not (refs := listing.decode("utf-8", "replace").split()):
@@ -187,7 +187,7 @@ def read_owner(git_dir: str) -> Owner | None:
 
     try:
         with open(path, encoding="utf-8") as file:
-            fields = json.load(file)
-        return Owner(fields["checkpoint"], fields.get("run"))
+            owner_fields = json.load(file)
+        return Owner(owner_fields["checkpoint"], owner_fields.get("run"))
     except (FileNotFoundError, ValueError, KeyError, TypeError):
         return None

@@ -128,13 +128,13 @@ class Remover:
             commit_refs.update_refs(self._repository, self._refs.update, self._list_commits)
 
     def _record_removal(self, ids: Names) -> None:
-        lines = "".join(f"{name}\n" for name in ids)
+        journal_lines = "".join(f"{name}\n" for name in ids)
         # On a full disk this fails, and the removal is needed all the more.
         with (
             contextlib.suppress(OSError),
             open(self._journal, "a", encoding="ascii", opener=private_dirs.create) as file,
         ):
-            file.write(lines)
+            file.write(journal_lines)
 
     def _find_refs(self, names: set[str], listed: ById | None = None) -> Mapping[str, Oids]:
         namespaces = [*ref_names.OBJECTS] if listed else [ref_names.CHECKPOINTS, *ref_names.OBJECTS]
@@ -172,8 +172,8 @@ class Remover:
             runs = {entry.run for entry in entries if entry.run}
             if len(entries) < len(removed):  # only the head names the run of an unreadable document
                 oids = set(removed.values())
-                heads = self._refs.iterate(ref_names.RUNS)
-                runs |= {ref.removeprefix(ref_names.RUNS) for ref, oid in heads if oid in oids}
+                run_heads = self._refs.iterate(ref_names.RUNS)
+                runs |= {ref.removeprefix(ref_names.RUNS) for ref, oid in run_heads if oid in oids}
         newest_oids: dict[str, str] = {}
         for entry in self._select(Query(runs=sorted(runs))) if runs else ():
             if entry.run and entry.id not in removed:

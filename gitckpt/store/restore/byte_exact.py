@@ -97,7 +97,7 @@ def _find_changed(
 ) -> dict[bytes, str]:
     """Return files of `equal_blobs` with other bytes; note the others as unchanged."""
     if planned.touched is not None and (planned.line_ends or planned.is_unsure):
-        return {}  # `write_captured` decides when the captured attributes are in place
+        return {}  # `write_exact_bytes` decides when the captured attributes are in place
     if planned.is_unsure:
         planned.unchanged.update(equal_blobs)
         return {}
@@ -110,7 +110,7 @@ def _find_changed(
     return {path: oid for path, oid in equal_blobs.items() if path not in planned.unchanged}
 
 
-def changed_error(names: str) -> BusyError:
+def file_changed_error(names: str) -> BusyError:
     hint = "look at git status, then run the command again"
     return BusyError(f"a file changed while it was to be replaced: {names}", hint=hint)
 
@@ -125,13 +125,13 @@ def require_unchanged(
     planned.configured = configured
     oids = _hash_files(repository, planned.equal_blobs)
     if paths := [path for path, oid in planned.equal_blobs.items() if oids.get(path) != oid]:
-        raise changed_error(first_of([*map(os.fsdecode, paths)]))
+        raise file_changed_error(first_of([*map(os.fsdecode, paths)]))
     if planned.touched is not None:
         planned.converted = _find_converted(index, planned)
     return planned.blobs
 
 
-def write_captured(index: PrivateIndex, planned: ExactFiles) -> None:
+def write_exact_bytes(index: PrivateIndex, planned: ExactFiles) -> None:
     """Write the captured bytes of planned files for which git wrote other bytes."""
     rewritten_paths = planned.equal_blobs.keys() - planned.raw.keys()
     if planned.touched is not None:
@@ -165,9 +165,9 @@ def _convert_by_git(
     index: PrivateIndex, planned: ExactFiles, paths: Iterable[bytes], options: Sequence[str] = ()
 ) -> dict[bytes, bytes | None]:
     """Return by path the bytes that git would write, but only for regular files."""
-    files = [(planned.blobs[path], path) for path in paths if path in planned.blobs]
-    contents = conversion.written_by_git(index, files, is_filtered=False, options=options)
-    return {path: data for (_, path), data in zip(files, contents, strict=True)}
+    oids_and_paths = [(planned.blobs[path], path) for path in paths if path in planned.blobs]
+    contents = conversion.written_by_git(index, oids_and_paths, is_filtered=False, options=options)
+    return {path: data for (_, path), data in zip(oids_and_paths, contents, strict=True)}
 
 
 def _find_converted(index: PrivateIndex, planned: ExactFiles) -> set[bytes]:

@@ -145,8 +145,8 @@ def find_missing(
         index_tree = comparison.merged_tree(repository, snapshot, commit)
         skipped_paths &= paths_in(diff.differences(repository, index_tree, snapshot.files))
     top = os.fsencode(repository.worktree or "")
-    fileless = {path for path in skipped_paths if is_within(path, paths) and not is_file(top, path)}
-    return fileless.union(current.flags.get(ABSENT, ()))
+    missing = {path for path in skipped_paths if is_within(path, paths) and not is_file(top, path)}
+    return missing.union(current.flags.get(ABSENT, ()))
 
 
 class Planner:
@@ -192,17 +192,17 @@ class Planner:
         plan, stays = self.plan, self._stays
         # Selected paths with an index entry, but no file, in the snapshot.
         differences = self._find_differences(self._new_entries, self._target.files)
-        fileless = paths_in((entry for entry in differences if not entry.is_submodule), "D")
-        fileless |= self._find_unmerged_paths(self._target)
-        self._plan_files(fileless, undone)
+        fileless_paths = paths_in((entry for entry in differences if not entry.is_submodule), "D")
+        fileless_paths |= self._find_unmerged_paths(self._target)
+        self._plan_files(fileless_paths, undone)
         self._find_obstacles()
         if index:
             # Ignored files that the restored index would make tracked.
-            newly_tracked = sorted(fileless - paths_in(plan.files))
+            newly_tracked = sorted(fileless_paths - paths_in(plan.files))
             paths = [path for path in newly_tracked if not stays(path) and self._is_file(path)]
             tracked_paths = paths_in_tree(self._repository, self._current.files, paths)
             plan.in_the_way += [path for path in paths if path not in tracked_paths]
-            self._plan_index(fileless)
+            self._plan_index(fileless_paths)
         sides = self._current, self._target
         plan.exactness = byte_exact.plan(self._repository, *sides, plan.files, self._may_change)
         equal_blobs = plan.exactness.equal_blobs
@@ -227,8 +227,8 @@ class Planner:
             paths = {path for path in safe_paths if self._is_selected(path) and self._is_file(path)}
             plan.absent = paths & paths_in_tree(self._repository, self._current.files, paths)
         zeros = "0" * len(self._current.files)
-        no_file = (b"100644", b"000000", zeros, zeros)
-        plan.files += [Difference("D", path, *no_file) for path in sorted(plan.absent)]
+        absent_entry = (b"100644", b"000000", zeros, zeros)
+        plan.files += [Difference("D", path, *absent_entry) for path in sorted(plan.absent)]
         for change in differences:
             path = change.path
             if change.is_submodule:
@@ -275,7 +275,7 @@ class Planner:
 
     def _find_unmerged_paths(self, contents: Contents) -> set[bytes]:
         # `git write-tree` omits entries in conflict and entries added with intent-to-add.
-        intent_paths = self._select(contents.flags.get(INTENT, ()))
+        intent_paths = self._filter_paths(contents.flags.get(INTENT, ()))
         return intent_paths.union(self._list_conflicts(contents))
 
     def _find_fileless(self) -> set[bytes]:
@@ -314,11 +314,11 @@ class Planner:
         # may still be marked: git clears skip-worktree only when it writes the index.
         is_sparse = self._current.sparse is not None
         for flag in (INTENT, ASSUMED, SKIPPED):
-            old_paths = self._select(self._current.flags.get(flag, ()))
-            new = self._select(self._target.flags.get(flag, ()))
+            old_paths = self._filter_paths(self._current.flags.get(flag, ()))
+            new = self._filter_paths(self._target.flags.get(flag, ()))
             if flag == SKIPPED and (is_sparse or self._target.sparse is not None):
                 is_written = {change.path: change.status != "D" for change in self.plan.files}
-                fileless = self._select(self.plan.skipped)
+                fileless = self._filter_paths(self.plan.skipped)
                 new = {path for path in fileless if not is_written.get(path, self._is_file(path))}
                 old_paths |= deleted - new if is_sparse else set()
             kept_paths = old_paths if flag == INTENT else old_paths.difference(staged)
@@ -339,7 +339,7 @@ class Planner:
     def _may_change(self, path: bytes) -> bool:
         return self._is_selected(path) and not self._stays(path)
 
-    def _select(self, paths: Iterable[bytes]) -> set[bytes]:
+    def _filter_paths(self, paths: Iterable[bytes]) -> set[bytes]:
         return set(filter(self._is_selected, paths))
 
     def _is_file(self, path: bytes) -> bool:
@@ -387,7 +387,7 @@ class Planner:
         removable = [
             path for path in map(_as_bytes, undone.get(_MADE, ())) if exact_files.is_plain(path)
         ]
-        for path in self._select(plan.skipped):
+        for path in self._filter_paths(plan.skipped):
             if self._has_no_files(path):  # git clears skip-worktree where something exists
                 paths_below = (parent for parent, _, _ in os.walk(self._resolve(path)))
                 removable += [os.path.relpath(parent, self._top) for parent in paths_below]

@@ -103,7 +103,7 @@ def delete_unconvertible(index: PrivateIndex, files: Mapping[bytes, str]) -> Non
         return
     repository = index.repository
     if changed_paths := exact_files.differing_paths(repository, files):
-        raise byte_exact.changed_error(first_of([os.fsdecode(path) for path in changed_paths]))
+        raise byte_exact.file_changed_error(first_of([os.fsdecode(path) for path in changed_paths]))
     for path in files:
         parent_directory = exact_files.open_parent(repository, path)
         with contextlib.suppress(FileNotFoundError), parent_directory as (fd, name):
@@ -133,7 +133,7 @@ def replace_files(
 
     new_oids = {change.path: change.new for change in files if change.status != "D"}
     changed_paths = [change.path for change in files]
-    relist = functools.partial(_list_current, index, changed_paths, old_tree, expected)
+    relist = functools.partial(_relist_files, index, changed_paths, old_tree, expected)
     filtered, failing_files = unfiltered.write(index.repository, lambda: new_oids, attempt, relist)
     if filtered:
         unfiltered.update_index(index, filtered, failing_files)
@@ -161,7 +161,7 @@ def run_pending_filters(repository: Repository, pending: FilesByPath) -> list[by
         raise WorktreeError(message, hint="run the command again") from None
 
 
-def _list_current(
+def _relist_files(
     index: PrivateIndex, paths: Collection[bytes], old_tree: str, expected: str
 ) -> None:
     repository = index.repository

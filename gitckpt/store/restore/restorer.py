@@ -215,8 +215,8 @@ class _Restore:
         is_ours = not state_files or local_checkpoints.is_captured_here(repository, checkpoint.id)
         self._is_foreign = not is_ours
         state_files = state_files if is_ours else {}
-        branches = self._branch, checkpoint.branch
-        self._would_move = same_head and operation.would_move_branch(state_files, *branches)
+        branch_pair = self._branch, checkpoint.branch
+        self._would_move = same_head and operation.would_move_branch(state_files, *branch_pair)
         self._rebased: str | None = None
         if not operation.moves_no_branch(repository, state_files):
             self._rebased = operation.rebased_branch(state_files)
@@ -320,8 +320,8 @@ class _Restore:
         return plan
 
     def _make_planner(self) -> Planner:
-        sides = (self._current, self._head), (self._target, self._checkpoint.git_sha)
-        return Planner(self._repository, *sides, self._paths, self._stays)
+        current_and_target = (self._current, self._head), (self._target, self._checkpoint.git_sha)
+        return Planner(self._repository, *current_and_target, self._paths, self._stays)
 
     @property
     def _changes_operation(self) -> bool:
@@ -341,8 +341,8 @@ class _Restore:
             except GitError as error:
                 raise WorktreeError(f"{message_start}: {error.message}") from None
             planned_paths = paths_in(plan.files) - set(plan.absent)
-            trees = tree, self._target.files
-            differences = diff.differences(self._repository, *trees, self._paths)
+            tree_pair = tree, self._target.files
+            differences = diff.differences(self._repository, *tree_pair, self._paths)
             if refused_changes := [
                 str(change) for change in differences if change.path in planned_paths
             ]:  # a tree can have paths that the index refuses
@@ -405,16 +405,16 @@ class _Restore:
             raw_oids = self._captured.as_is.items()
             exact_oids = {path: oid for path, oid in raw_oids if path in changed_paths}
             replacement.delete_unconvertible(index, exact_oids)
-            trees = self._current.files, expected
-            failing_files = replacement.replace_files(index, plan.files, *trees)
+            old_and_new_tree = self._current.files, expected
+            failing_files = replacement.replace_files(index, plan.files, *old_and_new_tree)
             if plan.apply_modes(self._repository):
                 index.refresh()  # a new mode changes the ctime of a file
         except GitError as error:
             if replacement.is_out_of_date(error):
-                raise byte_exact.changed_error(error.message) from None
+                raise byte_exact.file_changed_error(error.message) from None
             message = f"git could not write every file: {error.message}"
             raise WorktreeError(message, hint=self._revert_hint) from None
-        byte_exact.write_captured(index, plan.exactness)
+        byte_exact.write_exact_bytes(index, plan.exactness)
         if unfiltered.uses_annex(self._repository):
             files, outdated = manifest.regular_files(self._repository, expected), plan.outdated
             unfiltered.populate_annexed(
@@ -439,8 +439,8 @@ class _Restore:
             index.install()
             return
         # Even if no index entry is restored, git needs the stat data of converted files.
-        is_converted = not self._captured.is_as_stored or plan.exactness.touched is not None
-        if not (self._restores_index or is_converted):
+        has_conversions = not self._captured.is_as_stored or plan.exactness.touched is not None
+        if not (self._restores_index or has_conversions):
             return
         with PrivateIndex(self._repository) as private_index:
             private_index.put(plan.index_lines)
@@ -500,13 +500,13 @@ class _Restore:
         remarks = [*self._list_remarks(plan), *self._removal.remarks]
         remarks += [_OF_SUBMODULE + failure for failure in self.submodules.failures]
         changes = sorted([*plan.changes, *self.submodules.changes], key=lambda change: change.path)
-        result = self._checkpoint.id, changes, safety, remarks, self._position, self._source
-        return RestoreResult(*result, apart, tuple(sorted(still_failing)), self._unheld)
+        main_fields = self._checkpoint.id, changes, safety, remarks, self._position, self._source
+        return RestoreResult(*main_fields, apart, tuple(sorted(still_failing)), self._unheld)
 
     def _describe_head_changes(self) -> list[str]:
-        checkpoint, files = self._checkpoint, self._checkpoint.worktree
+        checkpoint, captured = self._checkpoint, self._checkpoint.worktree
         position = Position(self._head, self._branch, self._captured.worktree.operation)
-        source_operation = files.operation if files else None
+        source_operation = captured.operation if captured else None
         source = Position(checkpoint.git_sha, checkpoint.branch, source_operation)
         self._position, self._source = position, source
         option = "--no-run " if checkpoint.run else ""

@@ -62,8 +62,8 @@ class SubmoduleRemoval:
         self._store, self._limits = store, limits
         self.remarks: list[str] = []
         recorded_states = undone.get(_KEY)
-        states = recorded_states.items() if isinstance(recorded_states, dict) else ()
-        state_of = {modules.unquote(str(text)): state for text, state in states}
+        recorded_items = recorded_states.items() if isinstance(recorded_states, dict) else ()
+        state_of = {modules.unquote(str(text)): state for text, state in recorded_items}
         paths = sorted(state_of.keys() - stay)
         self._states = {path: state_of[path] for path in paths if isinstance(state_of[path], dict)}
 

@@ -89,15 +89,15 @@ def next_step(store: Checkpoints, stack: Steps, kind: str) -> tuple[str | None, 
 
 def no_step_error(stack: Steps, kind: str, missing: Sequence[str]) -> NotFoundError:
     """Return the error that no step is possible; `missing` lists removed checkpoints."""
-    message = "nothing was restored in this worktree"
+    problem = "nothing was restored in this worktree"
     hint = "see other checkpoints: git ckpt list"
     if missing:
-        message = f"the checkpoints that {kind} would restore are gone: {_GONE}"
+        problem = f"the checkpoints that {kind} would restore are gone: {_GONE}"
     elif kind == REDO:
-        message, hint = "no undo follows the newest restore", "see the steps: git ckpt undo --list"
+        problem, hint = "no undo follows the newest restore", "see the steps: git ckpt undo --list"
     elif stack.redo:
-        message, hint = "no earlier restore is left to undo", "redo the newest undo: git ckpt redo"
-    return NotFoundError(message, hint=hint)
+        problem, hint = "no earlier restore is left to undo", "redo the newest undo: git ckpt redo"
+    return NotFoundError(problem, hint=hint)
 
 
 def list_created_files(store: Checkpoints, stack: Steps, target: Checkpoint) -> list[bytes]:
@@ -243,8 +243,8 @@ def _stack_lock(repository: Repository) -> Lock:
 def _load_stack(repository: Repository) -> Steps | None:
     try:
         with open(_stack_path(repository), encoding="utf-8", opener=private_dirs.create) as file:
-            document = json.load(file)
-        stack = Steps(*(document[key] for key in _KEYS))
+            stack_document = json.load(file)
+        stack = Steps(*(stack_document[key] for key in _KEYS))
         id_lists = stack.undo, stack.redo
         if not all(isinstance(ids_, list) and all(map(ids.is_id, ids_)) for ids_ in id_lists):
             return None
@@ -268,9 +268,9 @@ def _write(repository: Repository, stack: Steps) -> None:
     ids_in_use = {*stack.undo, *stack.redo, stack.position, stack.open}
     stack.oids = {id_: oid for id_, oid in stack.oids.items() if id_ in ids_in_use}
     stack_values = stack.undo, stack.redo, stack.position, stack.open, stack.oids
-    document = dict(zip(_KEYS, stack_values, strict=True))
+    stack_document = dict(zip(_KEYS, stack_values, strict=True))
     try:
-        regular.write_private(path, json.dumps(document).encode(), flushed=True)
+        regular.write_private(path, json.dumps(stack_document).encode(), flushed=True)
     except OSError as error:
         command = f"mv {shell_word(path)} {shell_word(f'{path}.old')}"
         hint = f"move the directory away: {command}" if error.errno == EISDIR else None

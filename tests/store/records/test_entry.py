@@ -140,9 +140,9 @@ class TestRows:
         )
 
     def test_the_bytes_of_an_id(self) -> None:
-        assert module.id_bytes(ONE) == bytes.fromhex(ONE.replace("-", ""))
+        assert module.to_id_bytes(ONE) == bytes.fromhex(ONE.replace("-", ""))
         assert [
-            module.id_bytes(text) for text in ("", ONE[:-1], ONE + "0", "x", nth(10).upper())
+            module.to_id_bytes(text) for text in ("", ONE[:-1], ONE + "0", "x", nth(10).upper())
         ] == [None] * 5
 
 
