@@ -78,10 +78,10 @@ class Exporter:
         require_text("text", text)
         require_text("format", format_)
         detection.require_format(format_)
-        run = finder.named_run(text, store.repository, store.index)
+        run = finder.resolve_run(text, store.repository, store.index)
         if run is None:
             return [_export(store, store.read(store.find(text)), format_)]
-        entries = list(reversed(heads.chain(store.index, store.repository, run)))
+        entries = list(reversed(heads.list_checkpoints(store.index, store.repository, run)))
         if format_ in (content.RLM_ACT, content.WORKFLOW):
             entries = [entry for entry in entries if _ends_phase(entry)] or entries[-1:]
         if not (every and format_ in _DIRECTORIES):
@@ -94,7 +94,7 @@ class Exporter:
         require_text("text", text)
         store = self._checkpoints
         is_directory = format in _DIRECTORIES
-        return is_directory and bool(finder.named_run(text, store.repository, store.index))
+        return is_directory and bool(finder.resolve_run(text, store.repository, store.index))
 
     def write(self, path: str, exported: ExportResult, *, force: bool = False) -> None:
         """Write a file atomically.

@@ -29,7 +29,7 @@ from gitckpt.model.errors import InvalidCheckpoint, NotFoundError, StateError, U
 from gitckpt.model.values import dataclass, replace
 from gitckpt.store.checkpoints import Checkpoints
 from gitckpt.store.records import draft, keys, ref_names
-from gitckpt.store.records.keys import Claim
+from gitckpt.store.records.keys import KeyClaim
 from gitckpt.store.records.recorder import Proposal, Recorder
 from gitckpt.store.snapshot import limits
 from gitckpt.store.store import Store, inside
@@ -81,7 +81,7 @@ class KnownImports:
             except RefMoved:
                 return  # a concurrent import has changed it
 
-    def claim(self, record: Record) -> Claim:
+    def claim(self, record: Record) -> KeyClaim:
         key = f"{trigger(record.format)}:{record.identity}"
         if len(key) > keys.MAX_LENGTH or not key.isprintable():
             digest = hashlib.sha256(os.fsencode(record.identity)).hexdigest()
@@ -292,7 +292,7 @@ class Importer:
                 self._store.heads.move_up(name)
             return outcomes
         run = self._known.claim(new_items[0].record).run()
-        newest = self._store.heads.catch_up(run) if run is not None else None
+        newest = self._store.heads.move_up_and_read(run) if run is not None else None
         if newest is not None and newest.trigger != trigger(new_items[0].record.format):
             if not self._fork:
                 problem = f"run {run} has continued here; import the file as another run: --fork"
@@ -358,7 +358,7 @@ class Importer:
         imported = Imported(path, item.original, times.to_text(store.clock()), untrusted)
         details: draft.Details = {"trigger": trigger(record.format), "errors": record.errors}
         details["pipeline"] = pipeline
-        drafted, fields, state = draft.draft(
+        drafted, fields, state = draft.make_checkpoint(
             conversion.label(record.phase),
             conversion.state(item),
             details,
@@ -396,7 +396,9 @@ class Importer:
         self._recorder.record(new, then=later)
         for drafted in group:
             self._known.add(drafted.item.original, drafted.checkpoint.id)
-        return [draft.recorded(item.checkpoint, item.fields, item.state) for item in group]
+        return [
+            draft.complete_checkpoint(item.checkpoint, item.fields, item.state) for item in group
+        ]
 
     def _free_run(self, item: FoundFile) -> str:
         stamp = times.to_stamp(item.time.started)

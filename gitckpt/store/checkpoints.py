@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from gitckpt.store.records.draft import Details, Successor
     from gitckpt.store.records.entry import CheckpointInfo, Problem, Query
     from gitckpt.store.records.index import Index
-    from gitckpt.store.records.keys import Claim
+    from gitckpt.store.records.keys import KeyClaim
     from gitckpt.store.records.recorder import Change, Guard, ProgressOf
     from gitckpt.store.records.remover import Remover
     from gitckpt.store.snapshot.limits import Limits
@@ -147,7 +147,7 @@ class Checkpoints:
         from gitckpt.store.snapshot.limits import Limits
 
         require("limits", limits, (Limits, NoneType), "a Limits")
-        commit = draft.head(self.repository, self.objects)[0]
+        commit = draft.read_head(self.repository, self.objects)[0]
         # An explicit capture has no timeout. A caller that must not wait passes its own limits.
         limits = limits or replace(self.rules.limits(), timeout=float("inf"))
         capture_result = snapshot.capture(self.private_index(), self.objects, commit, limits)
@@ -185,12 +185,14 @@ class Checkpoints:
         """
         run = details.get("run")
         options = {"start": start, "key": key, "base": base, "worktree": worktree, "keeps": keeps}
-        draft.require_call(
+        draft.require_valid_arguments(
             label, details, state=state, change=change, progress_of=progress_of, **options
         )
         if run is not None:
             self.heads.move_up_once(run)
-        commit, branch = draft.head(self.repository, self.objects) if base is None else (base, None)
+        commit, branch = (
+            draft.read_head(self.repository, self.objects) if base is None else (base, None)
+        )
         instant = self.clock()
         new_objects: Sequence[str] = ()
         if worktree is not None and worktree.tree is not None:
@@ -199,18 +201,18 @@ class Checkpoints:
             tree_and_parts = worktree.tree, commit, self._captured_parts
             new_objects = sorted(snapshot.own_objects(self.repository, *tree_and_parts) or ())
         record_proposal = partial(self._recorder.record, needs=new_objects)
-        make_draft = partial(draft.draft, head=(commit, branch), worktree=worktree)
+        make_draft = partial(draft.make_checkpoint, head=(commit, branch), worktree=worktree)
         first_id = details["id"] if "id" in details else self.new_id()
         parts = make_draft(label, state, details, checkpoint_id=first_id, instant=instant)
         checkpoint, fields, new_state = parts
         updater = None if change is None else draft.StateUpdater(*parts[:2], change, progress_of)
         proposal = Proposal(fields, new_state, guard=guard, change=updater, keeps=keeps)
         if then is not None:
-            draft.require_call(then.label, then.details, state=then.state)
+            draft.require_valid_arguments(then.label, then.details, state=then.state)
             second_details: Any = {"checkpoint_id": then.details["id"], "instant": self.clock()}
             second_draft = make_draft(then.label, then.state, then.details, **second_details)
             record_proposal(proposal, then=[Proposal(*second_draft[1:], keeps=keeps)])
-            then.checkpoint = draft.recorded(*second_draft)
+            then.checkpoint = draft.complete_checkpoint(*second_draft)
         elif start is None:
             record_proposal(proposal)
         else:
@@ -229,7 +231,7 @@ class Checkpoints:
             except CkptError as error:
                 # The checkpoint is recorded by now, so the caller sees no error.
                 error_log.append(self.repository, f"refs were not packed: {error.message}")
-        return draft.recorded(checkpoint, fields, new_state)
+        return draft.complete_checkpoint(checkpoint, fields, new_state)
 
     def save(
         self,
@@ -246,7 +248,7 @@ class Checkpoints:
 
         to_check = {name: options.get(name) for name in ("start", "key", "change", "progress_of")}
         details: Any = {name: value for name, value in options.items() if name not in _OPTIONS}
-        draft.require_call(label, details, **to_check)
+        draft.require_valid_arguments(label, details, **to_check)
         successor = options.get("then")
 
         def capture_and_record() -> Checkpoint:
@@ -290,12 +292,12 @@ class Checkpoints:
             hint = "list the checkpoints: git ckpt list"
             raise NotFoundError(f"no checkpoint {checkpoint_id!r}", hint=hint)
         document = next(self.objects.read([oid]))
-        return ref_names.document(document, ref, oid)
+        return ref_names.require_document(document, ref, oid)
 
     def find(self, text: str) -> str:
         from gitckpt.store.records import finder
 
-        checkpoint_id = finder.find(text, self.repository, self.index, self.links)
+        checkpoint_id = finder.find_id(text, self.repository, self.index, self.links)
         if self.is_replaced(checkpoint_id):
             error = local_checkpoints.replaced(checkpoint_id)
             self._listener.tell(f"{error.message}; to {error.hint}")
@@ -316,7 +318,7 @@ class Checkpoints:
     def links(self, commit: str) -> Sequence[CheckpointInfo]:
         from gitckpt.store.records import finder
 
-        return finder.linked(commit, self.repository, self.objects, self.index)
+        return finder.find_linked(commit, self.repository, self.objects, self.index)
 
     def find_guard(self, run: str | None) -> Guard | None:
         return self.leases.bind_to_token(run) if run is not None else None
@@ -338,13 +340,13 @@ class Checkpoints:
             return False
 
     def link(self, entries: Sequence[CheckpointInfo]) -> None:
-        notes.queue(self.repository, ref_names.link_lines(entries))
+        notes.queue(self.repository, ref_names.make_link_lines(entries))
 
-    def claim(self, key: str) -> Claim:
-        from gitckpt.store.records.keys import Claim
+    def claim(self, key: str) -> KeyClaim:
+        from gitckpt.store.records.keys import KeyClaim
 
         object_format = self.repository.object_format
-        return Claim(key, self.refs, self.objects, object_format, self.heads.exists)
+        return KeyClaim(key, self.refs, self.objects, object_format, self.heads.exists)
 
     def remove(
         self,

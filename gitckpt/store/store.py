@@ -238,7 +238,9 @@ class Store:
         return self._checkpoints.remove(checkpoint_ids)
 
     def _guard(self, details: draft.Details) -> Guard | None:
-        draft.require_known(details)  # checked here, because `Checkpoints` accepts more arguments
+        draft.require_known_names(
+            details
+        )  # checked here, because `Checkpoints` accepts more arguments
         return self._checkpoints.find_guard(details.get("run"))
 
     # Runs
@@ -254,11 +256,11 @@ class Store:
         """Return the run id that begins with a text, or None; raise AmbiguousError."""
         from gitckpt.store.records import finder
 
-        return finder.named_run(text, self._checkpoints.repository, self._checkpoints.index)
+        return finder.resolve_run(text, self._checkpoints.repository, self._checkpoints.index)
 
     def newest(self, run: str) -> Checkpoint:
         """Return a run's newest checkpoint; raise NotFoundError or InvalidCheckpoint."""
-        return self._checkpoints.heads.catch_up(ids.require_run_id(run))
+        return self._checkpoints.heads.move_up_and_read(ids.require_run_id(run))
 
     def is_ours(self, checkpoint: Checkpoint | str) -> bool:
         """Return whether this clone wrote a checkpoint or the user decided to trust it."""
@@ -374,13 +376,13 @@ class Store:
         """List the restores that `undo` can revert, then the ones `redo` can repeat."""
         from gitckpt.store.restore import undo
 
-        return undo.steps(self._checkpoints)
+        return undo.list_steps(self._checkpoints)
 
     def is_cut_off(self) -> bool:
         """Return whether the newest restore was killed before it had written all files."""
         from gitckpt.store.restore import undo
 
-        return undo.read(self._checkpoints).open is not None
+        return undo.read_stack(self._checkpoints).open is not None
 
     def diff(
         self,

@@ -213,7 +213,7 @@ def describe_problem(repository: Repository, path: bytes, checkpoint_id: str) ->
             local_entries = local_checkpoints.LocalCheckpoints.read(submodule, [checkpoint_id])
             if blob is not None and local_entries.is_replaced(checkpoint_id, blob[0]):
                 return local_checkpoints.replaced(checkpoint_id).message
-            document = ref_names.document(blob and blob[1:], ref, "of the document")
+            document = ref_names.require_document(blob and blob[1:], ref, "of the document")
             checkpoint = codec.decode_header(document, ref)
             worktree = checkpoint.worktree or CLEAN
             for oid in (checkpoint.git_sha, checkpoint.tree, worktree.operation_commit):

@@ -310,7 +310,7 @@ def _read_statuses(
     documents = store.objects.read([refs[ref] for ref in runs_by_head])
     for (ref, run), document in zip(runs_by_head.items(), documents, strict=True):
         try:
-            label = ref_names.run_head(document, ref).label
+            label = ref_names.parse_run_head(document, ref).label
         except InvalidCheckpoint:
             label = ""
         statuses[run] = COMPLETE if label == ref_names.RUN_COMPLETE else UNFINISHED

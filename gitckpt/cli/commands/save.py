@@ -84,7 +84,7 @@ def _describe_contents(checkpoint: Checkpoint) -> str:
 def _settle_removals(store: Checkpoints) -> None:
     # Maintenance does the same later, and records the outcome.
     try:
-        store.remover().settle()
+        store.remover().update_keep_refs()
     except CkptError as error:
         store.announce(f"commits below a shallow boundary may not be kept yet: {error.message}")
 

@@ -119,7 +119,7 @@ class Pipelines:
                 self._store, definition, preview.given, subject, autonomy=autonomy, **start_options
             )
         except RunExists as error:
-            newest = self._store.heads.catch_up(error.run)
+            newest = self._store.heads.move_up_and_read(error.run)
             self.require_ours([newest])  # the key may have been fetched
             launch.require_same_start(newest, definition, preview.given)
             if newest.label == ref_names.RUN_COMPLETE:
@@ -137,7 +137,7 @@ class Pipelines:
         if the pipeline or inputs changed, or the errors of `Pipelines.run`.
         """
         autonomy = _parse_autonomy(options, ResumeOptions)
-        newest = self._store.heads.catch_up(run)
+        newest = self._store.heads.move_up_and_read(run)
         if newest.pipeline is None or newest.pipeline.name is None:
             hint = f"open the worktree of the run: git ckpt resume --no-run {run}"
             raise UsageError(f"run {run} has no pipeline", hint=hint)
@@ -194,7 +194,7 @@ class Pipelines:
         for checkpoint in checkpoints:
             if trusting.is_trusted(store, checkpoint):
                 continue
-            head_oid = store.heads.head(checkpoint.run)[0] if checkpoint.run is not None else ""
+            head_oid = store.heads.read_head(checkpoint.run)[0] if checkpoint.run is not None else ""
             lines = trusting.account(store, checkpoint, driver.list_commands(store, checkpoint))
             if not trust:
                 raise trusting.refusal_error(store, checkpoint, lines)

@@ -160,7 +160,7 @@ def reopen_run(store: Checkpoints, run: str, **options: Unpack[OpenOptions]) -> 
 
 def _read_trusted_checkpoint(store: Checkpoints, run: str, *, trusted: bool) -> Checkpoint:
     store.heads.move_up(run)
-    head_oid, newest = store.heads.head(run)
+    head_oid, newest = store.heads.read_head(run)
     if not local_checkpoints.is_local(store.repository, run, head_oid):
         if not trusted:
             raise trust.refusal_error(store, newest, trust.account(store, newest))
@@ -170,7 +170,7 @@ def _read_trusted_checkpoint(store: Checkpoints, run: str, *, trusted: bool) -> 
 
 def release_completed(store: Checkpoints, run: str) -> bool:
     """Release the lease that a complete run still has; return whether there was one."""
-    if store.heads.catch_up(run).label != ref_names.RUN_COMPLETE:
+    if store.heads.move_up_and_read(run).label != ref_names.RUN_COMPLETE:
         return False
     lease = store.leases.read(run)
     if lease is None or lease[1].released is not None or store.leases.is_held(*lease):

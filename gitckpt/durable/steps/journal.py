@@ -69,7 +69,7 @@ def find_target(
 
 def read_newest(store: Checkpoints, target: ReportTarget) -> Checkpoint:
     if target.run is not None:
-        return store.heads.catch_up(target.run)
+        return store.heads.move_up_and_read(target.run)
     hint = f"start one: git ckpt step start STEP --track {shell_word(str(target.track))}"
     raise NotFoundError(f"no run has the track {target.track}", hint=hint)
 
@@ -259,7 +259,7 @@ def find_run_of_track(store: Checkpoints, track: str) -> str | None:
         run_slug, suffix = run[16:], run[16:].removeprefix(f"{slug}-")  # behind the timestamp
         if run_slug != slug and not suffix.isdigit():
             continue
-        if store.heads.is_ours(run) and store.heads.read(run).state.get(TRACK) == track:
+        if store.heads.is_local(run) and store.heads.read(run).state.get(TRACK) == track:
             newest_run = newest_run or run
             if not _is_complete(store, run):
                 return run
@@ -284,7 +284,7 @@ class StepEvent:
 
 
 def read_history(store: Checkpoints, run: str) -> list[StepEvent]:
-    run_chain = reversed(heads.chain(store.index, store.repository, run))
+    run_chain = reversed(heads.list_checkpoints(store.index, store.repository, run))
     step_entries = [entry for entry in run_chain if entry.trigger == STEP]
     objects = store.objects.read([entry.oid for entry in step_entries])
     shared_fields = ("timestamp", "agent", "message", "errors", "git_sha", "progress")

@@ -174,11 +174,11 @@ def _report_cost(entries: Sequence[CheckpointInfo]) -> Finding:
 
 def _find_stale_locks(store: Checkpoints) -> Iterator[Finding]:
     repository = store.repository
-    paths = list(heads.locks(repository))
+    paths = list(heads.list_locks(repository))
     for path in leftovers.lock_files(repository):
         ref = os.path.relpath(path, repository.common_dir).removesuffix(".lock")
         # Skip locks of other tools' refs in the same namespaces.
-        if not heads.is_ours(repository, path) and not ref_names.is_foreign(ref):
+        if not heads.is_own_lock(repository, path) and not ref_names.is_foreign(ref):
             paths.append(path)
     stale_paths = leftovers.find_stale_locks(repository, paths)
     now_seconds = store.clock() // times.MICRO
@@ -191,7 +191,7 @@ def _find_stale_locks(store: Checkpoints) -> Iterator[Finding]:
         if path not in stale_paths:
             sentence += "and a crash most likely left it behind"
         else:
-            is_ours = heads.is_ours(repository, path)
+            is_ours = heads.is_own_lock(repository, path)
             sentence += "and no running git process created it"
             sentence += "; the next command that needs the ref removes the lock" if is_ours else ""
         cure = f"make sure that no git process runs in this repository, then: rm {shell_word(path)}"

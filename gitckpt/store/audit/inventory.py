@@ -19,7 +19,7 @@ from gitckpt.model.skip_invalid import fenced
 from gitckpt.model.values import dataclass
 from gitckpt.store.checkpoints import Checkpoints
 from gitckpt.store.records import ref_names
-from gitckpt.store.records.entry import CheckpointInfo, references
+from gitckpt.store.records.entry import CheckpointInfo, list_references
 
 REPAIR = "git ckpt verify --repair"
 
@@ -186,7 +186,7 @@ def gather_evidence(store: Checkpoints) -> Evidence:
 
 
 def _read_documents(store: Checkpoints, evidence: Evidence) -> None:
-    contents = ref_names.documents(store.repository, store.objects, [*evidence.oids.values()])
+    contents = ref_names.read_documents(store.repository, store.objects, [*evidence.oids.values()])
     for (checkpoint_id, oid), content in zip(evidence.oids.items(), contents, strict=True):
         ref = ref_names.CHECKPOINTS + checkpoint_id
         try:
@@ -207,7 +207,9 @@ def _read_documents(store: Checkpoints, evidence: Evidence) -> None:
 
 
 def _make_row(ref: str, oid: str, content: tuple[str, bytes] | None) -> Row:
-    checkpoint = decode(ref_names.document(content, ref, oid, lack="missing or damaged"), ref)
+    checkpoint = decode(
+        ref_names.require_document(content, ref, oid, lack="missing or damaged"), ref
+    )
     worktree, imported = checkpoint.worktree, checkpoint.imported
     needed_oids = {
         ref_names.TREES: checkpoint.tree,
@@ -216,7 +218,7 @@ def _make_row(ref: str, oid: str, content: tuple[str, bytes] | None) -> Row:
     }
     held_oids = {namespace: oid for namespace, oid in needed_oids.items() if oid}
     entry = CheckpointInfo.of(checkpoint, oid)
-    return Row(entry, checkpoint.parent, held_oids, references(checkpoint))
+    return Row(entry, checkpoint.parent, held_oids, list_references(checkpoint))
 
 
 def _describe_invalid(error: InvalidCheckpoint, *, is_missing: bool) -> Flaw:

@@ -167,7 +167,7 @@ def audit_refs(repository: Repository, evidence: Evidence) -> Iterator[Flaw]:
                 sentence = f"the checkpoint of this ref has no {_MEANINGS[namespace][1]}"
             elif id_.rpartition("/")[2] not in evidence.oids:
                 sentence = "keeps an object for a checkpoint that does not exist"
-            if sentence and not commit_refs.is_young(repository, ref):
+            if sentence and not commit_refs.is_recently_written(repository, ref):
                 absence = [Update(ref_names.CHECKPOINTS + id_, "", "")] if ids.is_id(id_) else []
                 updates = [*(absence if row is None else ()), Update(ref, "", oid)]
                 yield repairable("ref-leftover", ref, sentence, *updates, is_leftover=True)
@@ -315,7 +315,7 @@ def _audit_commit_refs(repository: Repository, evidence: Evidence) -> Iterator[F
     for name, ref, actual_oid in keep_refs:
         if name in unkept or (name in kept and (name in needed or name in useful)):
             continue
-        if not commit_refs.is_young(repository, ref):
+        if not commit_refs.is_recently_written(repository, ref):
             sentence = "does not point to the commit that the ref is named after"
             if name in kept:
                 sentence = "keeps a commit that no checkpoint needs"

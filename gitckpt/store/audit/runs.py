@@ -29,7 +29,7 @@ def audit_runs(store: Checkpoints, evidence: Evidence) -> Iterator[Flaw]:
     fault), because `remove` would have deleted them, too.
     """
     object_ref_ids = {id_ for space in ref_names.OBJECTS for id_, _, _ in evidence.below(space)}
-    traced_ids = (evidence.strays | object_ref_ids) - remover.interrupted_removals(store.repository)
+    traced_ids = (evidence.strays | object_ref_ids) - remover.read_interrupted_removals(store.repository)
     for run, chain in sorted(evidence.runs.items()):
         yield from _audit_chain(run, chain, evidence, traced_ids)
         if not _is_complete(chain):  # a complete run may outlive the checkpoints it names
@@ -138,7 +138,7 @@ def _audit_heads(store: Checkpoints, evidence: Evidence) -> Iterator[Flaw]:
 
 
 def _may_start(store: Checkpoints, ref: str, head: str) -> bool:
-    if not commit_refs.is_young(store.repository, ref):
+    if not commit_refs.is_recently_written(store.repository, ref):
         return False
     try:
         return _read_document(store, head).run == ref.removeprefix(ref_names.RUNS)
@@ -170,11 +170,11 @@ def audit_keys(store: Checkpoints, evidence: Evidence) -> Iterator[Flaw]:
     existing_runs = evidence.all_runs()
     for _, ref, oid, stored_object in _read_refs(store, evidence, ref_names.KEYS):
         try:
-            run = keys.run_in(stored_object, ref)
+            run = keys.parse_run(stored_object, ref)
         except InvalidCheckpoint as error:
             yield lasting("key-invalid", ref, problem_of(error), error.hint)
             continue
-        if run not in existing_runs and not commit_refs.is_young(store.repository, ref):
+        if run not in existing_runs and not commit_refs.is_recently_written(store.repository, ref):
             updates = (Update(ref_names.RUNS + run, "", ""), Update(ref, "", oid))
             sentence = f"the run {run} of this key does not exist"
             yield repairable("key-orphan", ref, sentence, *updates, is_leftover=True)

@@ -160,7 +160,7 @@ def repair_flaws(store: Checkpoints, flaws: Sequence[Flaw]) -> list[str]:
                     is_kept |= any(update.ref.startswith(ref_names.KEEP) for update in flaw.updates)
         if is_kept:
             with contextlib.suppress(RefMoved, LockHeld):
-                commit_refs.settle(store.repository, store.refs.update, store.index.commits)
+                commit_refs.update_refs(store.repository, store.refs.update, store.index.commits)
         _write_links(store, [flaw.link for flaw in flaws if flaw.link is not None])
     for flaw in flaws:
         if flaw.scaffold:
@@ -173,7 +173,7 @@ def repair_flaws(store: Checkpoints, flaws: Sequence[Flaw]) -> list[str]:
                 except WorktreeError as error:
                     failures.append(f"{path}: {error.message}")
     if any(flaw.in_index for flaw in flaws):
-        store.index.discard()
+        store.index.delete_cache()
     return failures
 
 

@@ -210,7 +210,7 @@ def remove_run(store: Checkpoints, run: str) -> int:
 
 def _forget_removed_runs(store: Checkpoints) -> None:
     with contextlib.suppress(BusyError):  # the next removal does it
-        keys.forget_orphans(store.refs, store.objects, store.index.runs)
+        keys.delete_orphans(store.refs, store.objects, store.index.runs)
     local_checkpoints.forget_removed_runs(store.repository, store.index.runs)
 
 
@@ -238,7 +238,7 @@ def expire(
         with contextlib.suppress(BusyError):  # the next expiry does it
             # Before the rest: leftover refs can block a ref that expiry must create.
             sweep.sweep_refs(store.repository, store.refs, store.announce)
-            store.remover().finish()
+            store.remover().finish_removals()
         sweep.sweep_files(store.repository)
     total_count, _ = store.index.sizes()
     pairs, failures = expire_outside_runs(store, rules, dry_run=dry_run, progress=progress)
@@ -260,7 +260,7 @@ def expire(
             if is_acquired:
                 local_checkpoints.forget_removed(store.repository, store.index.oids)
         with contextlib.suppress(BusyError):  # the next expiry does it
-            store.remover().settle()
+            store.remover().update_keep_refs()
         submodules.sweep(store)
         for sentence in worktree.finish_removals(store.repository):
             store.announce(sentence)

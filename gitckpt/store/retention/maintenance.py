@@ -103,7 +103,7 @@ def settle_removals(repository: Repository) -> None:
     # If this fails, the next removal tries again.
     try:
         with Checkpoints(repository, adapter="plumbing") as store:
-            store.remover().settle()
+            store.remover().update_keep_refs()
     except CkptError as error:
         problem = "git gc may delete commits of checkpoints below the shallow boundary"
         error_log.append(repository, f"{problem}: {error.message}")

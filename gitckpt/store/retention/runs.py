@@ -19,7 +19,7 @@ from gitckpt.store.checkpoints import Checkpoints
 from gitckpt.store.leases.leases import Hold
 from gitckpt.store.local_checkpoints import local_oids
 from gitckpt.store.records import heads, ref_names
-from gitckpt.store.records.entry import CheckpointInfo, Query, references
+from gitckpt.store.records.entry import CheckpointInfo, Query, list_references
 from gitckpt.store.records.index import Notify
 from gitckpt.store.retention import worktree
 from gitckpt.store.runs import run_files, summary
@@ -110,7 +110,7 @@ def squashable(store: Checkpoints, but: Collection[str]) -> dict[str, tuple[Chec
         sizes = store.index.sizes()[1]
         first_oids = {id_: oid for run, (_, id_, oid) in sizes.items() if run not in but}
         for checkpoint in _read_documents(store, remaining_oids | first_oids):
-            for _, id_ in references(checkpoint):
+            for _, id_ in list_references(checkpoint):
                 candidates.pop(id_, None)
     return candidates
 
@@ -126,7 +126,7 @@ def referenced_checkpoints(store: Checkpoints) -> set[str]:
     # For example, the checkpoint that a run was forked from.
     end_oids = {id_: oid for _, id_, oid in store.index.sizes()[1].values()}
     end_oids |= {run_row[2]: run_row[3] for run_row in store.index.run_rows()}
-    return {id_ for document in _read_documents(store, end_oids) for _, id_ in references(document)}
+    return {id_ for document in _read_documents(store, end_oids) for _, id_ in list_references(document)}
 
 
 def remove_runs(
@@ -145,7 +145,7 @@ def remove_runs(
         leases, refusals = store.leases.acquire_all([fate.run for fate in batch], worktree.HOLDER)
         try:
             # Worktrees before checkpoints: their contents are compared to the newest checkpoints.
-            newest = heads.newest_of(store.index, store.repository, leases)
+            newest = heads.find_newest_by_run(store.index, store.repository, leases)
             for fate in batch:
                 progress(f"removing run {fate.run}, {len(results) + 1} of {len(due_fates)}")
                 last_entry = chains[fate.run][-1]
@@ -210,7 +210,7 @@ def delete_orphan_leases(store: Checkpoints) -> None:
 
 
 def _import_times(store: Checkpoints, due: Collection[str]) -> dict[str, int]:
-    newest = heads.newest_of(store.index, store.repository, due) if due else {}
+    newest = heads.find_newest_by_run(store.index, store.repository, due) if due else {}
     oids = {entry.id: entry.oid for entry in newest.values() if entry.trigger.startswith(IMPORT)}
     origins = {str(document.run): document.imported for document in _read_documents(store, oids)}
     return {run: times.from_text(origin.at) for run, origin in origins.items() if origin}
@@ -276,7 +276,7 @@ def _delete_leases(store: Checkpoints, holds: Mapping[str, Hold]) -> None:
 
 def chains_of(store: Checkpoints, runs: Collection[str]) -> dict[str, list[CheckpointInfo]]:
     """Map runs to their checkpoints in order of sequence, but fetched ones first."""
-    chains = heads.chains_of(store.index, runs)
+    chains = heads.group_by_run(store.index, runs)
     for run, chain in chains.items():
         oids = local_oids(store.repository, run)
         chain.sort(key=lambda entry: (entry.oid in oids, entry.sequence or 0, entry.id))
@@ -286,7 +286,7 @@ def chains_of(store: Checkpoints, runs: Collection[str]) -> dict[str, list[Check
 def _map_referrers(store: Checkpoints, unfinished: Collection[str]) -> dict[str, set[str]]:
     chains = chains_of(store, unfinished).values()
     end_oids = {entry.id: entry.oid for chain in chains for entry in (chain[0], chain[-1])}
-    mentions = [(id_, d.run) for d in _read_documents(store, end_oids) for _, id_ in references(d)]
+    mentions = [(id_, d.run) for d in _read_documents(store, end_oids) for _, id_ in list_references(d)]
     entries = store.list(Query(ids=sorted({id_ for id_, _ in mentions}))) if mentions else ()
     run_by_id = {entry.id: entry.run for entry in entries}
     referrers: dict[str, set[str]] = {}

@@ -45,7 +45,9 @@ def sweep_refs(repository: Repository, refs: Refs, tell: Notify = lambda _: None
             # List these refs last: a checkpoint is written after its object refs.
             oids |= dict(refs.iterate(ref_names.CHECKPOINTS))
         orphan_refs = [ref for ref in oids if _is_orphan(repository, ref, oids)]
-        if old_orphans := [ref for ref in orphan_refs if not commit_refs.is_young(repository, ref)]:
+        if old_orphans := [
+            ref for ref in orphan_refs if not commit_refs.is_recently_written(repository, ref)
+        ]:
             refs.update([Update(ref, "", oids[ref]) for ref in old_orphans])
         return old_orphans
 

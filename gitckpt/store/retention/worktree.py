@@ -187,7 +187,7 @@ def _remove_worktrees(
 
 
 def _newest_checkpoint(store: Checkpoints, run: str) -> CheckpointInfo:
-    if (newest := heads.newest(store.index, store.repository, run)) is None:
+    if (newest := heads.find_newest(store.index, store.repository, run)) is None:
         raise NotFoundError(f"no run {run}", hint="list the runs: git ckpt runs")
     return newest
 

@@ -18,7 +18,7 @@ from gitckpt.store.checkpoints import Checkpoints
 from gitckpt.store.leases.leases import Lease, parse
 from gitckpt.store.local_checkpoints import LocalCheckpoints
 from gitckpt.store.records import heads, ref_names
-from gitckpt.store.records.entry import OF_TRACKS, Query, is_driven, reports_status
+from gitckpt.store.records.entry import OF_TRACKS, Query, is_made_by_driver, reports_status
 from gitckpt.store.runs import run_files, trust
 from gitckpt.store.snapshot import manifest
 from gitckpt.store.worktrees import ownership
@@ -176,9 +176,9 @@ def _reported_label(store: Checkpoints, label: str, oid: str, trigger: str) -> s
 
 
 def _local_row(store: Checkpoints, run: str) -> RowFields:
-    entries = heads.chain(store.index, store.repository, run)
+    entries = heads.list_checkpoints(store.index, store.repository, run)
     newest, entry_times = entries[0], [entry.time for entry in entries]
-    driven = next((entry.label for entry in entries if is_driven(entry)), None)
+    driven = next((entry.label for entry in entries if is_made_by_driver(entry)), None)
     report: list[str | None] = [None, None, None]
     if driven is None or phase.split(driven)[0] == "run":
         last = next((entry for entry in entries if reports_status(entry)), None)
@@ -319,7 +319,7 @@ class History:
 
 def read(store: Checkpoints, run: str) -> History:
     summary = summary_of(store, run)
-    entries = list(reversed(heads.chain(store.index, store.repository, run)))
+    entries = list(reversed(heads.list_checkpoints(store.index, store.repository, run)))
     contents = store.objects.read([entry.oid for entry in entries])
     refs = (ref_names.CHECKPOINTS + entry.id for entry in entries)
     documents = [(content[1], ref) for content, ref in zip(contents, refs, strict=True) if content]

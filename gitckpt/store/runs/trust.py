@@ -41,7 +41,7 @@ def is_trusted(store: Checkpoints, checkpoint: Checkpoint) -> bool:
         return checkpoint.pipeline is None and not store.is_replaced(checkpoint.id)
     oids = {store.refs.read(ref_names.CHECKPOINTS + checkpoint.id)}
     if store.refs.read(ref_names.RUNS + run) is not None:
-        oid, newest = store.heads.head(run)
+        oid, newest = store.heads.read_head(run)
         oids |= {oid} if newest.id == checkpoint.id else set()
     existing = oids - {None}
     are_local = [local_checkpoints.is_local(store.repository, run, str(oid)) for oid in existing]
@@ -54,7 +54,9 @@ def read(store: Checkpoints, run: str, checkpoint_id: str) -> Checkpoint:
     oid = store.refs.read(ref) if ids.is_id(checkpoint_id) else None
     if oid is None:
         return store.read(checkpoint_id)  # raises the error
-    checkpoint = codec.decode(ref_names.document(next(store.objects.read([oid])), ref, oid), ref)
+    checkpoint = codec.decode(
+        ref_names.require_document(next(store.objects.read([oid])), ref, oid), ref
+    )
     runs = filter(None, (run, checkpoint.run))
     if not any(local_checkpoints.is_local(store.repository, id_, oid) for id_ in runs):
         raise refusal_error(store, checkpoint, [])

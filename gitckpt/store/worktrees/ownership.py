@@ -24,7 +24,7 @@ LOCK_REASON = "gitckpt"
 # Prefix of the directory in which a worktree is made before it is moved to its path.
 BEING_MADE = ".making-"
 
-owner_in = ref_names.owner_in
+owner_in = ref_names.read_owner
 
 
 def owner(repository: Repository) -> Owner | None:

@@ -140,7 +140,7 @@ def resume(
     checkpoint, commit_remark = manifest.with_commit(repository, checkpoint, head)
     limits = store.rules.read().limits
     run = checkpoint.run
-    newest = heads.newest(store.index, repository, run) if run is not None else None
+    newest = heads.find_newest(store.index, repository, run) if run is not None else None
     is_newest = newest is not None and checkpoint.id == newest.id and _extends_run(store, newest)
     owner = Owner(checkpoint.id, run if is_newest else None)
     opened = None
@@ -303,7 +303,7 @@ def _describe_path(repository: Repository, path: str) -> PathState:
 def _find_branch(store: Checkpoints, checkpoint: Checkpoint) -> Branch | None:
     if checkpoint.branch is None or not checkpoint.git_sha:
         return None
-    oldest = heads.chain(store.index, store.repository, str(checkpoint.run))[-1]
+    oldest = heads.list_checkpoints(store.index, store.repository, str(checkpoint.run))[-1]
     # An imported run made its branch itself.
     if oldest.branch == checkpoint.branch and not oldest.trigger.startswith(IMPORT):
         return None

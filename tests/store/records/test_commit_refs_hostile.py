@@ -47,7 +47,7 @@ class TestNamesOfOthers:
         age(main_checkout)
         seen: list[list[Update]] = []
         monkeypatch.setattr(inside(plain).refs, "update", seen.append)
-        inside(plain).remover().settle()
+        inside(plain).remover().update_keep_refs()
         assert seen == []
         monkeypatch.undo()
         assert sweep.sweep_refs(inside(plain).repository, inside(plain).refs) == [
@@ -85,7 +85,7 @@ class TestNamesOfOthers:
         main_checkout.git("checkout", "--quiet", "--orphan", "other")
         main_checkout.commit()
         main_checkout.git("branch", "-D", "main")
-        inside(plain).remover().settle()
+        inside(plain).remover().update_keep_refs()
         assert kept(main_checkout) == {commit: commit}
         collect(main_checkout)
         assert gone(main_checkout) == set()
@@ -106,7 +106,7 @@ class TestNamesOfOthers:
             os.utime(main_checkout.path / ".git" / foreign, (0, 0))
         sweep.sweep_refs(inside(plain).repository, inside(plain).refs)
         age(main_checkout)
-        inside(plain).remover().settle()
+        inside(plain).remover().update_keep_refs()
         assert kept(main_checkout) == {commit: commit}
 
     def test_a_foreign_ref_below_a_missing_keep_ref_does_not_stop_settling(
@@ -117,12 +117,12 @@ class TestNamesOfOthers:
         main_checkout.git("update-ref", f"refs/keep/ckpt/{commit}/x", "HEAD")
         age(main_checkout)
         for _ in range(2):
-            inside(plain).remover().settle()
+            inside(plain).remover().update_keep_refs()
             assert set(kept(main_checkout)) == {f"{commit}/x"}
         other = main_checkout.commit()
         plain.record("two-complete")
         age(main_checkout)
-        inside(plain).remover().settle()
+        inside(plain).remover().update_keep_refs()
         assert set(kept(main_checkout)) == {f"{commit}/x", other}
 
     def test_a_ref_below_the_name_is_cleared_before_the_right_one_is_made(
@@ -173,7 +173,7 @@ class TestNamesOfOthers:
         assert finding.sentence.startswith("is a symbolic ref: if refs/heads/main moves, ")
         if what == "settle":
             age(main_checkout)
-            inside(plain).remover().settle()
+            inside(plain).remover().update_keep_refs()
         elif what == "record":
             plain.record("two-complete")
         else:

@@ -335,7 +335,7 @@ class TestDue:
             def fail(*_: object, **__: object) -> None:
                 raise UsageError("another process is at it")
 
-            monkeypatch.setattr(Remover, "settle", fail)
+            monkeypatch.setattr(Remover, "update_keep_refs", fail)
         assert hook.main(["post-commit"]) == 0
         assert begun == [hook.MAINTAIN]
         if is_held_up:
