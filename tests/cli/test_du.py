@@ -156,7 +156,8 @@ def test_where_an_object_is_damaged_that_is_said(
     path.chmod(0o600)
     path.write_bytes(b"damaged")
     done = ckpt("du", at=main_checkout)
-    said = "an object is damaged, so the numbers are incomplete; to find it: git ckpt verify --contents"
+    said = "an object is damaged, so the numbers are incomplete; "
+    said += "to find it: git ckpt verify --contents"
     assert (done.code, done.err) == (0, f"warning: {said}\n")
     assert json.loads(ckpt("du", "--json", at=main_checkout).out)["complete"] is False
 

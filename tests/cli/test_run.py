@@ -171,7 +171,8 @@ class TestRun:
 
     def test_on_a_terminal_a_long_phase_shows_its_time_and_cuts_no_line(self, stage: Stage) -> None:
         script = (
-            "from gitckpt.cli.driver import TerminalObserver as T; t = T(); t.begins('one', 2, 1, 3); "
+            "from gitckpt.cli.driver import TerminalObserver as T; "
+            "t = T(); t.begins('one', 2, 1, 3); "
             "t.tick(2.0); t.tick(3.0); t.output(b'abc'); t.tick(4.0); t.output(b'def\\n'); "
             "t.tick(187.0); t.output(b'end'); t.ended('one', 'complete', 7501.0)"
         )

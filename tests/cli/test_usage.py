@@ -219,7 +219,8 @@ def test_quiet_leaves_out_remarks_but_neither_results_nor_warnings(
     loud = ckpt("save", "--state", "-", at=main_checkout, stdin="{}")
     assert normal(loud.out) == "ID\n"
     assert normal(loud.err) == (
-        "warning: the saved state is empty\nsaved manual-complete with a clean worktree on commit SHORT\n"
+        "warning: the saved state is empty\n"
+        "saved manual-complete with a clean worktree on commit SHORT\n"
     )
     quiet = ckpt("--quiet", "save", "--state", "-", at=main_checkout, stdin="{}")
     assert (quiet.code, normal(quiet.out), quiet.err) == (

@@ -194,7 +194,9 @@ class Pipelines:
         for checkpoint in checkpoints:
             if trusting.is_trusted(store, checkpoint):
                 continue
-            head_oid = store.heads.read_head(checkpoint.run)[0] if checkpoint.run is not None else ""
+            head_oid = (
+                store.heads.read_head(checkpoint.run)[0] if checkpoint.run is not None else ""
+            )
             lines = trusting.account(store, checkpoint, driver.list_commands(store, checkpoint))
             if not trust:
                 raise trusting.refusal_error(store, checkpoint, lines)

@@ -29,7 +29,9 @@ def audit_runs(store: Checkpoints, evidence: Evidence) -> Iterator[Flaw]:
     fault), because `remove` would have deleted them, too.
     """
     object_ref_ids = {id_ for space in ref_names.OBJECTS for id_, _, _ in evidence.below(space)}
-    traced_ids = (evidence.strays | object_ref_ids) - remover.read_interrupted_removals(store.repository)
+    traced_ids = (evidence.strays | object_ref_ids) - remover.read_interrupted_removals(
+        store.repository
+    )
     for run, chain in sorted(evidence.runs.items()):
         yield from _audit_chain(run, chain, evidence, traced_ids)
         if not _is_complete(chain):  # a complete run may outlive the checkpoints it names

@@ -204,9 +204,9 @@ class Index:
         """Return the commits of all checkpoints; None if a checkpoint is unreadable."""
         select_linked = "SELECT git_sha FROM entry WHERE length(git_sha) = ?"
         sql = f"SELECT NULL FROM problem UNION ALL {select_linked}"
-        oid_length = oid_length(self._repository.object_format)
+        length = oid_length(self._repository.object_format)
         # Build the set as rows arrive: many checkpoints have the same commit.
-        oids = self._query(sql, [oid_length], lambda rows: {oid and oid.hex() for (oid,) in rows})
+        oids = self._query(sql, [length], lambda rows: {oid and oid.hex() for (oid,) in rows})
         return None if None in oids else oids
 
     def run_rows(self) -> list[tuple[Any, ...]]:

@@ -181,13 +181,17 @@ class Recorder:
             notes.queue(repository, {commit: note_lines})
         flushed = any((keys.get("worktree") or {}).get("operation") for keys, _ in documents)
         id_pairs = [(keys["id"], oid) for keys, oid in documents]
-        local_checkpoints.append_lines(repository, id_pairs, is_apart=first.is_apart, flushed=flushed)
+        local_checkpoints.append_lines(
+            repository, id_pairs, is_apart=first.is_apart, flushed=flushed
+        )
         self._objects.write(objects, flushed=False)
         paths_to_flush: list[str] = []
         if run and first.is_ours:
             is_driver = first.guard is not None and first.guard.drives
             oids = [oid for _, oid in documents]
-            paths_to_flush = local_checkpoints.extend_run(repository, run, head, oids, drives=is_driver)
+            paths_to_flush = local_checkpoints.extend_run(
+                repository, run, head, oids, drives=is_driver
+            )
         flush: Flush = partial(self._objects.flush, needs, paths_to_flush)
         if len(needs) >= _MANY:
             self._objects.flush(needs, paths_to_flush)

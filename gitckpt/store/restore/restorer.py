@@ -484,7 +484,9 @@ class _Restore:
             # A capture lists a skip-worktree entry as a file, even without a file.
             if self._restores_index or change.status != "A" or planning.is_file(top, change.path)
         ]
-        names = comparison.describe_unexpected(self._repository, changes, deleted_paths, plan.exactness.raw)
+        names = comparison.describe_unexpected(
+            self._repository, changes, deleted_paths, plan.exactness.raw
+        )
         return names + comparison.find_wrong_layout(self._repository, plan.directories, plan.modes)
 
     def _require_equal(self, differing: Sequence[str]) -> None:

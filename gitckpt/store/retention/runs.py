@@ -126,7 +126,9 @@ def referenced_checkpoints(store: Checkpoints) -> set[str]:
     # For example, the checkpoint that a run was forked from.
     end_oids = {id_: oid for _, id_, oid in store.index.sizes()[1].values()}
     end_oids |= {run_row[2]: run_row[3] for run_row in store.index.run_rows()}
-    return {id_ for document in _read_documents(store, end_oids) for _, id_ in list_references(document)}
+    return {
+        id_ for document in _read_documents(store, end_oids) for _, id_ in list_references(document)
+    }
 
 
 def remove_runs(
@@ -286,7 +288,9 @@ def chains_of(store: Checkpoints, runs: Collection[str]) -> dict[str, list[Check
 def _map_referrers(store: Checkpoints, unfinished: Collection[str]) -> dict[str, set[str]]:
     chains = chains_of(store, unfinished).values()
     end_oids = {entry.id: entry.oid for chain in chains for entry in (chain[0], chain[-1])}
-    mentions = [(id_, d.run) for d in _read_documents(store, end_oids) for _, id_ in list_references(d)]
+    mentions = [
+        (id_, d.run) for d in _read_documents(store, end_oids) for _, id_ in list_references(d)
+    ]
     entries = store.list(Query(ids=sorted({id_ for id_, _ in mentions}))) if mentions else ()
     run_by_id = {entry.id: entry.run for entry in entries}
     referrers: dict[str, set[str]] = {}

@@ -87,7 +87,8 @@ def test_rejected_then_approved(main_checkout: Checkout) -> None:
     bench = made(
         main_checkout,
         *rejected("no test"),
-        f"VERIFICATION:\nFINDING_ID: {make_finding_id('major', 'no test')}\nSTATUS: fixed\n\n{APPROVED}",
+        f"VERIFICATION:\nFINDING_ID: {make_finding_id('major', 'no test')}\n"
+        f"STATUS: fixed\n\n{APPROVED}",
     )
     assert bench.go() == Verdict(True, 2, 1.0, (ReviewFinding("major", "no test", 1, FIXED),), DONE)
     assert bench.log() == ["first", "t-1/cycle-1: Add a login", "t-1/cycle-2: Add a login"]
