@@ -548,8 +548,10 @@ class TestRefused:
             ),
             (
                 ["start", "PLAN", "--tasks-total", "-1"],
-                "--tasks-total must be a whole number of 0 or more, not '-1'\n"
-                "hint: write a whole number, such as 20",
+                (
+                    "--tasks-total must be a whole number of 0 or more, not '-1'\n"
+                    "hint: write a whole number, such as 20"
+                ),
             ),
         ],
     )
