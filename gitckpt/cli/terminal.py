@@ -12,7 +12,7 @@ import os
 import sys
 
 from gitckpt.model import ids, times
-from gitckpt.model.arguments import first_of, shell_word
+from gitckpt.model.arguments import join_first, shell_word
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -387,17 +387,17 @@ def warn_captured(checkpoint: Checkpoint) -> int:
     # A clean submodule loses nothing: its commit has the files.
     omitted = [entry for entry in files.omitted if entry.dirty is not False]
     for reason, paths in _group_by_key((entry.reason, entry.path) for entry in omitted).items():
-        warn(f"not captured: {first_of(paths, _FEW)}: {reason}")
+        warn(f"not captured: {join_first(paths, _FEW)}: {reason}")
         has_unnamed |= len(paths) > _FEW
     if files.converted:
-        names = first_of(files.converted, _FEW)
+        names = join_first(files.converted, _FEW)
         warn(f"a restore will not reproduce these files byte for byte: {names}")
         has_unnamed |= len(files.converted) > _FEW
     if files.suspects:
         places = ((s.path, f"{s.path}:{s.line} ({s.rule})") for s in files.suspects)
         groups = list(_group_by_key(places).values())
         for group in groups[:_FEW]:
-            warn(f"captured a possible secret: {first_of(group, 1)}")
+            warn(f"captured a possible secret: {join_first(group, 1)}")
         if len(groups) > _FEW:
             has_unnamed = True
             warn(f"captured a possible secret: {count(len(groups) - _FEW, 'more file')}")

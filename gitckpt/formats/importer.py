@@ -23,7 +23,7 @@ from gitckpt.git.lock import Lock
 from gitckpt.git.objects.encoding import object_id
 from gitckpt.git.refs import RefMoved, Update
 from gitckpt.model import ids, times
-from gitckpt.model.arguments import paths_of, quoted, require_callable, require_text
+from gitckpt.model.arguments import as_paths, quote_path, require_callable, require_text
 from gitckpt.model.checkpoint import IMPORT, Checkpoint, Imported
 from gitckpt.model.errors import InvalidCheckpoint, NotFoundError, StateError, UsageError
 from gitckpt.model.values import dataclass, replace
@@ -42,7 +42,7 @@ def trigger_of(format_: str) -> str:
 
 
 def stored_path(path: str) -> str:
-    return quoted(os.fsencode(path))  # a document holds only UTF-8
+    return quote_path(os.fsencode(path))  # a document holds only UTF-8
 
 
 class KnownImports:
@@ -161,7 +161,7 @@ class Importer:
             NotFoundError: a path does not exist; nothing was imported.
             CkptError: a checkpoint could not be recorded; the earlier ones were.
         """
-        path_names = [os.fsdecode(path) for path in paths_of(paths)]
+        path_names = [os.fsdecode(path) for path in as_paths(paths)]
         # Without the lock, two concurrent imports could record the same files twice.
         lock: contextlib.AbstractContextManager[object] = contextlib.nullcontext()
         if not self._dry_run:
@@ -400,7 +400,7 @@ class Importer:
 
     def _find_unused_run(self, item: FoundFile) -> str:
         start_stamp = times.to_stamp(item.time.started)
-        run_id = item.record.run or ids.run_id(start_stamp, item.record.name[:1000])
+        run_id = item.record.run or ids.make_run_id(start_stamp, item.record.name[:1000])
         if self._is_unused_run(run_id):
             return run_id
         run_id = run_id[:180].rstrip("-")  # leave room for a number

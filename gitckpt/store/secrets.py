@@ -19,7 +19,7 @@ import string
 from collections import Counter
 
 from gitckpt.git.files import private_dirs
-from gitckpt.model.arguments import quoted
+from gitckpt.model.arguments import quote_path
 from gitckpt.model.checkpoint import Suspect
 from gitckpt.model.errors import CkptError, UsageError
 from gitckpt.model.values import dataclass
@@ -419,7 +419,7 @@ def unsettled_suspects(
     repository: Repository, path: bytes, hit_rows: Sequence[tuple[str, int, bytes]]
 ) -> list[Suspect]:
     """Return the unsettled hits of a file; `hit_rows` are rule, line and bytes."""
-    settled, name = Settled(repository), quoted(path)
+    settled, name = Settled(repository), quote_path(path)
     hits = ((rule, line, settled.digest(secret)) for rule, line, secret in hit_rows[:MOST])
     return [Suspect(name, *hit) for hit in hits if not settled.is_settled(name, hit[2])]
 

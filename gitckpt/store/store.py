@@ -389,7 +389,7 @@ class Store:
         """
         from gitckpt.store.snapshot import comparison, manifest
 
-        inside, paths = self._checkpoints, arguments.paths_of(paths)
+        inside, paths = self._checkpoints, arguments.as_paths(paths)
         first, second = self._resolve(before), None if after is None else self._resolve(after)
         # First check for missing objects: a capture of the same files would write them again.
         manifest.files_of(inside.repository, first)
@@ -420,7 +420,7 @@ class Store:
         repository, resolved = self._checkpoints.repository, self._resolve(checkpoint)
         base = manifest.tree_of_files(repository, None, resolved.git_sha)
         files = manifest.files_of(repository, resolved)
-        return self._compare(base, files, arguments.paths_of(paths), options)
+        return self._compare(base, files, arguments.as_paths(paths), options)
 
     def _require_matches(self, trees: Sequence[str], paths: Sequence[_Path], where: str) -> None:
         empty_tree = object_id("tree", b"", self._checkpoints.repository.object_format)
@@ -431,7 +431,7 @@ class Store:
         ]
         if unmatched:
             hint = "paths are relative to the current directory; see: git ckpt diff ID --stat"
-            names = arguments.first_of(unmatched)
+            names = arguments.join_first(unmatched)
             raise NotFoundError(f"no file {where} matches {names}", hint=hint)
 
     def _compare(self, old: str, new: str, paths: Sequence[_Path], options: Sequence[str]) -> bytes:
@@ -440,7 +440,7 @@ class Store:
             cwd = ["-C", os.getcwd()] if repository.worktree else []
         except FileNotFoundError:  # deleted: paths are relative to the top
             cwd = []
-        options = arguments.words("options", options)
+        options = arguments.as_words("options", options)
         command = [*cwd, "diff", "--no-color", *options, old, new, "--", *map(os.fsdecode, paths)]
         try:
             return repository.git.run(*command).out
@@ -620,7 +620,7 @@ class Store:
 
 
 def _encode_paths(paths: Sequence[_Path]) -> list[bytes]:
-    names = [os.fsencode(path) for path in arguments.paths_of(paths)]
+    names = [os.fsencode(path) for path in arguments.as_paths(paths)]
     if not names:
         raise UsageError("paths: the list is empty", hint="pass no paths to restore all files")
     if b"" in names:
@@ -632,7 +632,7 @@ def _require_entries(entries: Sequence[CheckpointInfo]) -> Sequence[CheckpointIn
     from gitckpt.store.records.entry import CheckpointInfo
 
     require("entries", entries, Iterable, "a list of entries")
-    return arguments.instances("entries", entries, CheckpointInfo, "a CheckpointInfo")
+    return arguments.as_tuple("entries", entries, CheckpointInfo, "a CheckpointInfo")
 
 
 def inside(store: Store) -> Checkpoints:

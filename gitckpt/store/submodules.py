@@ -13,10 +13,10 @@ from functools import partial
 
 from gitckpt.git.worktree import modules
 from gitckpt.model import budget, codec, times
-from gitckpt.model.arguments import quoted, shell_word
+from gitckpt.model.arguments import quote_path, shell_word
 from gitckpt.model.checkpoint import CLEAN, SUBMODULE, Checkpoint, Submodule, Worktree
 from gitckpt.model.errors import CkptError
-from gitckpt.model.skip_invalid import fenced
+from gitckpt.model.skip_invalid import read_safely
 from gitckpt.model.values import replace
 from gitckpt.store import error_log, local_checkpoints
 from gitckpt.store.records import ref_names
@@ -66,7 +66,7 @@ def capture(
     failed: dict[bytes, str] = {}
     texts = {modules.unquote(entry.path): entry.path for entry in files.omitted}
     # Embedded repositories that the index does not know are omitted with a slash at the end.
-    texts |= {path: quoted(path) for path in paths if path + b"/" in texts}
+    texts |= {path: quote_path(path) for path in paths if path + b"/" in texts}
     for path in sorted(path for path in paths if path in texts):
         repository = modules.seen_from(store.repository, path)
         if repository is None:
@@ -81,7 +81,7 @@ def capture(
         is_dirty = inside.dirty or any(submodule.dirty for submodule in inside.submodules)
         captured.append(Submodule(texts[path], checkpoint.id, checkpoint.git_sha, dirty=is_dirty))
     captured_paths = {submodule.path for submodule in captured}
-    captured_paths |= {quoted(modules.unquote(path) + b"/") for path in captured_paths}
+    captured_paths |= {quote_path(modules.unquote(path) + b"/") for path in captured_paths}
     omitted = []
     for entry in files.omitted:
         problem = failed.get(modules.unquote(entry.path))
@@ -132,7 +132,7 @@ def capture_tree(
         return ()
     submodules = []
     for path, oid in modules.submodules_of(repository, tree):
-        name = quoted(path)
+        name = quote_path(path)
         submodule = modules.seen_from(repository, path) if name not in skip else None
         if submodule is None:
             continue
@@ -239,7 +239,7 @@ def removal(
     """
     try:
         query = Query(ids=list(checkpoint_ids))
-        find = partial(fenced, ref_names.CHECKPOINTS, lambda: store.list(query))
+        find = partial(read_safely, ref_names.CHECKPOINTS, lambda: store.list(query))
         paths_by_id = named_by(find() if listed is None else listed.values())
     except CkptError:
         paths_by_id = {}  # a checkpoint to remove may make listing fail; expiry finds the rest

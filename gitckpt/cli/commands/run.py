@@ -101,10 +101,10 @@ def _print_preview(preview: Preview, mode: str | None) -> None:
         for line in (phase.run or f"(gitckpt itself: {phase.use})").strip("\n").split("\n"):
             terminal.out(f"   | {line}".rstrip())
         facts = {
-            "timeout": phase.timeout and times.length_text(phase.timeout),
-            "idle timeout": phase.idle_timeout and times.length_text(phase.idle_timeout),
+            "timeout": phase.timeout and times.exact_age_text(phase.timeout),
+            "idle timeout": phase.idle_timeout and times.exact_age_text(phase.idle_timeout),
             "retries": phase.retries.attempts,
-            "autosave": phase.run and phase.autosave and times.length_text(phase.autosave),
+            "autosave": phase.run and phase.autosave and times.exact_age_text(phase.autosave),
             "group": phase.group,
         }
         if notes := ", ".join(f"{key} {value}" for key, value in facts.items() if value):
@@ -192,7 +192,7 @@ def review(
             Pipelines(store).refactor(store.find_run(refactor), text)
             terminal.remark("the coder gets the new task in the next cycle")
         return 0
-    about = name or ids.slug(text.strip().partition("\n")[0])
+    about = name or ids.make_slug(text.strip().partition("\n")[0])
     texts = {key: str(value) for key, value in inputs.items() if value is not None}
     texts |= {"title": text, "task": about, "filters": "\n".join(filter_ or [])}
     texts = {key: value for key, value in texts.items() if value.strip()}

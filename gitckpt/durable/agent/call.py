@@ -305,7 +305,7 @@ class Answer:
             reason = "the call took" if is_timeout else "no output for"
             length = f"{limit or 0:g}s"
             if limit and limit >= 1:
-                length = times.length_text(round(limit * times.MICRO))
+                length = times.exact_age_text(round(limit * times.MICRO))
             return f"{self.client} was ended: {reason} more than {length}"
         cause = ""
         if self.report.is_error:

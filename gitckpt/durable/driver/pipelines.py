@@ -159,7 +159,7 @@ class Pipelines:
         try:
             if target is not None:
                 opened.rewind(target)
-            elif (interrupted := runstate.rewinding_to(newest)) is not None:
+            elif (interrupted := runstate.rewind_target(newest)) is not None:
                 undone = f"an interrupted rewind to {interrupted[: ids.SHORT]} was undone"
                 retry = f"git ckpt resume {interrupted} --rewind"
                 self._observer.warn(f"{undone}; to repeat the rewind: {retry}")

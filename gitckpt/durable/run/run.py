@@ -18,17 +18,17 @@ from gitckpt.durable.run import attempts, rewind
 from gitckpt.durable.run.attempts import USUAL, PhaseOptions, PhaseResult, Session
 from gitckpt.durable.run.opener import OpenOptions, find_or_begin, reopen, require_open
 from gitckpt.model.arguments import (
-    mapping,
-    must_not_be_async,
+    as_mapping,
+    async_error,
     require,
     require_callable,
     require_text,
 )
 from gitckpt.model.checkpoint import PHASE, Attempt, Checkpoint, Progress
-from gitckpt.model.document import message_of
+from gitckpt.model.document import shorten_message
 from gitckpt.model.errors import CkptError, UsageError
 from gitckpt.model.phase import REWOUND
-from gitckpt.model.runstate import REWINDING, before_rewind
+from gitckpt.model.runstate import REWINDING, rewind_message
 from gitckpt.model.values import replace
 from gitckpt.store.records import ref_names
 from gitckpt.store.runs import trust
@@ -60,7 +60,7 @@ class Run:
         A resumed run keeps its name, base and state. Raises NotFoundError if the revision `base`
         does not exist, WorktreeError, LeaseHeld, or RunComplete with the `results` of the phases.
         """
-        first_state = mapping("state", state)
+        first_state = as_mapping("state", state)
         newest, _ = find_or_begin(inside(store), name, key=key, base=base, state=first_state)
         return cls.resume(store, str(newest.run), adapter=adapter)
 
@@ -79,7 +79,7 @@ class Run:
         Returns the newest checkpoint of the run, and whether the run is new.
         """
         checkpoints = inside(store)
-        first_state = mapping("state", state)
+        first_state = as_mapping("state", state)
         newest, is_new = find_or_begin(checkpoints, name, key=key, base=base, state=first_state)
         if not is_new:
             require_open(checkpoints, newest)
@@ -224,13 +224,13 @@ class Run:
             if hasattr(type(result), "__await__"):  # not visible before the call
                 if hasattr(result, "close"):
                     result.close()  # avoids the warning about a coroutine that was never awaited
-                raise must_not_be_async("work", work)
+                raise async_error("work", work)
             return PhaseResult(result)
 
         with self._take_turn():
             require_callable("work", work)
             require("conduct", conduct, PhaseOptions, "a PhaseOptions")
-            values = mapping("inputs", inputs)
+            values = as_mapping("inputs", inputs)
             digests = attempts.digest_inputs(values)
             return self._session.perform(name, action, inputs=digests, conduct=conduct)
 
@@ -274,7 +274,7 @@ class Run:
                 ended = attempts.FAILED if last.ended in (None, attempts.BLOCKED) else last.ended
                 session.last_attempt = replace(last, ended=ended, retry_at=None)
             if record:
-                self._record_rewind(self.completed, message=message_of(f"redo phase {name!r}"))
+                self._record_rewind(self.completed, message=shorten_message(f"redo phase {name!r}"))
 
     def restart(self, name: str) -> None:
         """Mark a phase as incomplete, and restore the files and the state from its start."""
@@ -304,7 +304,7 @@ class Run:
             target = trust.read(self._session.store, self.id, target.id)
             self._writer.remove_locks()
             rewind.require_restorable(self._session.store, target)
-            message = before_rewind(target.id)
+            message = rewind_message(target.id)
             self._writer.write(REWINDING, self.state, capture=True, trigger=PHASE, message=message)
             if self.unwritten:  # the current files are not recorded yet, so do not change them
                 reason = self.unwritten[-1]

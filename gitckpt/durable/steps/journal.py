@@ -254,7 +254,7 @@ def run_about(store: Checkpoints, track: str) -> str | None:
     """Return the newest open run of a track, or the newest complete run, or None."""
     if not track.strip() or not track.isprintable():
         raise UsageError(f"{track!r} is not a track name", hint="such as --track add-login")
-    slug = ids.slug(track)
+    slug = ids.make_slug(track)
     newest = None
     for run in sorted(store.index.runs(), reverse=True):
         name, number = run[16:], run[16:].removeprefix(f"{slug}-")  # behind the timestamp

@@ -14,7 +14,7 @@ from typing import Any
 from gitckpt.formats.systems import content, yaml_text
 from gitckpt.formats.systems.content import FORGE, KEY, Record, Remarks, Source, Unreadable
 from gitckpt.model import ids, jsonable
-from gitckpt.model.arguments import first_of
+from gitckpt.model.arguments import join_first
 from gitckpt.model.checkpoint import Checkpoint
 from gitckpt.model.phase import NOT_PHASES
 
@@ -67,7 +67,7 @@ def read(source: Source) -> Record:
         remarks.add(f"has the step {name!r:.60} twice: the step is complete if both are")
     unknown = [f"{name:.60}" for name in names if name not in STEPS]
     if unknown:
-        names_text = first_of(unknown, 20)
+        names_text = join_first(unknown, 20)
         remarks.add(f"has the steps {names_text}, which plan-to-pr lacks: stored in the state only")
     update_time = content.text_at(table, "updated_at", "created_at")
     if any(_NANOSECONDS.search(content.text_at(table, key)) for key in TIMES):
@@ -118,7 +118,7 @@ def _label(status: object, statuses: list[tuple[str, Any]]) -> str:
 def write(checkpoint: Checkpoint, losses: list[str]) -> bytes:
     if checkpoint.run is None:
         raise Unreadable("a checkpoint outside of a run has no steps, which forge needs")
-    state = jsonable.state(checkpoint)
+    state = jsonable.to_state(checkpoint)
     imported = content.to_mapping(state.pop(KEY, None))
     is_forge = content.text_at(imported, "format") == FORGE
     pipeline = checkpoint.pipeline

@@ -17,7 +17,7 @@ from gitckpt.durable.phases.review.state import CycleState
 from gitckpt.formats.systems import content
 from gitckpt.formats.systems.content import KEY, QUASAR, Record, Remarks, Source, Unreadable
 from gitckpt.model import jsonable, times, toml
-from gitckpt.model.arguments import first_of
+from gitckpt.model.arguments import join_first
 from gitckpt.model.checkpoint import Checkpoint
 from gitckpt.model.errors import InvalidCheckpoint, NewerCheckpoint
 from gitckpt.model.values import replace
@@ -34,7 +34,6 @@ def is_review(table: Mapping[str, Any]) -> bool:
 
 
 def has_review_keys(table: Mapping[str, Any]) -> bool:
-    """Return whether a table has any key of a review but version and creation time."""
     return not table.keys().isdisjoint(
         CycleState().quasar_table().keys() - {"version", "created_at"}
     )
@@ -67,7 +66,7 @@ def read(source: Source, phases: str = "") -> Record:
         remarks.add(f"has findings with a key {key!r:.60}: only the original has the key")
     missing_keys = known_keys - table.keys() - {cycle.MORE}
     if missing_keys:
-        names = first_of(sorted(missing_keys), 20)
+        names = join_first(sorted(missing_keys), 20)
         remarks.add(f"lacks {names}, which quasar always writes: the file may be incomplete")
     lacks_offset = content.note_missing_offset((table.get("created_at"),), remarks)
     if cycle.MORE not in table:
@@ -191,7 +190,7 @@ def write(checkpoint: Checkpoint, losses: list[str]) -> bytes:
         losses.append(f"the status of findings: {', '.join(sorted(statuses))}")
     lost_keys = [key for key in checkpoint.state if key not in (cycle.KEY, KEY)]
     losses += [f"the value {key} of the state" for key in lost_keys]
-    imported = content.table_at(jsonable.state(checkpoint), KEY)
+    imported = content.table_at(jsonable.to_state(checkpoint), KEY)
     unknown_keys = [key for key in imported if key not in ("format", "phases", "git_commit")]
     losses += [f"the key {key}, which quasar does not have" for key in unknown_keys]
     header_values = state.quasar_table()

@@ -157,7 +157,7 @@ def _label(text: str, remarks: Remarks) -> str:
 
 def write(checkpoint: Checkpoint, losses: list[str]) -> bytes:
     """Render a checkpoint as rlm-act does: indented by 2, without a final newline."""
-    state = jsonable.state(checkpoint)
+    state = jsonable.to_state(checkpoint)
     imported = content.to_mapping(state.pop(KEY, None))
     is_rlm_act = content.text_at(imported, "format") == RLM_ACT
     is_intact = is_rlm_act and checkpoint.imported is not None

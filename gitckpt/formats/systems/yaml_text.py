@@ -52,7 +52,6 @@ _DATE = re.compile(r"[0-9]{4}-[0-9]{1,2}-[0-9]{1,2}([Tt ].*)?")
 
 
 def read(text: str, remarks: Remarks) -> dict[str, Any]:
-    """Parse a YAML document into a table of strings, lists and tables."""
     size_limit = LARGEST if _LOADER is not yaml.BaseLoader else LARGEST // 10
     if len(text) > size_limit:
         raise Unreadable(f"the file is larger than {size_limit // 1024} KiB")

@@ -215,7 +215,7 @@ def audit_links(store: Checkpoints, evidence: Evidence) -> tuple[list[Flaw], int
     full: set[str] = set()
     count = 0
     for commit, lines in Notes(store.repository, store.objects, ref_names.NOTES).read_all():
-        if lines and note.is_full(lines):
+        if lines and note.has_more(lines):
             full.add(commit)
         for line in lines or ():
             id_ = note.link_id(line)
@@ -253,7 +253,7 @@ def _line_flaws(evidence: Evidence, commit: str, line: str) -> Iterator[Flaw]:
 
 
 def _link_line(info: entry.CheckpointInfo) -> str:
-    return note.link_line(info.id, info.label, info.timestamp)
+    return note.format_link(info.id, info.label, info.timestamp)
 
 
 def audit_index(store: Checkpoints, evidence: Evidence) -> Iterator[Flaw]:

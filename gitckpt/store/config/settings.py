@@ -15,7 +15,7 @@ from gitckpt.git.objects.encoding import FILES
 from gitckpt.git.repository import Repository
 from gitckpt.git.worktree.administration import main_worktree
 from gitckpt.model import budget, times
-from gitckpt.model.arguments import first_of
+from gitckpt.model.arguments import join_first
 from gitckpt.model.errors import CkptError, NotFoundError, UsageError
 from gitckpt.model.policy import Policy
 from gitckpt.model.values import dataclass, replace
@@ -96,7 +96,7 @@ _POLICY, _LIMITS = Policy(), Limits()
 
 
 def _age_key(name: str, default: int, tighter: Callable[[Any, Any], Any] = max) -> Key:
-    return Key(f"ckpt.{name}", Table.age, default, tighter, times.length_text)
+    return Key(f"ckpt.{name}", Table.age, default, tighter, times.exact_age_text)
 
 
 # The keys of the file, as `table.key`.
@@ -222,7 +222,7 @@ class Settings:
         """Return a line on loosened values that the user has not allowed; "" for none."""
         if self.loosened is None or self.loosened.is_allowed:
             return ""
-        names = first_of(list(self.loosened.values), _MAX_NAMED)
+        names = join_first(list(self.loosened.values), _MAX_NAMED)
         instead = "until you allow that, built-in values apply: git ckpt allow"
         return f"{FILE} loosens {names}; {instead}"
 
@@ -324,7 +324,7 @@ def age_of_runs(repository: Repository, pipeline: str, age: int) -> int:
     settings = read(repository)
     loosened = settings.loosened
     allowed = loosened.values if loosened is not None and loosened.is_allowed else {}
-    is_allowed = allowed.get(_retention_key(pipeline), ("",))[0] == times.length_text(age)
+    is_allowed = allowed.get(_retention_key(pipeline), ("",))[0] == times.exact_age_text(age)
     return age if is_allowed else max(age, settings.policy.runs_older_than)
 
 
@@ -356,8 +356,8 @@ def _find_loosening(
         with contextlib.suppress(UsageError):  # the pipeline's reader reports it
             age = times.parse_age(text.strip()) if isinstance(text, str) else strict[_RUNS]
             if age < strict[_RUNS]:
-                ages[_retention_key(name)] = times.length_text(age)
-    loosened |= {name: (age, times.length_text(strict[_RUNS])) for name, age in ages.items()}
+                ages[_retention_key(name)] = times.exact_age_text(age)
+    loosened |= {name: (age, times.exact_age_text(strict[_RUNS])) for name, age in ages.items()}
     if not loosened:
         return None
 
@@ -401,7 +401,7 @@ def write_template(path: str) -> bool:
     settings, title, example = template().partition(_EXAMPLE_TITLE)
     try:
         old_text = text_of(path)
-        budget.require(old_text, budget.FILE)
+        budget.require_within(old_text, budget.FILE)
         document = tomlkit.parse(old_text or settings)
         for name, table in tomlkit.parse(settings).items():
             if name not in document:

@@ -115,9 +115,9 @@ def draft(
         raise UsageError(problem, hint="shorten the message, and put the rest into the state")
     values: dict[str, Any] = {"trigger": MANUAL, **details, "id": checkpoint_id}
     values |= {"message": message or None, "errors": errors, "worktree": worktree}
-    values |= {"label": phase.label(label), "timestamp": times.to_text(instant)}
+    values |= {"label": phase.to_label(label), "timestamp": times.to_text(instant)}
     drafted = Checkpoint(git_sha=head[0], branch=head[1], **values)
-    fields = codec.fields(drafted)
+    fields = codec.document_fields(drafted)
     return drafted, fields, _require_valid(fields, state)
 
 
@@ -129,7 +129,7 @@ def _require_valid(fields: Fields, state: Fields | None) -> dict[str, Any] | Non
         checked["pipeline"] = {**fields["pipeline"]}
         checked["pipeline"].pop("completed", None)
     try:
-        codec.check(checked, ref_names.CHECKPOINTS + fields["id"])
+        codec.require_valid(checked, ref_names.CHECKPOINTS + fields["id"])
     except InvalidCheckpoint as error:
         raise UsageError(f"{error.field}: {error.problem}") from None
     return None if state is None else dict(state)
@@ -140,7 +140,7 @@ def recorded(checkpoint: Checkpoint, fields: Fields, state: Fields | None) -> Ch
     position: dict[str, Any] = {key: fields.get(key) for key in ("run", "parent", "sequence")}
     names = ("pipeline", "attempt")
     carried = [key for key in names if fields.get(key) and getattr(checkpoint, key) is None]
-    tables = codec.tables({key: fields[key] for key in carried})
+    tables = codec.read_tables({key: fields[key] for key in carried})
     if checkpoint.pipeline is not None:
         completed = fields["pipeline"].get("completed", {})
         tables["pipeline"] = replace(checkpoint.pipeline, completed=completed)
@@ -164,7 +164,7 @@ class StateUpdater:
         self.state = self._change(old_state)
         if self._progress_of is not None:
             self.checkpoint = replace(self.checkpoint, progress=self._progress_of(self.state))
-            self._fields["progress"] = codec.fields(self.checkpoint).get("progress")
+            self._fields["progress"] = codec.document_fields(self.checkpoint).get("progress")
         _require_valid({**self._fields, "sequence": None, "parent": None}, self.state)
         return self.state
 

@@ -11,7 +11,7 @@ from gitckpt.git.refs import RefMoved, Refs, Update
 from gitckpt.model import ids, toml
 from gitckpt.model.arguments import shell_word
 from gitckpt.model.errors import InvalidCheckpoint, RunExists, UsageError
-from gitckpt.model.skip_invalid import fenced
+from gitckpt.model.skip_invalid import read_safely
 from gitckpt.model.table import parse_record
 from gitckpt.store.records import ref_names
 
@@ -44,7 +44,7 @@ def render(key: str, run: str) -> bytes:
 
 def run_in(content: tuple[str, bytes] | None, ref: str) -> str:
     """Parse the object (kind, content) that a key's ref points to; return the run."""
-    return fenced(ref, lambda: _run_in(content, ref))
+    return read_safely(ref, lambda: _run_in(content, ref))
 
 
 def _run_in(content: tuple[str, bytes] | None, ref: str) -> str:

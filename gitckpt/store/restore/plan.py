@@ -12,7 +12,7 @@ from gitckpt.git.objects.diff import Difference, paths_in_tree
 from gitckpt.git.objects.encoding import oid_size, stays_within
 from gitckpt.git.repository import Repository
 from gitckpt.git.worktree import index as ignore
-from gitckpt.model.arguments import first_of
+from gitckpt.model.arguments import join_first
 from gitckpt.model.errors import NotFoundError, WorktreeError
 from gitckpt.model.values import dataclass, field
 from gitckpt.store.restore import byte_exact
@@ -91,7 +91,7 @@ class Plan:
     def require_no_obstacle(self) -> None:
         """Raise `WorktreeError` if the restore would overwrite a path in no checkpoint."""
         if paths := [*self.obstacles, *self.in_the_way]:
-            names = first_of([decode_path(path) for path in paths])
+            names = join_first([decode_path(path) for path in paths])
             hint = "move these paths away, then run the command again; nothing was changed"
             message = f"the restore would overwrite paths that are in no checkpoint: {names}"
             raise WorktreeError(message, hint=hint)

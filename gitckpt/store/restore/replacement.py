@@ -21,7 +21,7 @@ from gitckpt.git.repository import Repository
 from gitckpt.git.worktree import modules
 from gitckpt.git.worktree.administration import failing_filters, filters_off
 from gitckpt.git.worktree.index import PARALLEL, PrivateIndex
-from gitckpt.model.arguments import first_of
+from gitckpt.model.arguments import join_first
 from gitckpt.model.checkpoint import Omitted
 from gitckpt.model.errors import BusyError, WorktreeError
 from gitckpt.store.restore import byte_exact
@@ -48,7 +48,7 @@ def list_files(index: PrivateIndex, captured: Captured) -> None:
     tree = index.write_tree()
     if tree != captured.files:
         differing = diff.differences(index.repository, captured.files, tree)
-        message = f"files changed while gitckpt read them: {first_of([*map(str, differing)])}"
+        message = f"files changed while gitckpt read them: {join_first([*map(str, differing)])}"
         raise BusyError(message, hint="run the command again")
 
 
@@ -103,7 +103,7 @@ def delete_unconvertible(index: PrivateIndex, files: Mapping[bytes, str]) -> Non
         return
     repository = index.repository
     if differing := exact_files.differing_paths(repository, files):
-        raise byte_exact.changed_error(first_of([os.fsdecode(path) for path in differing]))
+        raise byte_exact.changed_error(join_first([os.fsdecode(path) for path in differing]))
     for path in files:
         parent = exact_files.open_parent(repository, path)
         with contextlib.suppress(FileNotFoundError), parent as (fd, name):
@@ -171,7 +171,7 @@ def _list_current(
     differing = diff.differences(repository, expected, tree)
     missed = [change for change in differing if change.path in new_paths]
     if changed := comparison.unexpected(repository, missed, None, {}):
-        message = f"files changed while git replaced them: {first_of(changed)}"
+        message = f"files changed while git replaced them: {join_first(changed)}"
         raise BusyError(message, hint="restore the previous state: git ckpt undo")
     # git rereads a file that is as new as the index, and would see an unfiltered one as changed.
     later = time.time() + _LATER

@@ -21,7 +21,7 @@ from gitckpt.git.repository import Repository
 from gitckpt.git.worktree import modules, operation
 from gitckpt.git.worktree.index import PrivateIndex
 from gitckpt.model import ids
-from gitckpt.model.arguments import first_of, quoted, shell_word
+from gitckpt.model.arguments import join_first, quote_path, shell_word
 from gitckpt.model.checkpoint import SAFETY, Checkpoint
 from gitckpt.model.errors import BusyError, WorktreeError
 from gitckpt.model.values import dataclass, field, replace
@@ -86,7 +86,7 @@ class RestoreResult:
 
 def kept_failure(kept: Mapping[bytes, str]) -> WorktreeError:
     """Return the error for files that a restore did not change; see `kept`."""
-    names = first_of([f"{quoted(path)} ({reason})" for path, reason in sorted(kept.items())])
+    names = join_first([f"{quote_path(path)} ({reason})" for path, reason in sorted(kept.items())])
     count = f"{len(kept)} files were" if len(kept) > 1 else "1 file was"
     hint = "make these files readable for git (or move them away), then run the command again"
     message = f"{count} not restored, as no checkpoint can hold the current content: {names}"
@@ -346,7 +346,7 @@ class _Restore:
             if names := [
                 str(change) for change in differing if change.path in planned
             ]:  # a tree can have paths that the index refuses
-                raise WorktreeError(f"{refused}: {first_of(names)}")
+                raise WorktreeError(f"{refused}: {join_first(names)}")
         self._require_objects(plan)
         if graph.promisor(self._repository):
             graph.fetch_missing(self._repository, expected, self._captured.files)
@@ -361,7 +361,7 @@ class _Restore:
         oids |= {(change.path, change.new) for change in plan.files if change.new.strip("0")}
         info = self._repository.cat_file.info
         if missing := sorted(pair for pair in oids if info(pair[1]) is None):
-            names = first_of([f"{quoted(path)} (blob {oid})" for path, oid in missing])
+            names = join_first([f"{quote_path(path)} (blob {oid})" for path, oid in missing])
             message = f"checkpoint {self._checkpoint.id} lacks the content of {names}"
             raise WorktreeError(message, hint=manifest.VERIFY)
 
@@ -488,7 +488,7 @@ class _Restore:
     def _require_equal(self, differing: Sequence[str]) -> None:
         if differing:
             reason = f"the restored files differ from checkpoint {self._checkpoint.id}"
-            raise WorktreeError(f"{reason}: {first_of(differing)}", hint=self._revert_hint)
+            raise WorktreeError(f"{reason}: {join_first(differing)}", hint=self._revert_hint)
 
     @property
     def _revert_hint(self) -> str:
@@ -563,16 +563,16 @@ class _Restore:
             existed = change.new.strip("0")
             past = f"was at {change.new} then" if existed else "is not in the checkpoint"
             remarks.append(f"the submodule {decode_path(change.path)} is not changed; it {past}")
-        if inside := [quoted(path) for path in plan.untouched if path not in self._unheld]:
-            names = first_of(sorted(inside))
+        if inside := [quote_path(path) for path in plan.untouched if path not in self._unheld]:
+            names = join_first(sorted(inside))
             remarks.append(f"files inside of another repository are not restored: {names}")
         if plan.unknown:
-            names = first_of(sorted(map(decode_path, plan.unknown)))
+            names = join_first(sorted(map(decode_path, plan.unknown)))
             remarks.append(f"untracked files stay, as the checkpoint captured none: {names}")
         files = self._checkpoint.worktree
-        paths = {quoted(change.path) for change in plan.changes}
+        paths = {quote_path(change.path) for change in plan.changes}
         if converted := paths.intersection(files.converted if files is not None else ()):
-            names = first_of(sorted(converted))
+            names = join_first(sorted(converted))
             remarks.append(f"not restored byte for byte, as git converts these files: {names}")
         if self._brings_operation and self._rebased is not None:
             remarks.append(operation.hint_on_branch(self._rebased))
@@ -609,5 +609,5 @@ def _list_omitted(
     if not names:
         return []
     count = "1 path" if len(names) == 1 else f"{len(names)} paths"
-    reason = f"neither in the checkpoint nor in the worktree: {first_of(names, _MAX_NAMED)}"
+    reason = f"neither in the checkpoint nor in the worktree: {join_first(names, _MAX_NAMED)}"
     return [f"{count} {reason}; see why: git ckpt show {checkpoint.id[: ids.SHORT]}"]

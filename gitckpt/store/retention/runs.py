@@ -55,7 +55,7 @@ def decide(
     may_expire = len(unfinished) < len(infos) or rules.everything
     needed = _needed_by(store, unfinished) if may_expire else {}
     candidates = [RunCandidate(i.run, i.time, i.status, needed.get(i.run, ())) for i in infos]
-    decide_all = partial(policy.apply_to_runs, policy=rules, now=store.clock())
+    decide_all = partial(policy.decide_runs, policy=rules, now=store.clock())
     decisions = {decision.id: decision for decision in decide_all(candidates)}
     # Imported checkpoints have the times of their files, so age counts from the import.
     if imported := _import_times(store, {run for run in decisions if decisions[run].expires}):
@@ -97,7 +97,7 @@ def squashable(store: Checkpoints, but: Collection[str]) -> dict[str, tuple[Chec
     candidates: dict[str, tuple[CheckpointInfo, str]] = {}
     remaining: dict[str, str] = {}
     for chain in chains.values():
-        phases = policy.squashed((entry.id, entry.label, entry.trigger) for entry in chain)
+        phases = policy.find_squashed((entry.id, entry.label, entry.trigger) for entry in chain)
         for entry in chain if phases else ():
             if entry.id in phases:
                 candidates[entry.id] = entry, phases[entry.id]

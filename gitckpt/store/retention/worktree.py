@@ -15,7 +15,7 @@ from gitckpt.git.lock import Lock
 from gitckpt.git.objects import diff
 from gitckpt.git.repository import Repository
 from gitckpt.git.worktree import administration, modules
-from gitckpt.model.arguments import first_of, shell_word
+from gitckpt.model.arguments import join_first, shell_word
 from gitckpt.model.checkpoint import SUBMODULE, Checkpoint, Omitted
 from gitckpt.model.errors import NotFoundError, WorktreeError
 from gitckpt.model.values import replace
@@ -232,7 +232,7 @@ def _reason(store: Checkpoints, newest: Checkpoint, git_dir: str, path: str) -> 
         return f"the current directory is in the worktree {path}"
     if not (unsaved := _unsaved(store, newest, path) + unsaved_submodules(store, git_dir)):
         return None
-    return f"the worktree {path} {HOLDS}: {first_of(unsaved, _SHOWN)}"
+    return f"the worktree {path} {HOLDS}: {join_first(unsaved, _SHOWN)}"
 
 
 def _is_inside(path: str) -> bool:

@@ -16,7 +16,7 @@ from gitckpt.git.process import DeadlinePassed, GitError
 from gitckpt.git.worktree import modules, operation
 from gitckpt.git.worktree.administration import IndexGone, is_corrupt
 from gitckpt.git.worktree.index import PrivateIndex
-from gitckpt.model.arguments import quoted
+from gitckpt.model.arguments import quote_path
 from gitckpt.model.checkpoint import Omitted, Suspect, Worktree
 from gitckpt.model.errors import BusyError, CkptError, WorktreeError
 from gitckpt.model.values import dataclass, field, replace
@@ -174,7 +174,7 @@ class _Capture:
         directories, modes = self._read_layout(files)
         for path in survey.nested:
             oid = modules.head_of(os.path.join(self.top, path))
-            self.omitted.append(Omitted(quoted(path), _NESTED, oid=oid))
+            self.omitted.append(Omitted(quote_path(path), _NESTED, oid=oid))
         self.omitted += [*survey.submodules.values(), *survey.passed_over]
         content = manifest.Contents(files, stages, survey.flags, sparse=sparse, raw=raw)
         content.conversion = (
@@ -334,7 +334,7 @@ class _Capture:
             if reason is None:
                 accepted.append(path)
             else:
-                self.omitted.append(Omitted(quoted(path), *reason))
+                self.omitted.append(Omitted(quote_path(path), *reason))
         return self._drop_excess(accepted)
 
     def _drop_excess(self, untracked: list[bytes]) -> list[bytes]:
@@ -346,7 +346,7 @@ class _Capture:
         excess = set(self.limits.excess(sizes))
         limit = f"{size_text(total)} of untracked files"
         reason = f"an automatic checkpoint captures at most {limit}, the smallest first"
-        self.omitted += [Omitted(quoted(path), reason, sizes[path]) for path in sorted(excess)]
+        self.omitted += [Omitted(quote_path(path), reason, sizes[path]) for path in sorted(excess)]
         return [path for path in untracked if path not in excess]
 
     def _is_misplaced(self, path: bytes) -> bool:
@@ -384,7 +384,7 @@ class _Capture:
         from gitckpt.git.contents import refusal
 
         result = refusal.add_files(self.index, paths, settings, env)
-        self.converted += map(quoted, result.converted)
+        self.converted += map(quote_path, result.converted)
         for refused in result.refused:
             reason, may_be_held = self._explain_refusal(refused)
             if not may_be_held or not self._hold_as_is(refused.path):
@@ -423,15 +423,15 @@ class _Capture:
         terms = self.limits.terms({*self.also, *self.included}, self.also)
         conversions = conversion.ConversionSearch(self.index, self.objects, rules, terms)
         converted = conversions.run(self.unread | self.as_is.keys())
-        behind = {quoted(path) for path in converted.required}.intersection(self.converted)
-        self.converted = sorted({*map(quoted, converted.skipped), *behind})
+        behind = {quote_path(path) for path in converted.required}.intersection(self.converted)
+        self.converted = sorted({*map(quote_path, converted.skipped), *behind})
         return converted
 
     def _omit(self, path: bytes, reason: str) -> None:
         self.unread.add(path)
         if path in self.tracked:
             self.unheld[path] = reason
-        self.omitted.append(Omitted(quoted(path), reason))
+        self.omitted.append(Omitted(quote_path(path), reason))
 
 
 def _file_size(path: bytes) -> int:
@@ -576,12 +576,12 @@ def _write_again(
     for oid, (paths, is_committed) in sorted(damaged.items()):
         source = next((path for path in paths if _write_file(repository, objects, oid, path)), None)
         if source is not None:
-            origin = f"was rewritten from {quoted(source)}"
+            origin = f"was rewritten from {quote_path(source)}"
             messages.append(f"the object {oid} was missing or damaged, and {origin}")
         elif not paths and not is_committed and graph.move_aside(repository, oid):
             messages.append(_moved_aside(repository, oid))
         else:
-            names = ", ".join(quoted(path) for path in sorted(set(paths))[:3])
+            names = ", ".join(quote_path(path) for path in sorted(set(paths))[:3])
             name = f"{oid} of {names}" if names else oid
             message = f"the object {name} is missing or damaged, and no file has that content"
             hint = "stage the file again: git add; or see how to fetch the object: "

@@ -18,7 +18,7 @@ from gitckpt.git.worktree.administration import (
     has_file_changed,
 )
 from gitckpt.git.worktree.index import PrivateIndex
-from gitckpt.model.arguments import quoted
+from gitckpt.model.arguments import quote_path
 from gitckpt.model.checkpoint import Omitted
 from gitckpt.model.values import dataclass, field
 from gitckpt.store.snapshot.manifest import ABSENT, ASSUMED, INTENT, SKIPPED, flags_of
@@ -182,7 +182,7 @@ def survey_worktree(index: PrivateIndex) -> tuple[Survey, bytes | None]:
     changed = set(survey.changed)
     for path, reason in scan.problems:
         suffix = _INSTEAD if path in changed else ""
-        survey.passed_over.append(Omitted(quoted(path), reason + suffix))
+        survey.passed_over.append(Omitted(quote_path(path), reason + suffix))
     # Directories beside tracked files that contain neither tracked nor untracked files.
     scanned = scan.visited.difference(survey.leading, above)
     bare = {path for path in scanned if path.rpartition(b"/")[0] in survey.leading}
@@ -312,9 +312,9 @@ def _read_submodules(
         absolute = os.path.join(scan.top, path)
         if not os.path.lexists(os.path.join(absolute, b".git")):
             if path in bare and any(leaves for _, _, leaves in os.walk(absolute)):
-                survey.passed_over.append(Omitted(quoted(path + b"/"), _PASSED_OVER))
+                survey.passed_over.append(Omitted(quote_path(path + b"/"), _PASSED_OVER))
             continue
         dirty = path in changed and bool(changed[path].dirty)
         oid = modules.head_of(absolute) if path in changed else staged
         reason = f"a submodule{' with uncommitted changes' if dirty else ''}: its files stay in it"
-        survey.submodules[path] = Omitted(quoted(path), reason, oid=oid, dirty=dirty)
+        survey.submodules[path] = Omitted(quote_path(path), reason, oid=oid, dirty=dirty)
