@@ -310,7 +310,7 @@ def _wants_maintenance(repository: Repository) -> bool:
         return True
     paths = [os.path.join(repository.common_dir, name) for name in ("shallow", "info/grafts")]
     change_times = (os.stat(path).st_mtime for path in paths if os.path.isfile(path))
-    return any(last_start <= changed <= now for changed in change_times)
+    return any(last_start <= change_time <= now for change_time in change_times)
 
 
 def _start_maintenance(repository: Repository) -> None:

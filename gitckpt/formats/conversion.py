@@ -65,7 +65,7 @@ def read_commit_times(repository: Repository, oids: Collection[str]) -> dict[str
 
 
 def determine_time(record: Record, commit: CommitTime | None, import_time: int) -> FileTime:
-    """Determine when a file was written; `commit` is the commit that it names."""
+    """Determine when a file was written; `commit` is the commit that the file names."""
     # rlm-act writes local time and calls it UTC. If that is before the commit that the file names,
     # the clock is taken as one of the committer's zone (true of 42 of 44 public files).
     if record.time is None or not 0 < record.time <= _LAST:
@@ -172,7 +172,7 @@ def make_pipeline(
     reason: Callable[[str], str | None],
     dry_run: bool,
 ) -> tuple[Pipeline | None, Worktree | None]:
-    """Return the pipeline of a file's run, and captured files with its input files.
+    """Return the pipeline of a file's run, and its captured files plus input files.
 
     `newest` is the run's newest checkpoint; `captured` has the commit and the captured files.
     `reason` returns why an input file must not be read, or None.
@@ -218,7 +218,7 @@ def make_pipeline(
 
 
 def make_state(item: FoundFile) -> dict[str, Any]:
-    """Return a file's state, with the oid of the commit if that is missing here."""
+    """Return the state of a file's checkpoint; it names a commit that is missing here."""
     state_values = dict(item.record.state)
     if item.record.commit and not item.commit and KEY in state_values:
         state_values[KEY] = {**state_values[KEY], "git_commit": item.record.commit}

@@ -40,7 +40,7 @@ def find_files(
         if not os.path.lexists(path):
             hint = "name a file of another tool, or a directory: git ckpt import ."
             raise NotFoundError(f"there is no {path}", hint=hint)
-    visited: set[str] = set()
+    visited_files: set[str] = set()
     absolute_paths = [_resolve_parent(path) for path in paths]
     for full_path in absolute_paths:
         errors: list[OSError] = []
@@ -50,9 +50,9 @@ def find_files(
         for file in candidates:
             while errors:
                 yield _unreadable_directory(errors.pop(0), top)
-            if file in visited:
+            if file in visited_files:
                 continue
-            visited.add(file)
+            visited_files.add(file)
             display_path = _display_path(file, top)
             is_named = file in absolute_paths
             is_expected = is_named or detection.format_by_place(display_path) is not None
@@ -103,7 +103,7 @@ def read_file(file: FileCandidate) -> Source:
 def add_plan(
     source: Source, full_path: str, reason: Callable[[str], str | None]
 ) -> tuple[Source, str | None]:
-    """Add the plan file beside a source; also return why a plan was not read."""
+    """Return the source with the plan file beside it, and why a plan was not read."""
     # If a snapshot would omit the file as well, the plan is read: both belong to the tool.
     stem = os.path.basename(full_path).rpartition(".")[0]
     contents, remark = {}, None

@@ -205,7 +205,7 @@ class Importer:
         return results
 
     def _require_skippable(self, source: Source, *, is_named: bool) -> None:
-        """Raise `Unreadable` if a file is damaged, or if its format should be known."""
+        """Raise `Unreadable` if a file of unknown format must not be skipped silently."""
         detection.require_complete(source)
         format_ = detection.format_by_place(source.path)
         if format_ is not None and not detection.may_be_foreign(source, format_):
@@ -306,7 +306,7 @@ class Importer:
             drafts: list[FileDraft] = []
             try:
                 drafts = self._batch(new_items[:batch_size], newest)
-                recorded = self._record(drafts, newest)
+                checkpoints = self._record(drafts, newest)
             except (StateError, UsageError) as error:
                 if len(drafts) > 1:
                     batch_size = 1  # find the file that failed
@@ -314,10 +314,10 @@ class Importer:
                 failed_file = _make_result(new_items.pop(0), FAILED, run)
                 results.append(replace(failed_file, problem=error.message))
                 continue
-            newest = recorded[-1]
-            items = [drafted.item for drafted in drafts]
-            results += map(self._make_imported_result, items, recorded)
-            del new_items[: len(recorded)]
+            newest = checkpoints[-1]
+            items = [draft_.item for draft_ in drafts]
+            results += map(self._make_imported_result, items, checkpoints)
+            del new_items[: len(checkpoints)]
         return results
 
     def _make_imported_result(self, item: FoundFile, checkpoint: Checkpoint) -> ImportedFile:
@@ -334,7 +334,7 @@ class Importer:
                 next_draft = self._draft(item, drafts[-1].checkpoint)
             except (StateError, UsageError):
                 break  # reported in the next group, as its first file
-            if not all(next_draft.can_follow(drafted) for drafted in drafts):
+            if not all(next_draft.can_follow(draft_) for draft_ in drafts):
                 break
             drafts.append(next_draft)
         return drafts
@@ -358,7 +358,7 @@ class Importer:
         imported = Imported(path, item.original, times.to_text(store.clock()), untrusted)
         details: draft.Details = {"trigger": trigger_of(record.format), "errors": record.errors}
         details["pipeline"] = pipeline
-        drafted, fields, state = draft.draft(
+        checkpoint, fields, state = draft.draft(
             conversion.make_label(record.phase),
             conversion.make_state(item),
             details,
@@ -370,7 +370,7 @@ class Importer:
         import_table: dict[str, Any] = {"path": imported.path, "original": imported.original}
         import_table |= {"at": imported.at, **({"untrusted": True} if imported.untrusted else {})}
         fields = {**fields, "imported": import_table}
-        return FileDraft(item, replace(drafted, imported=imported), fields, state)
+        return FileDraft(item, replace(checkpoint, imported=imported), fields, state)
 
     def _record(self, drafts: Sequence[FileDraft], newest: Checkpoint | None) -> list[Checkpoint]:
         first = drafts[0]

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 # Names that people type and read.
 
 
-def fold(name: str) -> str:
+def normalize_name(name: str) -> str:
     return name.casefold().replace("-", " ").replace("_", " ").strip()
 
 

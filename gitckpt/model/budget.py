@@ -48,7 +48,7 @@ FILE = Budget(1 << 20, 20_000, 20_000)  # a file that people write, such as `git
 
 @dataclass(frozen=True, slots=True)
 class PathLimits:
-    """Limits of a git tree: paths that the checkout lacks, nested directories."""
+    """Limits of a git tree: paths that differ from the checkout, directory levels."""
 
     count: int
     depth: int

@@ -54,11 +54,11 @@ def _read_count(reader: TableReader, key: str, least: int = 0) -> int | None:
 
 
 def _read_completed(reader: TableReader, key: str) -> dict[str, str]:
-    completed = reader.map(key)
-    for phase, checkpoint in completed.items():
+    completed_phases = reader.map(key)
+    for phase, checkpoint in completed_phases.items():
         if not ids.is_id(checkpoint):
             raise reader.invalid(f"{key}.{phase}", f"must be {_ID}, not {short_repr(checkpoint)}")
-    return completed
+    return completed_phases
 
 
 def _read_array_of_tables(kind: type, reader: TableReader, key: str) -> tuple[Any, ...]:

@@ -28,7 +28,7 @@ def has_more(lines: Iterable[str]) -> bool:
 
 
 def update_note(lines: Iterable[str], new: Iterable[str], removed: Collection[str]) -> list[str]:
-    """Return a note with `new` lines, less the `removed` ids; users' lines stay."""
+    """Return a note's lines: add `new`, drop `removed` ids, keep lines of users."""
     lines = list(lines)
     # git's merge of notes may leave a line twice.
     lines_by_id = {link_id(line): line for line in lines if ids.is_id(link_id(line))}

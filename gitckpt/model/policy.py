@@ -147,7 +147,7 @@ class Span:
 def find_spans(
     candidates: Iterable[Candidate], policy: Policy, newest: Newest, *, now: int
 ) -> list[Span]:
-    """Group candidates (newest first) by UTC hour or day; omit groups to keep whole."""
+    """Group candidates (newest first) by UTC hour or day; return groups to thin out."""
     groups: dict[tuple[str | None, int, int], list[tuple[Candidate, bool]]] = {}
     least_age = min(policy.hourly_after, policy.daily_after)
     for item in filter(lambda candidate: candidate.is_automatic, candidates):
@@ -192,7 +192,7 @@ def decide_runs(runs: Sequence[RunCandidate], policy: Policy, *, now: int) -> li
 
 
 def find_squashed(chain: Iterable[tuple[str, str, str]]) -> dict[str, str]:
-    """Map ids of progress checkpoints to their phase, if that was completed later."""
+    """Map progress checkpoints of completed phases, by id, to the name of the phase."""
     phases_by_id: dict[str, str] = {}
     progress_by_phase: dict[str, list[str]] = {}
     for checkpoint, label, trigger in chain:

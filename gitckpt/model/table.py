@@ -96,7 +96,7 @@ class TableReader:
                 values += value.values() if isinstance(value, dict) else value
 
     def wrong(self, key: str, expected: str, value: object, default: D) -> D:  # noqa: ARG002 - for subclasses
-        """Raise for a value of a wrong type; a subclass may return `default` instead."""
+        """Raise `InvalidCheckpoint` for a wrong type; a subclass may return `default`."""
         raise self.invalid(key, f"must be {expected}, not {short_repr(value)}")
 
     def invalid(self, key: str, problem: str) -> InvalidCheckpoint:

@@ -176,11 +176,11 @@ class _Writer:
             items = [self.render_value(item, (path, i), depth + 1) for i, item in enumerate(value)]
             return f"[{', '.join(items)}]"
         self.count_keys(len(value), depth)
-        pairs = [
+        rendered_pairs = [
             f"{_render_key(key, path)} = {self.render_value(item, (path, key), depth + 1)}"
             for key, item in value.items()
         ]
-        return f"{{{', '.join(pairs)}}}"
+        return f"{{{', '.join(rendered_pairs)}}}"
 
     def render_integer(self, value: int, path: Path) -> str:
         text = _integer_text(value)

@@ -11,12 +11,12 @@ from gitckpt.model import arguments
     "one", ["Write tests", "write-tests", "WRITE_TESTS", " write tests ", "write_Tests-"]
 )
 def test_names_are_compared_without_case_hyphens_and_underscores(one: str) -> None:
-    assert arguments.fold(one) == "write tests"
+    assert arguments.normalize_name(one) == "write tests"
 
 
 @pytest.mark.parametrize(("one", "other"), [("a b", "ab"), ("tests", "test"), ("a  b", "a b")])
 def test_other_names_differ(one: str, other: str) -> None:
-    assert arguments.fold(one) != arguments.fold(other)
+    assert arguments.normalize_name(one) != arguments.normalize_name(other)
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from gitckpt.durable.run.attempts import ON_RESUME, Retries
 from gitckpt.git.repository import Repository
 from gitckpt.git.worktree.administration import main_worktree
 from gitckpt.model import phase as phase_labels
-from gitckpt.model.arguments import closest, fold, require_text
+from gitckpt.model.arguments import closest, normalize_name, require_text
 from gitckpt.model.errors import NotFoundError, UsageError
 from gitckpt.model.values import dataclass, field
 from gitckpt.store.config.file import ConfigFile, Table, read_file, text_of
@@ -85,11 +85,11 @@ class PipelineDefinition:
             if phase.name == text:
                 return phase
         names = [(name, phase) for phase in self.phases for name in (phase.name, *phase.aliases)]
-        by_name = {fold(name): phase for name, phase in names}
-        if fold(text) in by_name:
-            return by_name[fold(text)]
+        by_name = {normalize_name(name): phase for name, phase in names}
+        if normalize_name(text) in by_name:
+            return by_name[normalize_name(text)]
         hint = f"phases: {', '.join(phase.name for phase in self.phases)}"
-        close = closest(fold(text), by_name)
+        close = closest(normalize_name(text), by_name)
         if close:
             hint = f"did you mean {by_name[close].name}? {hint}"
         raise UsageError(f"the pipeline {self.name} has no phase {text!r}", hint=hint)
@@ -296,10 +296,10 @@ def _require_distinct_names(phases: list[ParsedPhase]) -> None:
     for table, name, kind, path in names:
         if not name.strip():
             continue
-        if fold(name) not in uses:
-            uses[fold(name)] = (name, table, path)
+        if normalize_name(name) not in uses:
+            uses[normalize_name(name)] = (name, table, path)
             continue
-        other_name, other_table, other_path = uses[fold(name)]
+        other_name, other_table, other_path = uses[normalize_name(name)]
         relation = "is used" if other_name == name else f"is too similar to {other_name!r}"
         message = f"the {kind} {name!r} {relation} in line {other_table.line(*other_path)}"
         hint = "names must differ by more than case, hyphens and underscores"

@@ -18,7 +18,7 @@ from gitckpt.durable.run.writer import Writer, append_log
 from gitckpt.git.repository import Repository
 from gitckpt.model import arguments, runstate, times
 from gitckpt.model import phase as phase_labels
-from gitckpt.model.arguments import closest, fold, require, require_number, shell_word
+from gitckpt.model.arguments import closest, normalize_name, require, require_number, shell_word
 from gitckpt.model.checkpoint import PHASE, Attempt, Checkpoint, Pipeline
 from gitckpt.model.errors import CkptError, StateError, UsageError
 from gitckpt.model.times import MICRO
@@ -255,10 +255,10 @@ def require_name(name: str) -> None:
 
 def find_phase(text: str, names: Sequence[str], run: str) -> str:
     # An exact name has precedence over a name with other case or hyphens.
-    by_name = {fold(name): name for name in reversed(names)}
-    if text in names or fold(text) in by_name:
-        return text if text in names else by_name[fold(text)]
-    close = closest(fold(text), by_name)
+    by_name = {normalize_name(name): name for name in reversed(names)}
+    if text in names or normalize_name(text) in by_name:
+        return text if text in names else by_name[normalize_name(text)]
+    close = closest(normalize_name(text), by_name)
     hint = f"the phases: {', '.join(names)}" if names else "the run has no phases; omit --from"
     hint = f"did you mean {by_name[close]}? T{hint[1:]}" if close else hint
     raise UsageError(f"run {run} has no phase {text!r}", hint=hint)

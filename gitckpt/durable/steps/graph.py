@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from gitckpt.model.arguments import closest, fold
+from gitckpt.model.arguments import closest, normalize_name
 from gitckpt.model.errors import UsageError
 from gitckpt.model.values import dataclass, field
 
@@ -51,9 +51,9 @@ class Graph:
         """Return the step with a name or alias, or None; ignore case, hyphens and spaces."""
         if not isinstance(text, str):
             return None
-        steps = {fold(step.name): step for step in (*self.steps, END)}
-        targets = {fold(alias): target for alias, target in self.aliases.items()}
-        return steps.get(fold(targets.get(fold(text), text)))
+        steps = {normalize_name(step.name): step for step in (*self.steps, END)}
+        targets = {normalize_name(alias): target for alias, target in self.aliases.items()}
+        return steps.get(normalize_name(targets.get(normalize_name(text), text)))
 
     def step(self, text: str) -> StepDefinition:
         """Return a step as `find` does; raise UsageError if the graph has no such step."""
@@ -61,8 +61,8 @@ class Graph:
         if step is not None:
             return step
         steps = [step.name for step in self.steps]
-        names = {fold(name): name for name in (*steps, *self.aliases)}
-        close = closest(fold(text), names)
+        names = {normalize_name(name): name for name in (*steps, *self.aliases)}
+        close = closest(normalize_name(text), names)
         hint = f"the steps: {', '.join(steps)}"
         if close:
             hint = f"did you mean {names[close]}? The steps: {', '.join(steps)}"

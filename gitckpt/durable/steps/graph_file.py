@@ -15,7 +15,7 @@ from gitckpt.git.files.private_dirs import PRIVATE
 from gitckpt.git.repository import Repository
 from gitckpt.git.worktree import administration
 from gitckpt.model import jsonable, phase
-from gitckpt.model.arguments import closest, fold
+from gitckpt.model.arguments import closest, normalize_name
 from gitckpt.model.errors import CkptError, NotFoundError
 from gitckpt.model.values import replace
 from gitckpt.store.config import settings
@@ -203,15 +203,15 @@ def _parse_step(table: Table, names: Sequence[str], following: str) -> StepDefin
 def _check_names(
     graph: Table, tables: Sequence[Table], names: Sequence[str], aliases: dict[str, str]
 ) -> None:
-    reserved = {fold(reserved_name): reserved_name for reserved_name in (COMPLETE, NOT_STARTED)}
+    reserved = {normalize_name(name): name for name in (COMPLETE, NOT_STARTED)}
     uses = dict(reserved)
     for table, name in zip(tables, names, strict=True):
-        key = fold(name)
+        key = normalize_name(name)
         if name and key in uses and key not in reserved:
             table.complain(f"the step name {name!r} is too similar to {uses[key]!r}", "name")
         uses.setdefault(key, name)
     for alias, target in aliases.items():
-        key = fold(alias)
+        key = normalize_name(alias)
         if key in uses:
             problem = f"the alias {alias!r} is too similar to {uses[key]!r}"
             graph.complain(problem, "aliases", alias)

@@ -25,7 +25,7 @@ KEY = "import"  # key of the state: values of the file for which a checkpoint ha
 
 
 class Unreadable(ValueError):
-    """A file does not fit its format, or a checkpoint that of an export."""
+    """A file cannot be parsed, or a checkpoint cannot be written in a tool's format."""
 
 
 @dataclass(frozen=True, slots=True)

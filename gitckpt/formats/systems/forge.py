@@ -119,8 +119,8 @@ def write(checkpoint: Checkpoint, losses: list[str]) -> bytes:
     if checkpoint.run is None:
         raise Unreadable("a checkpoint outside of a run has no steps, which forge needs")
     state = jsonable.to_state(checkpoint)
-    imported = content.to_mapping(state.pop(KEY, None))
-    is_forge = content.text_at(imported, "format") == FORGE
+    import_values = content.to_mapping(state.pop(KEY, None))
+    is_forge = content.text_at(import_values, "format") == FORGE
     pipeline = checkpoint.pipeline
     completed_phases = set(pipeline.completed) if pipeline is not None else set()
     entries = content.to_mappings(state.get("steps")) if is_forge else []

@@ -36,8 +36,8 @@ def read(source: Source, graph: Graph) -> Record:
     if not is_track(table):
         raise Unreadable("the file lacks loop_state or track_id")
     names = source.path.replace("\\", "/").split("/")
-    track = content.text_at(table, "track_id") or (names[-2] if len(names) > 1 else "track")
-    state = dict(table) if table.get("track_id") else {**table, "track_id": track}
+    track_id = content.text_at(table, "track_id") or (names[-2] if len(names) > 1 else "track")
+    state = dict(table) if table.get("track_id") else {**table, "track_id": track_id}
     loop_state = table.get("loop_state")
     if not isinstance(loop_state, dict):
         step = _infer_step(source)
@@ -64,9 +64,9 @@ def read(source: Source, graph: Graph) -> Record:
     label = f"{position.step}-{_LABELS[position.status]}"
     return Record(
         SUPERPOWERS,
-        identity=json.dumps([track, source.path]),
+        identity=json.dumps([track_id, source.path]),
         by_path=True,
-        name=track,
+        name=track_id,
         phase="run-complete" if position.step == COMPLETE else label,
         state=state,
         timestamp=times.to_text(newest_instant) if newest_instant is not None else "",

@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 
 from gitckpt.git.files import private_dirs, regular
 from gitckpt.model import budget, phase, table, times, toml
-from gitckpt.model.arguments import closest, fold
+from gitckpt.model.arguments import closest, normalize_name
 from gitckpt.model.errors import UsageError, WorktreeError
 from gitckpt.model.values import dataclass
 
@@ -114,7 +114,7 @@ class Table(table.TableReader):
         if not isinstance(name, str):
             name = ""
         elif not (problem := name_problem(name)):
-            if fold(name) in map(fold, reserved):
+            if normalize_name(name) in map(normalize_name, reserved):
                 problem, hint = "is reserved", f"reserved names: {', '.join(reserved)}"
             elif name.rpartition("-")[2] in phase.STATUSES:
                 hint = f"a status is one of {', '.join(phase.STATUSES)}"
