@@ -169,7 +169,7 @@ def _label_of_nebula(statuses: Mapping[str, str]) -> str:
 
 
 def write(checkpoint: Checkpoint, losses: list[str]) -> bytes:
-    """Render a review as quasar does with go-toml: 19 keys, then the findings."""
+    """Render a review as quasar's TOML; append to `losses` what that cannot express."""
     table = checkpoint.state.get(cycle.KEY)
     if not isinstance(table, Mapping):
         raise Unreadable("the state has no review, which quasar needs")

@@ -156,7 +156,7 @@ def _label(text: str, remarks: Remarks) -> str:
 
 
 def write(checkpoint: Checkpoint, losses: list[str]) -> bytes:
-    """Render a checkpoint as rlm-act does: indented by 2, without a final newline."""
+    """Render rlm-act's JSON file; append to `losses` what that cannot express."""
     state = jsonable.to_state(checkpoint)
     imported = content.to_mapping(state.pop(KEY, None))
     is_rlm_act = content.text_at(imported, "format") == RLM_ACT
@@ -179,7 +179,7 @@ def write(checkpoint: Checkpoint, losses: list[str]) -> bytes:
 
 
 def _to_label(checkpoint: Checkpoint, losses: list[str]) -> str:
-    """Return the label with a status that rlm-act has: complete, failed or skipped."""
+    """Return the label with a status that rlm-act has; append changes to `losses`."""
     name, status = checkpoint.phase_name, checkpoint.status
     if name not in PHASES:
         losses.append(f"the phase {name}, which rlm-act does not have")
