@@ -12,7 +12,7 @@ import os
 import sys
 
 from gitckpt.model import ids, times
-from gitckpt.model.arguments import first_of, shell_word
+from gitckpt.model.arguments import join_first, shell_word
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -388,17 +388,17 @@ def warn_of_captured_files(checkpoint: Checkpoint) -> int:
     # A clean submodule loses nothing: its commit has the files.
     omitted = [entry for entry in worktree.omitted if entry.dirty is not False]
     for reason, paths in _group_by_key((entry.reason, entry.path) for entry in omitted).items():
-        warn(f"not captured: {first_of(paths, _FEW)}: {reason}")
+        warn(f"not captured: {join_first(paths, _FEW)}: {reason}")
         omits_files |= len(paths) > _FEW
     if worktree.converted:
-        file_names = first_of(worktree.converted, _FEW)
+        file_names = join_first(worktree.converted, _FEW)
         warn(f"a restore will not reproduce these files byte for byte: {file_names}")
         omits_files |= len(worktree.converted) > _FEW
     if worktree.suspects:
         places = ((s.path, f"{s.path}:{s.line} ({s.rule})") for s in worktree.suspects)
         groups = list(_group_by_key(places).values())
         for places_in_file in groups[:_FEW]:
-            warn(f"captured a possible secret: {first_of(places_in_file, 1)}")
+            warn(f"captured a possible secret: {join_first(places_in_file, 1)}")
         if len(groups) > _FEW:
             omits_files = True
             warn(f"captured possible secrets in {plural(len(groups) - _FEW, 'more file')}")

@@ -21,7 +21,7 @@ from gitckpt.git.objects.encoding import (
 )
 from gitckpt.git.process import MAY_FETCH, SEE_DAMAGE, GitError
 from gitckpt.git.repository import Repository
-from gitckpt.model.arguments import first_of
+from gitckpt.model.arguments import join_first
 from gitckpt.model.errors import WorktreeError
 from gitckpt.model.values import dataclass, field
 
@@ -96,7 +96,7 @@ def fetch_trees_of(repository: Repository, snapshot: str | None, commit: str) ->
 
 def missing_error(oids: Sequence[str], *, is_promised: bool = True) -> WorktreeError:
     fetch_hint = "this is a partial clone: run the command again when its remote can be reached"
-    message = f"{len(oids)} objects that the files need are missing: {first_of(oids)}"
+    message = f"{len(oids)} objects that the files need are missing: {join_first(oids)}"
     return WorktreeError(message, hint=fetch_hint if is_promised else SEE_DAMAGE)
 
 

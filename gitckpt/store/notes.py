@@ -15,7 +15,7 @@ from gitckpt.git.files import private_dirs
 from gitckpt.git.files.refs_stat import read_loose
 from gitckpt.git.refs import RefMoved, Update
 from gitckpt.model import ids
-from gitckpt.model.note import changed, link_id
+from gitckpt.model.note import link_id, update_note
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -104,7 +104,7 @@ def write(
     ids_to_remove -= existing_ids
 
     def edit_note(commit: str, lines: list[str]) -> list[str]:
-        return changed(lines, lines_by_commit.get(commit, ()), ids_to_remove)
+        return update_note(lines, lines_by_commit.get(commit, ()), ids_to_remove)
 
     notes = Notes(repository, objects, NOTES)
     deadline = time.monotonic() + PATIENCE

@@ -16,7 +16,7 @@ import string
 from collections import Counter
 
 from gitckpt.git.files import private_dirs
-from gitckpt.model.arguments import quoted
+from gitckpt.model.arguments import quote_path
 from gitckpt.model.checkpoint import Suspect
 from gitckpt.model.errors import CkptError, UsageError
 from gitckpt.model.values import dataclass
@@ -413,7 +413,7 @@ def unsettled_suspects(
     repository: Repository, path: bytes, hit_rows: Sequence[tuple[str, int, bytes]]
 ) -> list[Suspect]:
     """Return a file's hits that are not settled; `hit_rows`: rule, line and secret."""
-    settled_hits, name = Settled(repository), quoted(path)
+    settled_hits, name = Settled(repository), quote_path(path)
     hits = ((rule, line, settled_hits.digest(secret)) for rule, line, secret in hit_rows[:MOST])
     return [Suspect(name, *hit) for hit in hits if not settled_hits.is_settled(name, hit[2])]
 

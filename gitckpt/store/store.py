@@ -400,7 +400,7 @@ class Store:
         """
         from gitckpt.store.snapshot import comparison, manifest
 
-        checkpoints, paths = self._checkpoints, arguments.paths_of(paths)
+        checkpoints, paths = self._checkpoints, arguments.as_paths(paths)
         old, new = self._resolve(before), None if after is None else self._resolve(after)
         # First check for missing objects: a capture of the same files would write them again.
         manifest.files_of(checkpoints.repository, old)
@@ -431,7 +431,7 @@ class Store:
         repository, full_checkpoint = self._checkpoints.repository, self._resolve(checkpoint)
         commit_tree = manifest.tree_of_files(repository, None, full_checkpoint.git_sha)
         files_tree = manifest.files_of(repository, full_checkpoint)
-        return self._compare(commit_tree, files_tree, arguments.paths_of(paths), options)
+        return self._compare(commit_tree, files_tree, arguments.as_paths(paths), options)
 
     def _require_matches(self, trees: Sequence[str], paths: Sequence[_Path], where: str) -> None:
         empty_tree = object_id("tree", b"", self._checkpoints.repository.object_format)
@@ -442,7 +442,7 @@ class Store:
         ]
         if unmatched_paths:
             hint = "paths are relative to the current directory; see: git ckpt diff ID --stat"
-            shown_paths = arguments.first_of(unmatched_paths)
+            shown_paths = arguments.join_first(unmatched_paths)
             raise NotFoundError(f"no file {where} matches {shown_paths}", hint=hint)
 
     def _compare(self, old: str, new: str, paths: Sequence[_Path], options: Sequence[str]) -> bytes:
@@ -451,7 +451,7 @@ class Store:
             cwd = ["-C", os.getcwd()] if repository.worktree else []
         except FileNotFoundError:  # deleted: paths are relative to the top
             cwd = []
-        options = arguments.words("options", options)
+        options = arguments.as_words("options", options)
         command = [*cwd, "diff", "--no-color", *options, old, new, "--", *map(os.fsdecode, paths)]
         try:
             return repository.git.run(*command).out
@@ -634,7 +634,7 @@ class Store:
 
 
 def _encode_paths(paths: Sequence[_Path]) -> list[bytes]:
-    encoded_paths = [os.fsencode(path) for path in arguments.paths_of(paths)]
+    encoded_paths = [os.fsencode(path) for path in arguments.as_paths(paths)]
     if not encoded_paths:
         raise UsageError("paths: the list is empty", hint="pass no paths to restore all files")
     if b"" in encoded_paths:
@@ -646,7 +646,7 @@ def _require_entries(entries: Sequence[CheckpointInfo]) -> Sequence[CheckpointIn
     from gitckpt.store.records.entry import CheckpointInfo
 
     require("entries", entries, Iterable, "a list of entries")
-    return arguments.instances("entries", entries, CheckpointInfo, "a CheckpointInfo")
+    return arguments.as_tuple("entries", entries, CheckpointInfo, "a CheckpointInfo")
 
 
 def inside(store: Store) -> Checkpoints:

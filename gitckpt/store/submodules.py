@@ -13,10 +13,10 @@ from functools import partial
 
 from gitckpt.git.worktree import modules
 from gitckpt.model import budget, codec, times
-from gitckpt.model.arguments import quoted, shell_word
+from gitckpt.model.arguments import quote_path, shell_word
 from gitckpt.model.checkpoint import CLEAN, SUBMODULE, Checkpoint, Submodule, Worktree
 from gitckpt.model.errors import CkptError
-from gitckpt.model.skip_invalid import fenced
+from gitckpt.model.skip_invalid import read_safely
 from gitckpt.model.values import replace
 from gitckpt.store import error_log, local_checkpoints
 from gitckpt.store.records import ref_names
@@ -67,7 +67,7 @@ def capture(
     problems_by_path: dict[bytes, str] = {}
     quotes = {modules.unquote(entry.path): entry.path for entry in files.omitted}
     # Embedded repositories that the index does not know are omitted with a slash at the end.
-    quotes |= {path: quoted(path) for path in paths if path + b"/" in quotes}
+    quotes |= {path: quote_path(path) for path in paths if path + b"/" in quotes}
     for path in sorted(path for path in paths if path in quotes):
         repository = modules.open_checkout(store.repository, path)
         if repository is None:
@@ -82,7 +82,7 @@ def capture(
         is_dirty = worktree.dirty or any(submodule.dirty for submodule in worktree.submodules)
         captures.append(Submodule(quotes[path], checkpoint.id, checkpoint.git_sha, dirty=is_dirty))
     captured_paths = {submodule.path for submodule in captures}
-    captured_paths |= {quoted(modules.unquote(path) + b"/") for path in captured_paths}
+    captured_paths |= {quote_path(modules.unquote(path) + b"/") for path in captured_paths}
     still_omitted = []
     for entry in files.omitted:
         problem = problems_by_path.get(modules.unquote(entry.path))
@@ -133,7 +133,7 @@ def capture_tree(
         return ()
     submodules = []
     for path, oid in modules.list_submodules(repository, tree):
-        quoted_path = quoted(path)
+        quoted_path = quote_path(path)
         submodule = modules.open_checkout(repository, path) if quoted_path not in skip else None
         if submodule is None:
             continue
@@ -239,7 +239,7 @@ def removal(
     """
     try:
         query = Query(ids=list(checkpoint_ids))
-        list_removed = partial(fenced, ref_names.CHECKPOINTS, lambda: store.list(query))
+        list_removed = partial(read_safely, ref_names.CHECKPOINTS, lambda: store.list(query))
         paths_by_id = named_by(list_removed() if listed is None else listed.values())
     except CkptError:
         paths_by_id = {}  # a checkpoint to remove may make listing fail; expiry finds the rest

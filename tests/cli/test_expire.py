@@ -105,7 +105,7 @@ def test_worktrees_that_stay_are_named(ckpt: Ckpt, main_checkout: Checkout) -> N
     )
     assert ckpt(*everything, at=main_checkout).err == f"{said[0]}1 of 1 checkpoint expired\n"
     du = (
-        "worktrees of checkpoints and of removed runs stay; to remove: git worktree remove "
+        "worktrees of checkpoints and of removed runs stay; to remove one: git worktree remove "
         "--force --force"
     )
     assert f"{du} PATH\n" in ckpt("du", at=main_checkout).err

@@ -271,4 +271,4 @@ def test_any_bytes_are_read_or_refused(data: bytes) -> None:
     ],
 )
 def test_times_as_people_and_models_write_them(said: object, instant: int | None) -> None:
-    assert content.instant(said) == instant
+    assert content.to_instant(said) == instant

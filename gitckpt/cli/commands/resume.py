@@ -10,7 +10,7 @@ from gitckpt.cli.opening import open_store
 from gitckpt.model import ids, times
 from gitckpt.model.arguments import shell_word
 from gitckpt.model.errors import AmbiguousError, CkptError, NotFoundError, UsageError
-from gitckpt.model.runstate import COMPLETE, DRIVEN, rewinding_to
+from gitckpt.model.runstate import COMPLETE, DRIVEN, rewind_target
 from gitckpt.model.values import replace
 
 TYPE_CHECKING = False
@@ -300,7 +300,7 @@ def _open_worktree(
 
 def _interrupted_target(store: Store, checkpoint: Checkpoint) -> str | None:
     """Return the id to which an interrupted rewind of the run was going, else None."""
-    target = rewinding_to(checkpoint) if checkpoint.run is not None else None
+    target = rewind_target(checkpoint) if checkpoint.run is not None else None
     if target is None:
         return None
     history = store.history(str(checkpoint.run))

@@ -101,10 +101,10 @@ def _print_preview(preview: Preview, mode: str | None) -> None:
         for line in (phase.run or f"(gitckpt itself: {phase.use})").strip("\n").split("\n"):
             terminal.out(f"   | {line}".rstrip())
         settings = {
-            "timeout": phase.timeout and times.length_text(phase.timeout),
-            "idle timeout": phase.idle_timeout and times.length_text(phase.idle_timeout),
+            "timeout": phase.timeout and times.exact_age_text(phase.timeout),
+            "idle timeout": phase.idle_timeout and times.exact_age_text(phase.idle_timeout),
             "retries": phase.retries.attempts,
-            "autosave": phase.run and phase.autosave and times.length_text(phase.autosave),
+            "autosave": phase.run and phase.autosave and times.exact_age_text(phase.autosave),
             "group": phase.group,
         }
         if details := ", ".join(f"{key} {value}" for key, value in settings.items() if value):
@@ -192,7 +192,7 @@ def review(
             Pipelines(store).refactor(store.find_run(refactor), task_text)
             terminal.remark("the coder gets the new task in the next cycle")
         return 0
-    subject = name or ids.slug(task_text.strip().partition("\n")[0])
+    subject = name or ids.make_slug(task_text.strip().partition("\n")[0])
     input_texts = {key: str(value) for key, value in inputs.items() if value is not None}
     input_texts |= {"title": task_text, "task": subject, "filters": "\n".join(filter_ or [])}
     input_texts = {key: value for key, value in input_texts.items() if value.strip()}

@@ -110,7 +110,7 @@ def _next_command(history: History) -> str | None:
         return f"git ckpt cancel {run_id}"
     if summary.status == runstate.STALLED:
         return f"git ckpt resume {run_id} --take-over"
-    target = runstate.rewinding_to(history.newest)
+    target = runstate.rewind_target(history.newest)
     if target is not None:
         return f"git ckpt resume {target} --rewind"
     has_pipeline = history.pipeline.name is not None

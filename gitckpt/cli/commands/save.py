@@ -40,7 +40,7 @@ def save(
     """Record a checkpoint of files, state and commit; print the checkpoint's id."""
     from gitckpt.model import phase as phases
 
-    label = phases.label(phase)
+    label = phases.to_label(phase)
     data = _read_state(state) if state is not None else None
     line = message.strip() if message is not None else None
     if line and len(line.splitlines()) == 1:  # several lines are refused later
@@ -63,7 +63,7 @@ def save(
             terminal.warn("the saved state is empty")
         terminal.remark(f"saved {label} with {_describe_contents(checkpoint)}")
         # Last, when the output is complete.
-        hook.keep_up(inside(store).repository, lambda: _settle_removals(inside(store)))
+        hook.maintain_if_due(inside(store).repository, lambda: _settle_removals(inside(store)))
 
 
 def _describe_contents(checkpoint: Checkpoint) -> str:

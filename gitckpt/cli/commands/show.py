@@ -7,7 +7,7 @@ import os
 
 from gitckpt.cli import options, terminal
 from gitckpt.cli.opening import open_store
-from gitckpt.model.arguments import first_of, shell_word
+from gitckpt.model.arguments import join_first, shell_word
 from gitckpt.model.document import KEYS
 from gitckpt.model.errors import CkptError, WorktreeError
 from gitckpt.model.ids import SHORT
@@ -41,7 +41,7 @@ def show(
         if as_json or state:
             from gitckpt.model import jsonable
 
-            terminal.out_json((jsonable.state if state else jsonable.document)(checkpoint))
+            terminal.out_json((jsonable.to_state if state else jsonable.to_document)(checkpoint))
             return
         _print_checkpoint(store, checkpoint)
 
@@ -192,4 +192,4 @@ def _print_extras(store: Store, checkpoint: Checkpoint) -> None:
     }
     for label, texts in lists_by_label.items():
         if texts:
-            terminal.out(f"    {label}: {first_of(texts)}")
+            terminal.out(f"    {label}: {join_first(texts)}")

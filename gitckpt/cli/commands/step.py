@@ -283,7 +283,7 @@ def _print_history(events: Sequence[StepEvent]) -> None:
 def _print_json(document: dict[str, Any]) -> None:
     from gitckpt.model import jsonable
 
-    terminal.out_json(jsonable.plain(document))
+    terminal.out_json(jsonable.to_json(document))
 
 
 def _parse_values(words: Sequence[str]) -> dict[str, Any]:

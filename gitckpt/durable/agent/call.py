@@ -305,7 +305,7 @@ class Answer:
             reason = "the call took" if is_timeout else "no output for"
             limit_text = f"{limit or 0:g}s"
             if limit and limit >= 1:
-                limit_text = times.length_text(round(limit * times.MICRO))
+                limit_text = times.exact_age_text(round(limit * times.MICRO))
             return f"{self.client} was ended: {reason} more than {limit_text}"
         cause = ""
         if self.report.is_error:

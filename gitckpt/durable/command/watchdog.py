@@ -18,7 +18,7 @@ from typing import Any, NamedTuple, Self
 
 from gitckpt.durable.command import process_tree, supervisor
 from gitckpt.durable.command.process_tree import Process
-from gitckpt.model.arguments import first_of
+from gitckpt.model.arguments import join_first
 from gitckpt.model.errors import BusyError, CkptError
 from gitckpt.model.values import dataclass
 from gitckpt.store.leases.leases import FENCE_VARIABLE, RUN_VARIABLE
@@ -89,7 +89,7 @@ def end_leftovers(tag: EnvTag, *, older: bool = True) -> list[str]:
 
 
 def make_end_error(processes: Sequence[Process]) -> BusyError:
-    names = first_of([process_tree.describe_process(process) for process in processes], _SHOWN)
+    names = join_first([process_tree.describe_process(process) for process in processes], _SHOWN)
     pids = " ".join(str(process.pid) for process in processes[:_SHOWN])
     message = f"cannot end processes of an earlier attempt, which may still change files: {names}"
     hint = f"end these processes: sudo kill -9 {pids}; then: git ckpt resume"

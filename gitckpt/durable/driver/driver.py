@@ -21,9 +21,9 @@ from gitckpt.durable.run import attempts
 from gitckpt.durable.run.attempts import PhaseBlocked, PhaseFailed, PhaseResult
 from gitckpt.durable.run.run import Run, session_of
 from gitckpt.git.repository import Repository
-from gitckpt.model.arguments import first_of, require, require_callable, shell_word
+from gitckpt.model.arguments import join_first, require, require_callable, shell_word
 from gitckpt.model.checkpoint import Attempt, Checkpoint
-from gitckpt.model.document import message_of
+from gitckpt.model.document import shorten_message
 from gitckpt.model.errors import CkptError, UsageError
 from gitckpt.model.values import dataclass
 from gitckpt.store.checkpoints import Checkpoints
@@ -398,7 +398,7 @@ class Driver:
                 continue
             if phase.name in self._skipped:
                 self._report_last_end()
-                self._run.skip(phase.name, message=message_of(self._skipped[phase.name]))
+                self._run.skip(phase.name, message=shorten_message(self._skipped[phase.name]))
                 self._observer.ended(phase.name, "skipped", None)
                 continue
             if not self._perform_phase(phase, position, watchdog):
@@ -483,7 +483,9 @@ class Driver:
         new_suspects = [hits[path] for path in sorted(hits) if path not in self._reported_suspects]
         if new_suspects:
             self._reported_suspects.update(hits)
-            locations = first_of([f"{hit.path}:{hit.line} ({hit.rule})" for hit in new_suspects], 3)
+            locations = join_first(
+                [f"{hit.path}:{hit.line} ({hit.rule})" for hit in new_suspects], 3
+            )
             advice = f"if it is not a secret: git ckpt allow --secret {new_suspects[0].digest}"
             self._observer.warn(f"captured text that looks like a secret: {locations}; {advice}")
 

@@ -53,7 +53,7 @@ def perform_command(context: Context) -> PhaseResult:
             is_timeout = outcome.ended_by == execution.TIMEOUT
             limit = phase.timeout if is_timeout else phase.idle_timeout
             reason = "the command took" if is_timeout else "the command printed nothing for"
-            reason += f" more than {times.length_text(limit or 0)}"
+            reason += f" more than {times.exact_age_text(limit or 0)}"
             message = f"phase {phase.name!r} was ended: {reason}"
             raise PhaseFailed(message, code=outcome.code, output=outcome.tail)
         if outcome.ended_by == DEADLINE or outcome.code:
@@ -103,14 +103,14 @@ class _Exchange:
         self._run, self._phase = run, phase
         self.state_path = os.path.join(run.files.path, "state.json")
         self.set_path = os.path.join(run.files.path, "set")
-        self.output_path = os.path.join(run.files.path, run_files.OUTPUT, ids.slug(phase.name))
+        self.output_path = os.path.join(run.files.path, run_files.OUTPUT, ids.make_slug(phase.name))
         self.variables = {"CKPT_STATE": self.state_path, "CKPT_SET": self.set_path}
         self.variables["CKPT_OUTPUT"] = self.output_path
         self._initial_state = b""
 
     def write_files(self) -> None:
         run_files.make_directory(self.output_path)
-        state = json.dumps(jsonable.plain(self._run.state), indent=2, ensure_ascii=False)
+        state = json.dumps(jsonable.to_json(self._run.state), indent=2, ensure_ascii=False)
         self._initial_state = state.encode("utf-8", "surrogatepass") + b"\n"
         for path, data in ((self.state_path, self._initial_state), (self.set_path, b"")):
             try:

@@ -14,7 +14,7 @@ from gitckpt.durable.run.attempts import ON_RESUME, Retries
 from gitckpt.git.repository import Repository
 from gitckpt.git.worktree.administration import main_worktree
 from gitckpt.model import phase as phase_labels
-from gitckpt.model.arguments import closest, folded, require_text
+from gitckpt.model.arguments import closest, normalize_name, require_text
 from gitckpt.model.errors import NotFoundError, UsageError
 from gitckpt.model.values import dataclass, field
 from gitckpt.store.config.file import ConfigFile, Table, read_file, text_of
@@ -85,11 +85,11 @@ class PipelineDefinition:
             if phase.name == text:
                 return phase
         pairs = [(name, phase) for phase in self.phases for name in (phase.name, *phase.aliases)]
-        phases_by_name = {folded(name): phase for name, phase in pairs}
-        if folded(text) in phases_by_name:
-            return phases_by_name[folded(text)]
+        phases_by_name = {normalize_name(name): phase for name, phase in pairs}
+        if normalize_name(text) in phases_by_name:
+            return phases_by_name[normalize_name(text)]
         hint = f"phases: {', '.join(phase.name for phase in self.phases)}"
-        closest_name = closest(folded(text), phases_by_name)
+        closest_name = closest(normalize_name(text), phases_by_name)
         if closest_name:
             hint = f"did you mean {phases_by_name[closest_name].name}? {hint}"
         raise UsageError(f"the pipeline {self.name} has no phase {text!r}", hint=hint)
@@ -296,10 +296,10 @@ def _require_distinct_names(phases: list[ParsedPhase]) -> None:
     for table, name, kind, path in entries:
         if not name.strip():
             continue
-        if folded(name) not in first_uses:
-            first_uses[folded(name)] = (name, table, path)
+        if normalize_name(name) not in first_uses:
+            first_uses[normalize_name(name)] = (name, table, path)
             continue
-        other_name, other_table, other_path = first_uses[folded(name)]
+        other_name, other_table, other_path = first_uses[normalize_name(name)]
         relation = "is used" if other_name == name else f"is too similar to {other_name!r}"
         message = f"the {kind} {name!r} {relation} in line {other_table.line(*other_path)}"
         hint = "names must differ by more than case, hyphens and underscores"

@@ -22,7 +22,7 @@ from gitckpt.git.process import LOCAL_VARIABLES
 from gitckpt.git.repository import Repository
 from gitckpt.git.worktree.administration import main_worktree
 from gitckpt.model import times
-from gitckpt.model.arguments import first_of, mapping, require, require_number, require_text
+from gitckpt.model.arguments import as_mapping, join_first, require, require_number, require_text
 from gitckpt.model.checkpoint import Attempt, Checkpoint, Pipeline
 from gitckpt.model.errors import UsageError
 from gitckpt.model.values import dataclass, field, replace
@@ -198,7 +198,7 @@ def require_unchanged_copies(run: Session, definition: PipelineDefinition) -> No
     notes = dict.fromkeys(masked_names, " has masked secrets")
     changes = [f"the run's copy of the input {name}{notes.get(name, '')}" for name in changed_names]
     if masked_names:
-        paths = first_of([run.pipeline.inputs.get(name, name) for name in masked_names])
+        paths = join_first([run.pipeline.inputs.get(name, name) for name in masked_names])
         accept_command = f"git ckpt resume {run.id} --accept-changes"
         hint = f"restore the original {paths}, or continue with the masked copy: {accept_command}"
         raise Changed(run.id, changes, hint=hint)
@@ -350,7 +350,7 @@ def require_options(options: Mapping[str, object], names: Collection[str]) -> No
 
 
 def _require_inputs(definition: PipelineDefinition, texts: Texts) -> None:
-    for name, text in mapping("inputs", texts).items():
+    for name, text in as_mapping("inputs", texts).items():
         require_text(f"inputs[{name!r}]", text)
         if name not in definition.inputs:
             names = ", ".join(definition.inputs) or "none"

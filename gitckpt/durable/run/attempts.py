@@ -18,7 +18,7 @@ from gitckpt.durable.run.writer import Writer, append_log
 from gitckpt.git.repository import Repository
 from gitckpt.model import arguments, runstate, times
 from gitckpt.model import phase as phase_labels
-from gitckpt.model.arguments import closest, folded, require, require_number, shell_word
+from gitckpt.model.arguments import closest, normalize_name, require, require_number, shell_word
 from gitckpt.model.checkpoint import PHASE, Attempt, Checkpoint, Pipeline
 from gitckpt.model.errors import CkptError, StateError, UsageError
 from gitckpt.model.times import MICRO
@@ -253,10 +253,10 @@ def require_phase_name(name: str) -> None:
 
 def find_phase(text: str, names: Sequence[str], run: str) -> str:
     # An exact name has precedence over a name with other case or hyphens.
-    folded_names = {folded(name): name for name in reversed(names)}
-    if text in names or folded(text) in folded_names:
-        return text if text in names else folded_names[folded(text)]
-    closest_name = closest(folded(text), folded_names)
+    folded_names = {normalize_name(name): name for name in reversed(names)}
+    if text in names or normalize_name(text) in folded_names:
+        return text if text in names else folded_names[normalize_name(text)]
+    closest_name = closest(normalize_name(text), folded_names)
     hint = f"the phases: {', '.join(names)}" if names else "the run has no phases; omit --from"
     hint = f"did you mean {folded_names[closest_name]}? T{hint[1:]}" if closest_name else hint
     raise UsageError(f"run {run} has no phase {text!r}", hint=hint)
@@ -337,8 +337,8 @@ class Retries:
             value = getattr(self, name)
             if not isinstance(value, int | float) or not 0 <= value <= maximum:
                 expected_text = "a number from 0 " + ("on" if maximum > 1 else "to 1")
-                raise arguments.refused(name, value, expected_text)
-        object.__setattr__(self, "on", arguments.instances("on", self.on, int, "an exit code"))
+                raise arguments.refusal(name, value, expected_text)
+        object.__setattr__(self, "on", arguments.as_tuple("on", self.on, int, "an exit code"))
 
     @property
     def longest_wait(self) -> int:
@@ -382,11 +382,11 @@ class PhaseOptions:
         require("retries", self.retries, Retries, "a Retries")
         for error_type in self.retry_on if isinstance(self.retry_on, tuple) else (self.retry_on,):
             if not (isinstance(error_type, type) and issubclass(error_type, BaseException)):
-                raise arguments.refused("retry_on", self.retry_on, "a tuple of exceptions")
+                raise arguments.refusal("retry_on", self.retry_on, "a tuple of exceptions")
         require_number("autosave", self.autosave)
         require_number("max_recoveries", self.max_recoveries)
         if self.on_resume not in ON_RESUME:
-            raise arguments.refused("on_resume", self.on_resume, " or ".join(map(repr, ON_RESUME)))
+            raise arguments.refusal("on_resume", self.on_resume, " or ".join(map(repr, ON_RESUME)))
 
 
 USUAL = PhaseOptions()
@@ -515,7 +515,7 @@ class Session:
         self._current: CurrentAttempt | None = None
         self._renewer = contextlib.ExitStack()
         self._renewer.enter_context(renew_in_thread(self.hold, self.store.repository))
-        if runstate.rewinding_to(newest) is not None:  # the last driver was killed in a rewind
+        if runstate.rewind_target(newest) is not None:  # the last driver was killed in a rewind
             self.writer.go_back(newest)
 
     @property

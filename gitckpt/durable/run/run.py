@@ -18,17 +18,17 @@ from gitckpt.durable.run import attempts, rewind
 from gitckpt.durable.run.attempts import USUAL, PhaseOptions, PhaseResult, Session
 from gitckpt.durable.run.opener import OpenOptions, find_or_begin, reopen_run, require_incomplete
 from gitckpt.model.arguments import (
-    mapping,
-    must_not_be_async,
+    as_mapping,
+    async_error,
     require,
     require_callable,
     require_text,
 )
 from gitckpt.model.checkpoint import PHASE, Attempt, Checkpoint, Progress
-from gitckpt.model.document import message_of
+from gitckpt.model.document import shorten_message
 from gitckpt.model.errors import CkptError, UsageError
 from gitckpt.model.phase import REWOUND
-from gitckpt.model.runstate import REWINDING, before_rewind
+from gitckpt.model.runstate import REWINDING, rewind_message
 from gitckpt.model.values import replace
 from gitckpt.store.records import ref_names
 from gitckpt.store.runs import trust
@@ -61,7 +61,7 @@ class Run:
         does not exist, LeaseHeld if another process drives the run, RunComplete (with `results`)
         if the run is complete, or WorktreeError if its worktree cannot be opened.
         """
-        first_state = mapping("state", state)
+        first_state = as_mapping("state", state)
         checkpoint, _ = find_or_begin(inside(store), name, key=key, base=base, state=first_state)
         return cls.resume(store, str(checkpoint.run), adapter=adapter)
 
@@ -80,7 +80,7 @@ class Run:
         Returns the newest checkpoint of the run, and True if the run is new.
         """
         checkpoints = inside(store)
-        first_state = mapping("state", state)
+        first_state = as_mapping("state", state)
         checkpoint, is_new = find_or_begin(checkpoints, name, key=key, base=base, state=first_state)
         if not is_new:
             require_incomplete(checkpoints, checkpoint)
@@ -227,13 +227,13 @@ class Run:
             if hasattr(type(result), "__await__"):  # not visible before the call
                 if hasattr(result, "close"):
                     result.close()  # avoids the warning about a coroutine that was never awaited
-                raise must_not_be_async("work", work)
+                raise async_error("work", work)
             return PhaseResult(result)
 
         with self._take_turn():
             require_callable("work", work)
             require("conduct", conduct, PhaseOptions, "a PhaseOptions")
-            input_values = mapping("inputs", inputs)
+            input_values = as_mapping("inputs", inputs)
             input_digests = attempts.digest_inputs(input_values)
             return self._session.perform(name, action, inputs=input_digests, conduct=conduct)
 
@@ -277,7 +277,7 @@ class Run:
                 status = attempts.FAILED if last.ended in (None, attempts.BLOCKED) else last.ended
                 session.last_attempt = replace(last, ended=status, retry_at=None)
             if record:
-                self._record_rewind(self.completed, message=message_of(f"redo phase {name!r}"))
+                self._record_rewind(self.completed, message=shorten_message(f"redo phase {name!r}"))
 
     def restart(self, name: str) -> None:
         """Restore files and state from the start of a phase; mark the phase as incomplete."""
@@ -307,7 +307,7 @@ class Run:
             target = trust.read(self._session.store, self.id, target.id)
             self._writer.remove_locks()
             rewind.require_restorable(self._session.store, target)
-            message = before_rewind(target.id)
+            message = rewind_message(target.id)
             self._writer.write(REWINDING, self.state, capture=True, trigger=PHASE, message=message)
             if self.unwritten:  # the current files are not recorded yet, so do not change them
                 reason = self.unwritten[-1]

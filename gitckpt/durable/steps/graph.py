@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from gitckpt.model.arguments import closest, folded
+from gitckpt.model.arguments import closest, normalize_name
 from gitckpt.model.errors import UsageError
 from gitckpt.model.values import dataclass, field
 
@@ -51,9 +51,9 @@ class Graph:
         """Return the step whose name or alias is `text`, or None; ignore case and hyphens."""
         if not isinstance(text, str):
             return None
-        steps = {folded(step.name): step for step in (*self.steps, END)}
-        alias_targets = {folded(alias): target for alias, target in self.aliases.items()}
-        return steps.get(folded(alias_targets.get(folded(text), text)))
+        steps = {normalize_name(step.name): step for step in (*self.steps, END)}
+        alias_targets = {normalize_name(alias): target for alias, target in self.aliases.items()}
+        return steps.get(normalize_name(alias_targets.get(normalize_name(text), text)))
 
     def step(self, text: str) -> StepDefinition:
         """Return the step whose name or alias is `text`. Raises UsageError if not found."""
@@ -61,8 +61,8 @@ class Graph:
         if step is not None:
             return step
         step_names = [step.name for step in self.steps]
-        names_by_key = {folded(name): name for name in (*step_names, *self.aliases)}
-        close_key = closest(folded(text), names_by_key)
+        names_by_key = {normalize_name(name): name for name in (*step_names, *self.aliases)}
+        close_key = closest(normalize_name(text), names_by_key)
         hint = f"the steps: {', '.join(step_names)}"
         if close_key:
             hint = f"did you mean {names_by_key[close_key]}? The steps: {', '.join(step_names)}"

@@ -15,7 +15,7 @@ from gitckpt.git.files.private_dirs import PRIVATE
 from gitckpt.git.repository import Repository
 from gitckpt.git.worktree import administration
 from gitckpt.model import jsonable, phase
-from gitckpt.model.arguments import closest, folded
+from gitckpt.model.arguments import closest, normalize_name
 from gitckpt.model.errors import CkptError, NotFoundError
 from gitckpt.model.values import replace
 from gitckpt.store.config import settings
@@ -60,7 +60,7 @@ def write_mirror(repository: Repository, pattern: str, state: Mapping[str, Any])
         raise CkptError(problem, hint="name the track: --track add-login")
     worktree = repository.worktree or ""
     path = os.path.join(worktree, *mirror_path.split("/"))
-    json_text = json.dumps(jsonable.plain(state), indent=2, ensure_ascii=False) + "\n"
+    json_text = json.dumps(jsonable.to_json(state), indent=2, ensure_ascii=False) + "\n"
     try:
         _make_directories(worktree, os.path.dirname(mirror_path))
         _require_mirror_of(path, mirror_path, str(track))
@@ -203,15 +203,15 @@ def _parse_step(table: Table, names: Sequence[str], following: str) -> StepDefin
 def _check_names(
     graph: Table, tables: Sequence[Table], names: Sequence[str], aliases: dict[str, str]
 ) -> None:
-    reserved = {folded(reserved_name): reserved_name for reserved_name in (COMPLETE, NOT_STARTED)}
+    reserved = {normalize_name(name): name for name in (COMPLETE, NOT_STARTED)}
     used_names = dict(reserved)
     for table, name in zip(tables, names, strict=True):
-        key = folded(name)
+        key = normalize_name(name)
         if name and key in used_names and key not in reserved:
             table.complain(f"the step name {name!r} is too similar to {used_names[key]!r}", "name")
         used_names.setdefault(key, name)
     for alias, target in aliases.items():
-        key = folded(alias)
+        key = normalize_name(alias)
         if key in used_names:
             problem = f"the alias {alias!r} is too similar to {used_names[key]!r}"
             graph.complain(problem, "aliases", alias)

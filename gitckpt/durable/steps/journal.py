@@ -253,7 +253,7 @@ def find_run_of_track(store: Checkpoints, track: str) -> str | None:
     """Return the track's newest open run, else its newest complete run, else None."""
     if not track.strip() or not track.isprintable():
         raise UsageError(f"{track!r} is not a track name", hint="such as --track add-login")
-    slug = ids.slug(track)
+    slug = ids.make_slug(track)
     newest_run = None
     for run in sorted(store.index.runs(), reverse=True):
         run_slug, suffix = run[16:], run[16:].removeprefix(f"{slug}-")  # behind the timestamp

@@ -12,7 +12,7 @@ from gitckpt.git.objects.encoding import DIRECTORY, Entries, MalformedTree, empt
 from gitckpt.git.process import GitError
 from gitckpt.git.repository import Repository
 from gitckpt.model import budget
-from gitckpt.model.budget import Paths
+from gitckpt.model.budget import PathLimits
 from gitckpt.model.errors import WorktreeError
 
 TYPE_CHECKING = False
@@ -121,7 +121,7 @@ class Census:
         oid = self._count_paths(root)[2]
         return f"the tree {oid}: {self._flaws[oid]}" if oid else ""
 
-    def is_beyond(self, root: str, limits: Paths) -> bool:
+    def is_beyond(self, root: str, limits: PathLimits) -> bool:
         paths, depth, _ = self._count_paths(root)
         return paths > limits.count or depth > limits.depth
 

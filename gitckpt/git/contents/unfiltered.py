@@ -26,7 +26,7 @@ from gitckpt.git.process import GitError
 from gitckpt.git.repository import Repository
 from gitckpt.git.worktree.administration import disable_filters, find_failing_filters, has_hung_up
 from gitckpt.git.worktree.index import PrivateIndex
-from gitckpt.model.arguments import first_of
+from gitckpt.model.arguments import join_first
 from gitckpt.model.errors import WorktreeError
 
 FILE = "ckpt-unfiltered"
@@ -234,7 +234,7 @@ def update_index(index: PrivateIndex, unfiltered: FilesByPath, still_failing: Fi
 
 
 def failure(paths: Collection[bytes], command: str) -> WorktreeError:
-    names = first_of([path.decode("utf-8", "replace") for path in paths])
+    names = join_first([path.decode("utf-8", "replace") for path in paths])
     subject = f"{len(paths)} files are in the worktree only as git stores them"
     subject = subject if len(paths) > 1 else "1 file is in the worktree only as git stores it"
     message = f"{subject}, because a filter fails: {names}"

@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable, Mapping
 
 from gitckpt.git.objects import encoding
 from gitckpt.git.repository import Repository
-from gitckpt.model.budget import Paths
+from gitckpt.model.budget import PathLimits
 from gitckpt.model.values import dataclass
 
 Leaf = tuple[bytes, bytes, str]  # path, mode as in a tree (`encoding`), and oid
@@ -253,7 +253,7 @@ class Expansion:
     Trees that contain each other 256 times can expand a few kilobytes to endless paths.
     """
 
-    def __init__(self, repository: Repository, limits: Paths) -> None:
+    def __init__(self, repository: Repository, limits: PathLimits) -> None:
         self._repository = repository
         self._limits = limits
         self._counted: dict[tuple[str, str], int] = {}

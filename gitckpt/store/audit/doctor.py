@@ -9,7 +9,7 @@ from gitckpt.git import config, leftovers
 from gitckpt.git.command import require_git
 from gitckpt.git.repository import Repository
 from gitckpt.model import times
-from gitckpt.model.arguments import closest, first_of, shell_word
+from gitckpt.model.arguments import closest, join_first, shell_word
 from gitckpt.model.checkpoint import HOOK_TRIGGERS
 from gitckpt.model.errors import Finding
 from gitckpt.model.values import dataclass
@@ -134,7 +134,7 @@ def _find_tracked_settings(repository: Repository) -> Iterator[Finding]:
     explanation = "is tracked, so any branch can change it; gitckpt ignores these settings in it: "
     for path, names in config.settings_in_tracked_files(repository).items():
         cure = f"git config {shell_word(names[0])} VALUE"
-        yield Finding("settings-tracked", path, explanation + first_of(names), cure)
+        yield Finding("settings-tracked", path, explanation + join_first(names), cure)
 
 
 def _inspect_maintenance(repository: Repository) -> Iterator[Finding]:
@@ -152,7 +152,7 @@ def _inspect_checkpoints(store: Checkpoints) -> Iterator[Finding]:
     if outdated := store.rewritten():
         commits = dict.fromkeys(entry.git_sha[:10] for entry in outdated)
         sentence = f"{len(outdated)} checkpoints of commits that git filter-repo has rewritten "
-        sentence += f"may hold data that was to be purged: {first_of([*commits])}"
+        sentence += f"may hold data that was to be purged: {join_first([*commits])}"
         cure = "git ckpt remove --rewritten"
         yield Finding("commits-rewritten", _SPACE, sentence, cure)
 

@@ -15,7 +15,7 @@ from gitckpt.git.repository import Repository
 from gitckpt.model.arguments import shell_word
 from gitckpt.model.codec import decode
 from gitckpt.model.errors import Finding, InvalidCheckpoint, NewerCheckpoint
-from gitckpt.model.skip_invalid import fenced
+from gitckpt.model.skip_invalid import read_safely
 from gitckpt.model.values import dataclass
 from gitckpt.store.checkpoints import Checkpoints
 from gitckpt.store.records import ref_names
@@ -190,7 +190,7 @@ def _read_documents(store: Checkpoints, evidence: Evidence) -> None:
     for (checkpoint_id, oid), content in zip(evidence.oids.items(), contents, strict=True):
         ref = ref_names.CHECKPOINTS + checkpoint_id
         try:
-            row = fenced(ref, partial(_make_row, ref, oid, content))
+            row = read_safely(ref, partial(_make_row, ref, oid, content))
         except InvalidCheckpoint as error:
             evidence.invalid[checkpoint_id] = oid
             evidence.flaws.append(_describe_invalid(error, is_missing=content is None))

@@ -213,7 +213,7 @@ def audit_links(store: Checkpoints, evidence: Evidence) -> tuple[list[Flaw], int
     full_notes: set[str] = set()
     link_count = 0
     for commit, lines in Notes(store.repository, store.objects, ref_names.NOTES).read_all():
-        if lines and note.is_full(lines):
+        if lines and note.has_more(lines):
             full_notes.add(commit)
         for line in lines or ():
             id_ = note.link_id(line)
@@ -250,7 +250,7 @@ def _audit_note_line(evidence: Evidence, commit: str, line: str) -> Iterator[Fla
 
 
 def _make_note_line(info: entry.CheckpointInfo) -> str:
-    return note.link_line(info.id, info.label, info.timestamp)
+    return note.format_link(info.id, info.label, info.timestamp)
 
 
 def audit_index(store: Checkpoints, evidence: Evidence) -> Iterator[Flaw]:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 
 from gitckpt.git.files import private_dirs, regular
 from gitckpt.model import budget, phase, table, times, toml
-from gitckpt.model.arguments import closest, folded
+from gitckpt.model.arguments import closest, normalize_name
 from gitckpt.model.errors import UsageError, WorktreeError
 from gitckpt.model.values import dataclass
 
@@ -114,7 +114,7 @@ class Table(table.TableReader):
         if not isinstance(name, str):
             name = ""
         elif not (problem := name_problem(name)):
-            if folded(name) in map(folded, reserved):
+            if normalize_name(name) in map(normalize_name, reserved):
                 problem, hint = "is reserved", f"reserved names: {', '.join(reserved)}"
             elif name.rpartition("-")[2] in phase.STATUSES:
                 hint = f"a status is one of {', '.join(phase.STATUSES)}"
@@ -257,7 +257,7 @@ def is_storable(text: str) -> bool:
 def display(value: object) -> str:
     if isinstance(value, bool):
         return str(value).lower()
-    text = "a table" if isinstance(value, dict) else table.shown(value, 61)
+    text = "a table" if isinstance(value, dict) else table.short_repr(value, 61)
     return text if len(text) <= 60 else text[:59] + "…"
 
 

@@ -15,7 +15,7 @@ from gitckpt.git.objects.encoding import FILES
 from gitckpt.git.repository import Repository
 from gitckpt.git.worktree.administration import main_worktree
 from gitckpt.model import budget, times
-from gitckpt.model.arguments import first_of
+from gitckpt.model.arguments import join_first
 from gitckpt.model.errors import CkptError, NotFoundError, UsageError
 from gitckpt.model.policy import Policy
 from gitckpt.model.values import dataclass, replace
@@ -96,7 +96,7 @@ _POLICY, _LIMITS = Policy(), Limits()
 
 
 def _age_key(name: str, default: int, tighter: Callable[[Any, Any], Any] = max) -> Key:
-    return Key(f"ckpt.{name}", Table.age, default, tighter, times.length_text)
+    return Key(f"ckpt.{name}", Table.age, default, tighter, times.exact_age_text)
 
 
 # The keys of the file, as `table.key`.
@@ -221,7 +221,7 @@ class Settings:
         """A line that names weakened defaults that the user has not allowed, or ""."""
         if self.loosened is None or self.loosened.is_allowed:
             return ""
-        names = first_of(list(self.loosened.values), _MAX_NAMED)
+        names = join_first(list(self.loosened.values), _MAX_NAMED)
         consequence = "until you allow that, built-in values apply: git ckpt allow"
         return f"{FILE} loosens {names}; {consequence}"
 
@@ -325,7 +325,7 @@ def age_of_runs(repository: Repository, pipeline: str, age: int) -> int:
     settings = read(repository)
     loosened = settings.loosened
     allowed_values = loosened.values if loosened is not None and loosened.is_allowed else {}
-    is_allowed = allowed_values.get(_retention_key(pipeline), ("",))[0] == times.length_text(age)
+    is_allowed = allowed_values.get(_retention_key(pipeline), ("",))[0] == times.exact_age_text(age)
     return age if is_allowed else max(age, settings.policy.runs_older_than)
 
 
@@ -357,8 +357,10 @@ def _find_loosening(
         with contextlib.suppress(UsageError):  # the pipeline's reader reports it
             age = times.parse_age(text.strip()) if isinstance(text, str) else strict[_RUNS]
             if age < strict[_RUNS]:
-                ages_by_key[_retention_key(name)] = times.length_text(age)
-    loosened |= {name: (age, times.length_text(strict[_RUNS])) for name, age in ages_by_key.items()}
+                ages_by_key[_retention_key(name)] = times.exact_age_text(age)
+    loosened |= {
+        name: (age, times.exact_age_text(strict[_RUNS])) for name, age in ages_by_key.items()
+    }
     if not loosened:
         return None
 
@@ -402,7 +404,7 @@ def write_template(path: str) -> bool:
     settings_text, example_title, example = template().partition(_EXAMPLE_TITLE)
     try:
         old_text = text_of(path)
-        budget.require(old_text, budget.FILE)
+        budget.require_within(old_text, budget.FILE)
         document = tomlkit.parse(old_text or settings_text)
         for name, table in tomlkit.parse(settings_text).items():
             if name not in document:

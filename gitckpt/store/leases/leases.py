@@ -14,7 +14,7 @@ from gitckpt.git.objects.encoding import object_id
 from gitckpt.git.refs import RefMoved, Update
 from gitckpt.model import budget, times, toml
 from gitckpt.model.errors import BusyError, CkptError, InvalidCheckpoint, UsageError
-from gitckpt.model.skip_invalid import fenced
+from gitckpt.model.skip_invalid import read_safely
 from gitckpt.model.table import TableReader, parse_record
 from gitckpt.model.values import dataclass, field, replace
 from gitckpt.store.records import ref_names
@@ -94,7 +94,7 @@ def render(lease: Lease) -> bytes:
 
 
 def parse(data: bytes, ref: str) -> Lease:
-    return fenced(ref, lambda: _parse(data, ref))
+    return read_safely(ref, lambda: _parse(data, ref))
 
 
 def _parse(data: bytes, ref: str) -> Lease:

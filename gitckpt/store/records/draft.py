@@ -114,9 +114,9 @@ def make_checkpoint(
         raise UsageError(problem, hint="shorten the message, and put the rest into the state")
     key_values: dict[str, Any] = {"trigger": MANUAL, **details, "id": checkpoint_id}
     key_values |= {"message": message or None, "errors": errors, "worktree": worktree}
-    key_values |= {"label": phase.label(label), "timestamp": times.to_text(instant)}
+    key_values |= {"label": phase.to_label(label), "timestamp": times.to_text(instant)}
     checkpoint = Checkpoint(git_sha=head[0], branch=head[1], **key_values)
-    fields = codec.fields(checkpoint)
+    fields = codec.document_fields(checkpoint)
     return checkpoint, fields, _require_valid(fields, state)
 
 
@@ -128,7 +128,7 @@ def _require_valid(fields: Fields, state: Fields | None) -> dict[str, Any] | Non
         checked_fields["pipeline"] = {**fields["pipeline"]}
         checked_fields["pipeline"].pop("completed", None)
     try:
-        codec.check(checked_fields, ref_names.CHECKPOINTS + fields["id"])
+        codec.require_valid(checked_fields, ref_names.CHECKPOINTS + fields["id"])
     except InvalidCheckpoint as error:
         raise UsageError(f"{error.field}: {error.problem}") from None
     return None if state is None else dict(state)
@@ -138,7 +138,7 @@ def complete_checkpoint(checkpoint: Checkpoint, fields: Fields, state: Fields | 
     run_fields: dict[str, Any] = {key: fields.get(key) for key in ("run", "parent", "sequence")}
     keys = ("pipeline", "attempt")
     carried_keys = [key for key in keys if fields.get(key) and getattr(checkpoint, key) is None]
-    tables = codec.tables({key: fields[key] for key in carried_keys})
+    tables = codec.read_tables({key: fields[key] for key in carried_keys})
     if checkpoint.pipeline is not None:
         completed_phases = fields["pipeline"].get("completed", {})
         tables["pipeline"] = replace(checkpoint.pipeline, completed=completed_phases)
@@ -162,7 +162,7 @@ class StateUpdater:
         self.state = self._change(old_state)
         if self._progress_of is not None:
             self.checkpoint = replace(self.checkpoint, progress=self._progress_of(self.state))
-            self._fields["progress"] = codec.fields(self.checkpoint).get("progress")
+            self._fields["progress"] = codec.document_fields(self.checkpoint).get("progress")
         _require_valid({**self._fields, "sequence": None, "parent": None}, self.state)
         return self.state
 

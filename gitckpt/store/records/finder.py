@@ -13,7 +13,7 @@ from gitckpt.model import budget, ids, note
 from gitckpt.model.arguments import closest, require_text
 from gitckpt.model.checkpoint import SAFETY
 from gitckpt.model.errors import AmbiguousError, CkptError, NotFoundError, UsageError
-from gitckpt.model.skip_invalid import fenced
+from gitckpt.model.skip_invalid import read_safely
 from gitckpt.store import local_checkpoints, notes
 from gitckpt.store.local_checkpoints import LocalCheckpoints
 from gitckpt.store.records import heads, ref_names
@@ -83,7 +83,7 @@ def find_linked(commit: str, repository: Repository, objects: Objects, index: In
     lines = Notes(repository, objects, ref_names.NOTES).lines([commit]).get(commit, [])
     entries = index.select(Query(ids=list(map(note.link_id, (*lines, *pending_lines)))))
     # The note also lists checkpoints of the commits it replaced; a full note lacks some of them.
-    commits = {commit, *(entry.git_sha for entry in entries if note.is_full(lines))} - {""} or {""}
+    commits = {commit, *(entry.git_sha for entry in entries if note.has_more(lines))} - {""} or {""}
     entry_ids = [entry.id for oid in commits for entry in index.select(Query(git_sha=oid))]
     return index.select(Query(ids=[*(entry.id for entry in entries), *entry_ids]))
 
@@ -183,7 +183,7 @@ def _list_checkpoints(text: str, repository: Repository) -> list[str]:
 def _find_runs(text: str, index: Index) -> list[str]:
     if len(text) < ids.MIN_PREFIX or not text[:1].isdigit():
         return []
-    return [run for run in fenced(ref_names.CHECKPOINTS, index.runs) if run.startswith(text)]
+    return [run for run in read_safely(ref_names.CHECKPOINTS, index.runs) if run.startswith(text)]
 
 
 def _find_by_revision(text: str, repository: Repository, linked: Linked) -> str | None:

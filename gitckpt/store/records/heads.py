@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Iterable
 from gitckpt.git import leftovers, lock
 from gitckpt.git.refs import RefMoved, Refs, Update
 from gitckpt.model import ids, times
-from gitckpt.model.arguments import first_of
+from gitckpt.model.arguments import join_first
 from gitckpt.model.errors import BusyError, NotFoundError
 from gitckpt.model.values import dataclass, field
 from gitckpt.store import local_checkpoints
@@ -138,7 +138,7 @@ class Heads:
         self, record: Callable[[], object], fields: dict[str, Any], instant: int, name: str
     ) -> None:
         for attempt in range(1, _STARTS):
-            fields["run"] = ids.run_id(times.to_stamp(instant), name, attempt)
+            fields["run"] = ids.make_run_id(times.to_stamp(instant), name, attempt)
             if self._refs.read(ref_names.RUNS + fields["run"]) is None:
                 with contextlib.suppress(RefMoved):
                     record()
@@ -168,7 +168,7 @@ def discard_stale_locks(repository: Repository, tell: Callable[[str], object]) -
     """Delete and report stale locks of refs; the caller must hold `write_lock`."""
     locks = leftovers.find_stale_locks(repository, list_locks(repository))
     if paths := sorted(path for path, stat in locks.items() if leftovers.discard(path, stat)):
-        tell(f"removed {first_of(paths, 1)}: left behind by a killed git")
+        tell(f"removed {join_first(paths, 1)}: left behind by a killed git")
 
 
 def is_own_lock(repository: Repository, path: str) -> bool:

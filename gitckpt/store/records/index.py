@@ -23,7 +23,7 @@ from gitckpt.model import ids
 from gitckpt.model.arguments import require
 from gitckpt.model.codec import decode_summary
 from gitckpt.model.errors import InvalidCheckpoint, RepositoryError
-from gitckpt.model.skip_invalid import fenced
+from gitckpt.model.skip_invalid import read_safely
 from gitckpt.store.records import entry, ref_names
 from gitckpt.store.records.entry import CheckpointInfo, Problem, Query, Value
 
@@ -317,7 +317,7 @@ class Index:
             ref = ref_names.CHECKPOINTS + ids.from_bytes(id_)
             try:
                 document_bytes = ref_names.require_document(document, ref, oid.hex())
-                header = fenced(ref, partial(decode_summary, document_bytes, ref))
+                header = read_safely(ref, partial(decode_summary, document_bytes, ref))
             except InvalidCheckpoint as error:
                 problems.append((id_, oid, error.message, document is None))
                 continue

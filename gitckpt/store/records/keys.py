@@ -11,7 +11,7 @@ from gitckpt.git.refs import RefMoved, Refs, Update
 from gitckpt.model import ids, toml
 from gitckpt.model.arguments import shell_word
 from gitckpt.model.errors import InvalidCheckpoint, RunExists, UsageError
-from gitckpt.model.skip_invalid import fenced
+from gitckpt.model.skip_invalid import read_safely
 from gitckpt.model.table import parse_record
 from gitckpt.store.records import ref_names
 
@@ -44,7 +44,7 @@ def render_document(key: str, run: str) -> bytes:
 
 def parse_run(content: tuple[str, bytes] | None, ref: str) -> str:
     """Return the run in a key's document; `content` is the object's kind and bytes."""
-    return fenced(ref, lambda: _parse_run(content, ref))
+    return read_safely(ref, lambda: _parse_run(content, ref))
 
 
 def _parse_run(content: tuple[str, bytes] | None, ref: str) -> str:

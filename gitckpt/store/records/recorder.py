@@ -86,7 +86,7 @@ class Proposal:
             self.fields["parent"] = previous["id"] if previous else None
             from gitckpt.model import phase  # outside of runs, nothing is carried on
 
-            phase.carry(self.fields, previous or {})
+            phase.carry_tables(self.fields, previous or {})
         if self.change is not None:
             carried = self.change(carried)
         if self.state is not None and self.fields.get("rewound_to") is None:
@@ -160,7 +160,7 @@ class Recorder:
 
             newest = heads.find_head(oid_lines, run, self._objects, self._refs)
         if newest is not None or last_oid != head_oid or proposal.state is None:
-            from gitckpt.model.codec import fields as fields_of
+            from gitckpt.model.codec import document_fields as fields_of
 
             newest = newest or ref_names.parse_run_head(next(self._objects.read([head_oid])), ref)
             newest_fields, newest_state = fields_of(newest), dict(newest.state)
@@ -177,7 +177,9 @@ class Recorder:
         updates += ref_names.plan_refs(documents, head, keep.update if keep is not None else None)
         objects: list[Item] = [("blob", data) for _, data in drafts]
         if commit:  # before the refs: a kill leaves an extra line
-            note_lines = [note.link_line(n["id"], n["phase"], n["timestamp"]) for n, _ in documents]
+            note_lines = [
+                note.format_link(n["id"], n["phase"], n["timestamp"]) for n, _ in documents
+            ]
             notes.queue(repository, {commit: note_lines})
         flushed = any((keys.get("worktree") or {}).get("operation") for keys, _ in documents)
         id_pairs = [(keys["id"], oid) for keys, oid in documents]

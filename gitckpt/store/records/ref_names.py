@@ -8,7 +8,7 @@ from gitckpt.git.lock import Lock
 from gitckpt.git.objects.encoding import OVERSIZED
 from gitckpt.git.refs import Update
 from gitckpt.model import ids
-from gitckpt.model.note import link_line
+from gitckpt.model.note import format_link
 from gitckpt.model.values import dataclass
 from gitckpt.store import notes
 
@@ -71,7 +71,7 @@ def make_link_lines(entries: Iterable[CheckpointInfo]) -> dict[str, list[str]]:
     lines_by_commit: dict[str, list[str]] = {}
     for entry in entries:
         if entry.git_sha:
-            line = link_line(entry.id, entry.label, entry.timestamp)
+            line = format_link(entry.id, entry.label, entry.timestamp)
             lines_by_commit.setdefault(entry.git_sha, []).append(line)
     return lines_by_commit
 

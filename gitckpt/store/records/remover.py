@@ -13,7 +13,7 @@ from gitckpt.git.refs import LockHeld, RefMoved, Refs, Update
 from gitckpt.git.repository import Repository
 from gitckpt.model.errors import CkptError
 from gitckpt.model.ids import is_id
-from gitckpt.model.skip_invalid import fenced
+from gitckpt.model.skip_invalid import read_safely
 from gitckpt.store import local_checkpoints, notes
 from gitckpt.store.records import commit_refs, keys, ref_names
 from gitckpt.store.records.entry import ById, CheckpointInfo, Query
@@ -153,13 +153,13 @@ class Remover:
 
     def _list_commits(self) -> set[str] | None:
         try:
-            return fenced(ref_names.CHECKPOINTS, self._index.commits)
+            return read_safely(ref_names.CHECKPOINTS, self._index.commits)
         except CkptError:
             return None
 
     def _select(self, query: Query) -> Sequence[CheckpointInfo]:
         try:
-            return fenced(ref_names.CHECKPOINTS, partial(self._index.select, query))
+            return read_safely(ref_names.CHECKPOINTS, partial(self._index.select, query))
         # A checkpoint to be removed may be broken. Run heads are then deleted, not moved: readers
         # use the newest checkpoint left, and `verify --repair` restores the head.
         except CkptError:

@@ -11,7 +11,7 @@ from gitckpt.git.objects.diff import Difference
 from gitckpt.git.objects.encoding import object_id
 from gitckpt.git.repository import Repository
 from gitckpt.git.worktree.index import PrivateIndex
-from gitckpt.model.arguments import first_of
+from gitckpt.model.arguments import join_first
 from gitckpt.model.errors import BusyError, WorktreeError
 from gitckpt.model.values import dataclass, field
 from gitckpt.store.snapshot import manifest
@@ -125,7 +125,7 @@ def require_unchanged(
     planned.configured = configured
     oids = _hash_files(repository, planned.equal_blobs)
     if paths := [path for path, oid in planned.equal_blobs.items() if oids.get(path) != oid]:
-        raise file_changed_error(first_of([*map(os.fsdecode, paths)]))
+        raise file_changed_error(join_first([*map(os.fsdecode, paths)]))
     if planned.touched is not None:
         planned.converted = _find_converted(index, planned)
     return planned.blobs

@@ -12,7 +12,7 @@ from gitckpt.git.objects.diff import Difference, list_paths
 from gitckpt.git.objects.encoding import oid_length, stays_within
 from gitckpt.git.repository import Repository
 from gitckpt.git.worktree import index as ignore
-from gitckpt.model.arguments import first_of
+from gitckpt.model.arguments import join_first
 from gitckpt.model.errors import NotFoundError, WorktreeError
 from gitckpt.model.values import dataclass, field
 from gitckpt.store.restore import byte_exact
@@ -88,7 +88,7 @@ class Plan:
     def require_no_obstacle(self) -> None:
         """Raise `WorktreeError` if a path blocks the restore and is in no checkpoint."""
         if blocking_paths := [*self.obstacles, *self.in_the_way]:
-            names = first_of([decode_path(path) for path in blocking_paths])
+            names = join_first([decode_path(path) for path in blocking_paths])
             hint = "move these paths away, then run the command again; nothing was changed"
             message = f"the restore would overwrite paths that are in no checkpoint: {names}"
             raise WorktreeError(message, hint=hint)

@@ -21,7 +21,7 @@ from gitckpt.git.repository import Repository
 from gitckpt.git.worktree import modules
 from gitckpt.git.worktree.administration import disable_filters, find_failing_filters
 from gitckpt.git.worktree.index import PARALLEL, PrivateIndex
-from gitckpt.model.arguments import first_of
+from gitckpt.model.arguments import join_first
 from gitckpt.model.checkpoint import Omitted
 from gitckpt.model.errors import BusyError, WorktreeError
 from gitckpt.store.restore import byte_exact
@@ -48,7 +48,7 @@ def add_unlisted(index: PrivateIndex, captured: CaptureResult) -> None:
     tree = index.write_tree()
     if tree != captured.files:
         differences = diff.diff_trees(index.repository, captured.files, tree)
-        message = f"files changed while gitckpt read them: {first_of([*map(str, differences)])}"
+        message = f"files changed while gitckpt read them: {join_first([*map(str, differences)])}"
         raise BusyError(message, hint="run the command again")
 
 
@@ -103,7 +103,9 @@ def delete_unconvertible(index: PrivateIndex, files: Mapping[bytes, str]) -> Non
         return
     repository = index.repository
     if changed_paths := exact_files.find_differing_paths(repository, files):
-        raise byte_exact.file_changed_error(first_of([os.fsdecode(path) for path in changed_paths]))
+        raise byte_exact.file_changed_error(
+            join_first([os.fsdecode(path) for path in changed_paths])
+        )
     for path in files:
         parent_directory = exact_files.open_parent(repository, path)
         with contextlib.suppress(FileNotFoundError), parent_directory as (fd, name):
@@ -171,7 +173,7 @@ def _relist_files(
     differences = diff.diff_trees(repository, expected, tree)
     missed_changes = [change for change in differences if change.path in new_paths]
     if changed_files := comparison.describe_unexpected(repository, missed_changes, None, {}):
-        message = f"files changed while git replaced them: {first_of(changed_files)}"
+        message = f"files changed while git replaced them: {join_first(changed_files)}"
         raise BusyError(message, hint="restore the previous state: git ckpt undo")
     # git rereads a file that is as new as the index, and would see an unfiltered one as changed.
     later_time = time.time() + _LATER

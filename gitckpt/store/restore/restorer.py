@@ -21,7 +21,7 @@ from gitckpt.git.repository import Repository
 from gitckpt.git.worktree import modules, operation
 from gitckpt.git.worktree.index import PrivateIndex
 from gitckpt.model import ids
-from gitckpt.model.arguments import first_of, quoted, shell_word
+from gitckpt.model.arguments import join_first, quote_path, shell_word
 from gitckpt.model.checkpoint import SAFETY, Checkpoint
 from gitckpt.model.errors import BusyError, WorktreeError
 from gitckpt.model.values import dataclass, field, replace
@@ -86,7 +86,9 @@ class RestoreResult:
 
 def kept_failure(kept: Mapping[bytes, str]) -> WorktreeError:
     """Return the error about files that were not restored; `kept` has the reasons."""
-    named_files = first_of([f"{quoted(path)} ({reason})" for path, reason in sorted(kept.items())])
+    named_files = join_first(
+        [f"{quote_path(path)} ({reason})" for path, reason in sorted(kept.items())]
+    )
     count = f"{len(kept)} files were" if len(kept) > 1 else "1 file was"
     hint = "make these files readable for git (or move them away), then run the command again"
     message = f"{count} not restored, as no checkpoint can hold the current content: {named_files}"
@@ -346,7 +348,7 @@ class _Restore:
             if refused_changes := [
                 str(change) for change in differences if change.path in planned_paths
             ]:  # a tree can have paths that the index refuses
-                raise WorktreeError(f"{message_start}: {first_of(refused_changes)}")
+                raise WorktreeError(f"{message_start}: {join_first(refused_changes)}")
         self._require_objects(plan)
         if graph.find_promisor(self._repository):
             graph.fetch_missing(self._repository, tree, self._captured.files)
@@ -361,7 +363,9 @@ class _Restore:
         oids |= {(change.path, change.new) for change in plan.files if change.new.strip("0")}
         read_info = self._repository.cat_file.info
         if missing_blobs := sorted(pair for pair in oids if read_info(pair[1]) is None):
-            blob_names = first_of([f"{quoted(path)} (blob {oid})" for path, oid in missing_blobs])
+            blob_names = join_first(
+                [f"{quote_path(path)} (blob {oid})" for path, oid in missing_blobs]
+            )
             message = f"checkpoint {self._checkpoint.id} lacks the content of {blob_names}"
             raise WorktreeError(message, hint=manifest.VERIFY)
 
@@ -492,7 +496,7 @@ class _Restore:
     def _require_equal(self, differing: Sequence[str]) -> None:
         if differing:
             problem = f"the restored files differ from checkpoint {self._checkpoint.id}"
-            raise WorktreeError(f"{problem}: {first_of(differing)}", hint=self._revert_hint)
+            raise WorktreeError(f"{problem}: {join_first(differing)}", hint=self._revert_hint)
 
     @property
     def _revert_hint(self) -> str:
@@ -566,16 +570,16 @@ class _Restore:
             has_old_commit = change.new.strip("0")
             state = f"was at {change.new} then" if has_old_commit else "is not in the checkpoint"
             remarks.append(f"the submodule {decode_path(change.path)} is not changed; it {state}")
-        if inner_files := [quoted(path) for path in plan.untouched if path not in self._unheld]:
-            file_names = first_of(sorted(inner_files))
+        if inner_files := [quote_path(path) for path in plan.untouched if path not in self._unheld]:
+            file_names = join_first(sorted(inner_files))
             remarks.append(f"files inside of another repository are not restored: {file_names}")
         if plan.unknown:
-            file_names = first_of(sorted(map(decode_path, plan.unknown)))
+            file_names = join_first(sorted(map(decode_path, plan.unknown)))
             remarks.append(f"untracked files stay, as the checkpoint captured none: {file_names}")
         files = self._checkpoint.worktree
-        paths = {quoted(change.path) for change in plan.changes}
+        paths = {quote_path(change.path) for change in plan.changes}
         if converted_files := paths.intersection(files.converted if files is not None else ()):
-            file_names = first_of(sorted(converted_files))
+            file_names = join_first(sorted(converted_files))
             remarks.append(f"not restored byte for byte, as git converts these files: {file_names}")
         if self._brings_operation and self._rebased is not None:
             remarks.append(operation.hint_on_branch(self._rebased))
@@ -612,5 +616,7 @@ def _list_omitted(
     if not missing_names:
         return []
     count_words = "1 path" if len(missing_names) == 1 else f"{len(missing_names)} paths"
-    reason = f"neither in the checkpoint nor in the worktree: {first_of(missing_names, _MAX_NAMED)}"
+    reason = (
+        f"neither in the checkpoint nor in the worktree: {join_first(missing_names, _MAX_NAMED)}"
+    )
     return [f"{count_words} {reason}; see why: git ckpt show {checkpoint.id[: ids.SHORT]}"]

@@ -17,7 +17,7 @@ from gitckpt.git.worktree import administration, modules
 from gitckpt.model import ids
 from gitckpt.model.arguments import shell_word
 from gitckpt.model.checkpoint import SAFETY, Checkpoint, Submodule
-from gitckpt.model.document import message_of
+from gitckpt.model.document import shorten_message
 from gitckpt.model.errors import CkptError, WorktreeError
 from gitckpt.model.values import dataclass
 from gitckpt.store import submodules
@@ -282,7 +282,7 @@ class Submodules:
                         modules.set_worktree(repository, top)
             elif submodule_store.objects.head()[0] != submodule.git_sha:
                 # No checkpoint of the superproject keeps this HEAD's commit alive.
-                message = message_of(f"before the submodule {decode_path(path)} was restored")
+                message = shorten_message(f"before the submodule {decode_path(path)} was restored")
                 state = {"path": decode_path(path)}
                 submodule_store.record(
                     ref_names.SAFETY_COMPLETE, state, trigger=SAFETY, message=message

@@ -32,7 +32,7 @@ from gitckpt.store.snapshot import comparison, manifest
 from gitckpt.store.snapshot.manifest import Contents
 
 RESTORE, UNDO, REDO = "restore", "undo", "redo"
-_KEYS = ("undo", "redo", "here", "open", "oids")  # of the document, in the order of `Steps`
+_KEYS = ("undo", "redo", "here", "open", "oids")  # of the document, in the order of `UndoStack`
 _GONE = "removed, expired, or replaced by a fetch"
 _LONG = 100  # steps; from longer lists, steps without a checkpoint are dropped
 _PATIENCE = 10.0  # seconds; other processes that change the stack take milliseconds
@@ -47,7 +47,7 @@ class UndoStep:
 
 
 @dataclass(slots=True)
-class Steps:
+class UndoStack:
     """The possible steps (undo, redo) in a worktree; each list ends in the next step."""
 
     undo: list[str]  # ids of the checkpoints to restore
@@ -61,7 +61,7 @@ class Steps:
         return self.redo if kind == REDO else self.undo
 
 
-def read_stack(store: Checkpoints) -> Steps:
+def read_stack(store: Checkpoints) -> UndoStack:
     """Read the possible steps of the worktree, even if their checkpoints are removed."""
     if (stack := _load_stack(store.repository)) is not None:
         return stack
@@ -74,10 +74,10 @@ def read_stack(store: Checkpoints) -> Steps:
         state = store.read(entry.id).state
         if (state.get("worktree"), state.get("made", creation_time)) == (worktree, creation_time):
             oids[entry.id] = entry.oid
-    return Steps(list(oids), [], oids=oids)
+    return UndoStack(list(oids), [], oids=oids)
 
 
-def next_step(store: Checkpoints, stack: Steps, kind: str) -> tuple[str | None, Sequence[str]]:
+def next_step(store: Checkpoints, stack: UndoStack, kind: str) -> tuple[str | None, Sequence[str]]:
     """Return the checkpoint to restore (or None), and removed ones that come before."""
     missing_ids: list[str] = []
     for checkpoint_id in reversed(stack.list_ids(kind)):
@@ -87,7 +87,7 @@ def next_step(store: Checkpoints, stack: Steps, kind: str) -> tuple[str | None, 
     return None, missing_ids
 
 
-def no_step_error(stack: Steps, kind: str, missing: Sequence[str]) -> NotFoundError:
+def no_step_error(stack: UndoStack, kind: str, missing: Sequence[str]) -> NotFoundError:
     """Return the error that no step is possible; `missing` lists removed checkpoints."""
     problem = "nothing was restored in this worktree"
     hint = "see other checkpoints: git ckpt list"
@@ -100,7 +100,7 @@ def no_step_error(stack: Steps, kind: str, missing: Sequence[str]) -> NotFoundEr
     return NotFoundError(problem, hint=hint)
 
 
-def list_created_files(store: Checkpoints, stack: Steps, target: Checkpoint) -> list[bytes]:
+def list_created_files(store: Checkpoints, stack: UndoStack, target: Checkpoint) -> list[bytes]:
     """Return the files that the newest step created, and that `target` does not have."""
     newest_id, selected_paths = stack.position, []
     if newest_id is None:
@@ -147,7 +147,7 @@ def record_start(store: Checkpoints, kind: str, safety: Checkpoint) -> None:
         recorded_oid = LocalCheckpoints.read(store.repository, [safety.id]).oid(safety.id)
         oid = recorded_oid or store.refs.read(ref_names.CHECKPOINTS + safety.id) or ""
         open_id, oids = interrupted if is_half_done else safety.id, {**stack.oids, safety.id: oid}
-        _write(store.repository, Steps(undo, redo, open=open_id, oids=oids))
+        _write(store.repository, UndoStack(undo, redo, open=open_id, oids=oids))
 
 
 def record_end(store: Checkpoints, kind: str, target: str) -> None:
@@ -156,13 +156,15 @@ def record_end(store: Checkpoints, kind: str, target: str) -> None:
         stack = read_stack(store)
         if kind == RESTORE:
             if stack.open is not None:
-                _write(store.repository, Steps(stack.undo, stack.redo, oids=stack.oids))
+                _write(store.repository, UndoStack(stack.undo, stack.redo, oids=stack.oids))
             return
         same_ids, opposite_ids = stack.list_ids(kind), stack.redo if kind == UNDO else stack.undo
         if stack.position is not None and stack.position != target:
             opposite_ids.append(stack.position)
         del same_ids[same_ids.index(target) if target in same_ids else len(same_ids) :]
-        _write(store.repository, Steps(stack.undo, stack.redo, position=target, oids=stack.oids))
+        _write(
+            store.repository, UndoStack(stack.undo, stack.redo, position=target, oids=stack.oids)
+        )
 
 
 def revert_command(kind: str) -> str:
@@ -185,13 +187,15 @@ def skipped_remarks(missing: Sequence[str]) -> list[str]:
     return [f"skipped steps whose checkpoints are gone ({_GONE}): {short_ids}"] if missing else []
 
 
-def _drop_step(store: Checkpoints, stack: Steps, side: list[str], safety: Checkpoint) -> list[str]:
+def _drop_step(
+    store: Checkpoints, stack: UndoStack, side: list[str], safety: Checkpoint
+) -> list[str]:
     """Return the steps except `safety`; drop removed checkpoints if there are many."""
     steps = [id_ for id_ in side if id_ != safety.id]
     return steps if len(side) <= _LONG else [id_ for id_ in steps if _exists(store, stack, id_)]
 
 
-def _exists(store: Checkpoints, stack: Steps, checkpoint: str | None) -> bool:
+def _exists(store: Checkpoints, stack: UndoStack, checkpoint: str | None) -> bool:
     # A fetch may have replaced the document: the oid tells.
     oid = stack.oids.get(checkpoint or "")
     return oid is not None and store.refs.read(f"{ref_names.CHECKPOINTS}{checkpoint}") == oid
@@ -240,11 +244,11 @@ def _stack_lock(repository: Repository) -> Lock:
     return Lock(os.path.join(repository.make_private_dir(), "undo.lock"), _PATIENCE)
 
 
-def _load_stack(repository: Repository) -> Steps | None:
+def _load_stack(repository: Repository) -> UndoStack | None:
     try:
         with open(_stack_path(repository), encoding="utf-8", opener=private_dirs.create) as file:
             stack_document = json.load(file)
-        stack = Steps(*(stack_document[key] for key in _KEYS))
+        stack = UndoStack(*(stack_document[key] for key in _KEYS))
         id_lists = stack.undo, stack.redo
         if not all(isinstance(ids_, list) and all(map(ids.is_id, ids_)) for ids_ in id_lists):
             return None
@@ -263,7 +267,7 @@ def _load_stack(repository: Repository) -> Steps | None:
     return stack
 
 
-def _write(repository: Repository, stack: Steps) -> None:
+def _write(repository: Repository, stack: UndoStack) -> None:
     path = _stack_path(repository)
     ids_in_use = {*stack.undo, *stack.redo, stack.position, stack.open}
     stack.oids = {id_: oid for id_, oid in stack.oids.items() if id_ in ids_in_use}

@@ -96,7 +96,7 @@ def decide_thinning(
     instant = store.clock()
     local = LocalCheckpoints.read(store.repository)
     local_candidates = [candidate for candidate in staying if local.is_ours(entries[candidate.id])]
-    if not (spans := policy.spans(local_candidates, rules, newest, now=instant)):
+    if not (spans := policy.find_spans(local_candidates, rules, newest, now=instant)):
         return {}
     used = runs.referenced_checkpoints(store) | ownership.checkpoints_of_worktrees(store.repository)
     due_entries = [entries[candidate.id] for span in spans for candidate in span.due]
@@ -107,7 +107,7 @@ def decide_thinning(
         for candidate in span.due:
             entry = entries[candidate.id]
             if entry.id not in used and any(coverage.contains(c, entry) for c in (nearest, first)):
-                decisions[entry.id] = policy.thinned(candidate, span, now=instant)
+                decisions[entry.id] = policy.thinning_decision(candidate, span, now=instant)
             else:
                 nearest = entry
     return decisions
@@ -312,12 +312,12 @@ def expire_outside_runs(
     tags = store.refs.list("refs/tags", fields="%(objectname) %(*objectname)") if entries else b""
     tagged_oids = set(tags.decode("ascii").split())
     candidates = [_make_candidate(entry, tagged_oids) for entry in entries]
-    decisions = {d.id: d for d in policy.apply(candidates, rules, newest, now=instant)}
+    decisions = {d.id: d for d in policy.decide_all(candidates, rules, newest, now=instant)}
     min_age = min(rules.rewritten_older_than, rules.older_than)
     old = [entry for entry in entries if instant - entry.time >= min_age]
     if amended := _rewritten(store, [entry for entry in old if not decisions[entry.id].expires]):
         candidates = [replace(c, rewritten=c.id in amended) for c in candidates]
-        decisions = {d.id: d for d in policy.apply(candidates, rules, newest, now=instant)}
+        decisions = {d.id: d for d in policy.decide_all(candidates, rules, newest, now=instant)}
     kept = [candidate for candidate in candidates if not decisions[candidate.id].expires]
     decisions |= decide_thinning(store, by_id, kept, rules, newest)
     expired_entries = {id_: by_id[id_] for id_, decision in decisions.items() if decision.expires}

@@ -15,7 +15,7 @@ from gitckpt.git.lock import Lock
 from gitckpt.git.objects import diff
 from gitckpt.git.repository import Repository
 from gitckpt.git.worktree import administration, modules
-from gitckpt.model.arguments import first_of, shell_word
+from gitckpt.model.arguments import join_first, shell_word
 from gitckpt.model.checkpoint import SUBMODULE, Checkpoint, Omitted
 from gitckpt.model.errors import NotFoundError, WorktreeError
 from gitckpt.model.values import replace
@@ -232,7 +232,7 @@ def _reason_to_keep(store: Checkpoints, newest: Checkpoint, git_dir: str, path: 
         return f"the current directory is in the worktree {path}"
     if not (losses := _unsaved(store, newest, path) + describe_unsaved_submodules(store, git_dir)):
         return None
-    return f"the worktree {path} {HOLDS}: {first_of(losses, _SHOWN)}"
+    return f"the worktree {path} {HOLDS}: {join_first(losses, _SHOWN)}"
 
 
 def _has_cwd(path: str) -> bool:

@@ -16,7 +16,7 @@ from gitckpt.git.process import DeadlinePassed, GitError
 from gitckpt.git.worktree import modules, operation
 from gitckpt.git.worktree.administration import IndexGone, is_corrupt
 from gitckpt.git.worktree.index import PrivateIndex
-from gitckpt.model.arguments import quoted
+from gitckpt.model.arguments import quote_path
 from gitckpt.model.checkpoint import Omitted, Suspect, Worktree
 from gitckpt.model.errors import BusyError, CkptError, WorktreeError
 from gitckpt.model.values import dataclass, field, replace
@@ -176,7 +176,7 @@ class _Capture:
         directories, modes = self._read_layout(files)
         for path in survey.nested:
             oid = modules.read_head(os.path.join(self.top, path))
-            self.omitted.append(Omitted(quoted(path), _NESTED, oid=oid))
+            self.omitted.append(Omitted(quote_path(path), _NESTED, oid=oid))
         self.omitted += [*survey.submodules.values(), *survey.passed_over]
         content = manifest.Contents(files, stages, survey.flags, sparse=sparse_rules, raw=raw_tree)
         content.conversion = (
@@ -335,7 +335,7 @@ class _Capture:
             if reason is None:
                 accepted_paths.append(path)
             else:
-                self.omitted.append(Omitted(quoted(path), *reason))
+                self.omitted.append(Omitted(quote_path(path), *reason))
         return self._drop_excess(accepted_paths)
 
     def _drop_excess(self, untracked: list[bytes]) -> list[bytes]:
@@ -347,7 +347,7 @@ class _Capture:
         dropped = set(self.limits.find_excess(sizes))
         limit = f"{format_size(max_total_size)} of untracked files"
         reason = f"an automatic checkpoint captures at most {limit}, the smallest first"
-        self.omitted += [Omitted(quoted(path), reason, sizes[path]) for path in sorted(dropped)]
+        self.omitted += [Omitted(quote_path(path), reason, sizes[path]) for path in sorted(dropped)]
         return [path for path in untracked if path not in dropped]
 
     def _is_unreachable_by_git(self, path: bytes) -> bool:
@@ -385,7 +385,7 @@ class _Capture:
         from gitckpt.git.contents import refusal
 
         result = refusal.add_files(self.index, paths, settings, env)
-        self.converted += map(quoted, result.converted)
+        self.converted += map(quote_path, result.converted)
         for refused_file in result.refused:
             reason, may_store_as_is = self._explain_refusal(refused_file)
             if not may_store_as_is or not self._store_as_is(refused_file.path):
@@ -423,15 +423,17 @@ class _Capture:
         terms = self.limits.terms({*self.also, *self.included}, self.also)
         conversion_search = conversion.ConversionSearch(self.index, self.objects, rules, terms)
         inexact_files = conversion_search.run(self.unread | self.as_is.keys())
-        filtered = {quoted(path) for path in inexact_files.required}.intersection(self.converted)
-        self.converted = sorted({*map(quoted, inexact_files.skipped), *filtered})
+        filtered = {quote_path(path) for path in inexact_files.required}.intersection(
+            self.converted
+        )
+        self.converted = sorted({*map(quote_path, inexact_files.skipped), *filtered})
         return inexact_files
 
     def _omit(self, path: bytes, reason: str) -> None:
         self.unread.add(path)
         if path in self.tracked:
             self.unheld[path] = reason
-        self.omitted.append(Omitted(quoted(path), reason))
+        self.omitted.append(Omitted(quote_path(path), reason))
 
 
 def _size_of_file(path: bytes) -> int:
@@ -579,12 +581,12 @@ def _rewrite_damaged_blobs(
     for oid, (paths, is_committed) in sorted(damaged.items()):
         source = next((path for path in paths if _write_file(repository, objects, oid, path)), None)
         if source is not None:
-            origin = f"was rewritten from {quoted(source)}"
+            origin = f"was rewritten from {quote_path(source)}"
             messages.append(f"the object {oid} was missing or damaged, and {origin}")
         elif not paths and not is_committed and graph.move_aside(repository, oid):
             messages.append(_moved_aside_message(repository, oid))
         else:
-            names = ", ".join(quoted(path) for path in sorted(set(paths))[:3])
+            names = ", ".join(quote_path(path) for path in sorted(set(paths))[:3])
             name = f"{oid} of {names}" if names else oid
             message = f"the object {name} is missing or damaged, and no file has that content"
             hint = "stage the file again: git add; or see how to fetch the object: "

@@ -18,7 +18,7 @@ from gitckpt.git.worktree.administration import (
     has_file_changed,
 )
 from gitckpt.git.worktree.index import PrivateIndex
-from gitckpt.model.arguments import quoted
+from gitckpt.model.arguments import quote_path
 from gitckpt.model.checkpoint import Omitted
 from gitckpt.model.values import dataclass, field
 from gitckpt.store.snapshot.manifest import ABSENT, ASSUMED, INTENT, SKIPPED, intent_flags
@@ -184,7 +184,7 @@ def survey_worktree(index: PrivateIndex) -> tuple[Survey, bytes | None]:
     changed_paths = set(survey.changed)
     for path, reason in scan.problems:
         suffix = _INSTEAD if path in changed_paths else ""
-        survey.passed_over.append(Omitted(quoted(path), reason + suffix))
+        survey.passed_over.append(Omitted(quote_path(path), reason + suffix))
     # Directories beside tracked files that contain neither tracked nor untracked files.
     other_directories = scan.visited.difference(survey.leading, untracked_parents)
     empty_dirs = {path for path in other_directories if path.rpartition(b"/")[0] in survey.leading}
@@ -311,9 +311,9 @@ def _read_submodules(
         absolute_path = os.path.join(scan.top, path)
         if not os.path.lexists(os.path.join(absolute_path, b".git")):
             if path in bare and any(file_names for _, _, file_names in os.walk(absolute_path)):
-                survey.passed_over.append(Omitted(quoted(path + b"/"), _PASSED_OVER))
+                survey.passed_over.append(Omitted(quote_path(path + b"/"), _PASSED_OVER))
             continue
         dirty = path in survey_before and bool(survey_before[path].dirty)
         oid = modules.read_head(absolute_path) if path in survey_before else staged_oid
         reason = f"a submodule{' with uncommitted changes' if dirty else ''}: its files stay in it"
-        survey.submodules[path] = Omitted(quoted(path), reason, oid=oid, dirty=dirty)
+        survey.submodules[path] = Omitted(quote_path(path), reason, oid=oid, dirty=dirty)

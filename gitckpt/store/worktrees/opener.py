@@ -23,7 +23,7 @@ from gitckpt.git.worktree import administration, operation
 from gitckpt.git.worktree import index as sparse
 from gitckpt.git.worktree.index import PARALLEL, PrivateIndex
 from gitckpt.model import ids
-from gitckpt.model.arguments import first_of
+from gitckpt.model.arguments import join_first
 from gitckpt.model.checkpoint import CLEAN, Checkpoint
 from gitckpt.model.errors import WorktreeError
 from gitckpt.model.values import dataclass
@@ -366,7 +366,7 @@ def fill_worktree(
         differences = comparison.compare(worktree, objects, contents, commit, limits)
     if differences:
         reason = f"the restored files differ from checkpoint {checkpoint.id}"
-        raise WorktreeError(f"{reason}: {first_of(differences)}", hint=hint or None)
+        raise WorktreeError(f"{reason}: {join_first(differences)}", hint=hint or None)
     return [path for path in failing_paths if path not in raw_oids]
 
 

@@ -13,9 +13,9 @@ from gitckpt.git.repository import BRANCHES, OF_A_WORKTREE, Repository
 from gitckpt.git.worktree import administration, modules, operation
 from gitckpt.git.worktree import index as intent
 from gitckpt.git.worktree.index import PrivateIndex
-from gitckpt.model.arguments import quoted, require_path, shell_word
+from gitckpt.model.arguments import quote_path, require_path, shell_word
 from gitckpt.model.checkpoint import CLEAN, IMPORT, RESCUE, Checkpoint, Worktree
-from gitckpt.model.document import message_of
+from gitckpt.model.document import shorten_message
 from gitckpt.model.errors import WorktreeError
 from gitckpt.model.values import replace
 from gitckpt.store import local_checkpoints
@@ -43,7 +43,7 @@ def record_deleted_worktree(store: Checkpoints, git_dir: str, path: str) -> None
         commit = worktree_store.objects.head()[0]
         files = _capture_index(worktree, worktree_store.objects, commit)
         if files.dirty or (commit and not _is_reached(worktree, store.index.commits() or ())):
-            message = message_of(f"the index of the deleted worktree {path}")
+            message = shorten_message(f"the index of the deleted worktree {path}")
             label = ref_names.SAFETY_COMPLETE
             worktree_store.record(label, worktree=files, trigger=RESCUE, message=message)
 
@@ -201,7 +201,7 @@ def _add_submodules(store: Checkpoints, checkpoint: Checkpoint) -> Checkpoint:
         return checkpoint
     contents = manifest.contents_of(checkpoint, store.repository, store.objects)
     paths = {submodule.path for submodule in files.submodules}
-    paths.update(map(quoted, contents.absent_paths))  # a sparse checkout may exclude submodules
+    paths.update(map(quote_path, contents.absent_paths))  # a sparse checkout may exclude submodules
     added_submodules = captured_submodules.capture_tree(store, contents.files, paths)
     files = replace(files, submodules=(*files.submodules, *added_submodules))
     return replace(checkpoint, worktree=files) if added_submodules else checkpoint

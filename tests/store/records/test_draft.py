@@ -186,7 +186,7 @@ class TestDrafts:
             branch="main",
             trigger="manual",
         )
-        assert (fields, state) == (codec.fields(checkpoint), None)
+        assert (fields, state) == (codec.document_fields(checkpoint), None)
 
     def test_of_all_that_may_be_said(self) -> None:
         details: dict[str, Any] = {
@@ -221,7 +221,7 @@ class TestDrafts:
             worktree=files,
             **details,
         )
-        assert made == (expected, codec.fields(expected), {"n": 1})
+        assert made == (expected, codec.document_fields(expected), {"n": 1})
 
     def test_an_empty_message_is_none(self) -> None:
         assert drafted(message="")[0].message is None
@@ -268,7 +268,7 @@ class TestRecorded:
     """The recorded checkpoint has its place, and tables that the run carried on."""
 
     def fields(self, checkpoint: Checkpoint, **more: Any) -> dict[str, Any]:
-        return codec.fields(checkpoint) | more
+        return codec.document_fields(checkpoint) | more
 
     def test_outside_of_runs(self) -> None:
         checkpoint = drafted()[0]
@@ -334,13 +334,20 @@ class TestChanging:
             lambda state: {"n": state["n"] + 1},
             lambda state: Progress(tasks_completed=state["n"]) if state["n"] < 9 else None,
         )
-        assert fields == codec.fields(checkpoint) | {"progress": None}
+        assert fields == codec.document_fields(checkpoint) | {"progress": None}
         changing({"n": 1})
         done = replace(checkpoint, progress=Progress(tasks_completed=2))
-        assert (changing.checkpoint, fields, changing.state) == (done, codec.fields(done), {"n": 2})
+        assert (changing.checkpoint, fields, changing.state) == (
+            done,
+            codec.document_fields(done),
+            {"n": 2},
+        )
         changing({"n": 8})
         none = replace(checkpoint, progress=None)
-        assert (changing.checkpoint, fields) == (none, codec.fields(none) | {"progress": None})
+        assert (changing.checkpoint, fields) == (
+            none,
+            codec.document_fields(none) | {"progress": None},
+        )
 
     def test_a_state_that_is_no_map_is_refused(self) -> None:
         checkpoint, fields, _ = drafted()

@@ -451,7 +451,7 @@ class TestWhatItRemembers:
 
     def test_a_state_that_is_somebody_elses_is_not_noted_as_ours(self, plain: Store) -> None:
         store = inside(plain)
-        fields = codec.fields(store.record("a-complete", {})) | {"id": TWO, "run": RUN}
+        fields = codec.document_fields(store.record("a-complete", {})) | {"id": TWO, "run": RUN}
         store._recorder.record(Proposal(dict(fields), {}, starts_run=True, is_ours=False))
         assert not store.heads.is_local(RUN)
         store._recorder.record(

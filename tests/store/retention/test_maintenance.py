@@ -279,14 +279,14 @@ class TestDue:
     def test_a_day_after_the_first_one(self, repository: Repository, begun: list[str]) -> None:
         stamp = Path(repository.make_private_dir(), "maintained")
         for _ in range(2):
-            hook.keep_up(repository, lambda: None)
+            hook.maintain_if_due(repository, lambda: None)
         assert begun == []
         assert maintenance.read_last(repository) == maintenance.MaintenanceState(
             None, None, "never ran"
         )
         os.utime(stamp, (time.time() - hook.DAY - 60,) * 2)
         for _ in range(2):
-            hook.keep_up(repository, lambda: None)
+            hook.maintain_if_due(repository, lambda: None)
         assert begun == [hook.MAINTAIN]
         assert maintenance.read_last(repository).outcome == "was cut off"
 
@@ -299,11 +299,11 @@ class TestDue:
         cut.write_text(f"{'0' * 40}\n")
         os.utime(cut, (time.time() - 60,) * 2)
         for _ in range(2):
-            hook.keep_up(repository, lambda: begun.append("settled"))
+            hook.maintain_if_due(repository, lambda: begun.append("settled"))
         assert begun == [], "it was so when the first command recorded"
         cut.touch()
         for _ in range(2):
-            hook.keep_up(repository, lambda: begun.append("settled"))
+            hook.maintain_if_due(repository, lambda: begun.append("settled"))
             os.utime(cut, (time.time() - 60,) * 2)
         assert begun == ["settled", hook.MAINTAIN]
 
@@ -355,7 +355,7 @@ class TestDue:
         stamp = Path(repository.make_private_dir(), "maintained")
         stamp.mkdir()
         os.utime(stamp, (0, 0))
-        hook.keep_up(repository, lambda: None)
+        hook.maintain_if_due(repository, lambda: None)
         assert begun == []
         assert capsys.readouterr().err.startswith(
             "gitckpt: pre-auto-gc: maintenance was not started: "

@@ -374,7 +374,7 @@ def test_only_what_is_old_is_looked_at_and_nothing_else_would_go(
             )
             for each in everything
         ]
-        decided = policy.apply(candidates, rules, newest(candidates, rules), now=clock.instant)
+        decided = policy.decide_all(candidates, rules, newest(candidates, rules), now=clock.instant)
         assert [entry.id for entry, _ in plain.expire(rules, dry_run=True).checkpoints] == [
             each.id for each in decided if each.expires
         ]

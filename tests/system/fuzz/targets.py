@@ -276,7 +276,7 @@ def read_agent(data: bytes) -> None:
     state.parse_report(answer)
     state.is_approved(answer)
     with contextlib.suppress(CkptError):
-        quasar.cycle_of(data[2:], "checkpoint.toml")
+        quasar.parse_cycle(data[2:], "checkpoint.toml")
 
 
 def read_words(data: bytes) -> None:
